@@ -7,7 +7,7 @@ This module and `agent_objects` are in the cluster agent's image: no imports.
 Read `roles`, then `clusters.management_cluster`.
 """
 
-# What `--controllers` calls all of them together, and one by one.
+# Names for `--controllers`: all of them, and each one.
 ACCESS = "access"
 CONTROLLERS: tuple[str, ...] = (
     "settings",

@@ -1,4 +1,4 @@
-"""What we leave in a cluster that we manage: the names that the manifest makes and that removal takes away again.
+"""Names of our objects in a managed cluster: those that the manifest creates and that removal deletes.
 
 :mod:`remuda.gateway.registration.agent_manifest` makes them, :mod:`remuda.access.health.cluster_removal` removes what carries
 `MADE_FOR`.
@@ -18,7 +18,7 @@ PROXY_ROLE: Final = "proxy-clusterrole-kubeapiserver"
 PROXY_BINDING: Final = "proxy-role-binding-kubernetes-master"
 BUDGET: Final = "cattle-cluster-agent-pod-disruption-budget"
 PRIORITY_CLASS: Final = "cattle-cluster-agent-priority-class"
-# Who checks tokens for the cluster's API server, where it has an authorised endpoint.
+# The program that checks tokens for the cluster's API server, where it has an authorised endpoint.
 AUTH: Final = "kube-api-auth"
 AUTH_PORT: Final = 6440
 AUTH_COMMAND: Final = ("/usr/local/bin/remuda", "kube-api-auth", "--listen", f"127.0.0.1:{AUTH_PORT}")
@@ -30,7 +30,7 @@ AGGREGATION_SECRET: Final = "stv-aggregation"
 MADE_FOR: Final = "remuda.dev/made-for"
 # An annotation of the agent's Deployment: a digest of the manifest it came with.
 STAMP: Final = "remuda.dev/manifest"
-# An annotation of what an agent has made that nobody applied a manifest for, and that knows no id.
+# An annotation of objects that an agent created without an applied manifest; such an agent knows no id.
 MADE_BY: Final = "remuda.dev/made-by"
 BY_AGENT: Final = "cluster-agent"
 

@@ -1,6 +1,4 @@
-"""Objects that are always there: made at the start, and again when somebody deletes them. What
-they say by then is not looked at.
-"""
+"""Objects that always exist: created at the start, and again when they are deleted. Their later contents are not checked."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ Obj = dict[str, Any]
 
 
 class Standing:
-    """`wanted` gives the objects of a cluster-scoped kind by name, as they are wanted at that moment; `watches` are on what that
-    depends on, and queue any key at all."""
+    """`wanted` gives the wanted objects of a cluster-scoped kind by name, as of that moment; `watches` are on what they depend
+    on, and queue any key at all."""
 
     def __init__(
         self,
@@ -34,7 +32,7 @@ class Standing:
         self._wanted = wanted
         self._found = manager.informers.of(resource)
         more = watches(lambda _: self._keys()) if watches is not None else ()
-        # Objects of the kind are many, and only few of them stand.
+        # The kind has many objects; only a few of them are wanted here.
         self.controller = Controller(name, resource, more, self._went, resync=0.0)
         manager.beside(self._begin)
 

@@ -1,4 +1,4 @@
-"""How controllers reach the clusters behind the tunnels, without knowing the tunnel. The gateway fulfils it.
+"""Ports through which controllers reach downstream clusters, without knowing the tunnel. The gateway implements them.
 
 A cluster is named as its management Cluster (`c-m-abcdefgh`). `local` is always connected, and its client is the management
 API's own.
@@ -19,7 +19,7 @@ class Downstream(Protocol):
 
     @property
     def client(self) -> Client:
-        """As the cluster agent's service account, which is an administrator there. Read it anew for each piece of work."""
+        """A client as the cluster agent's service account, an administrator there. Read it anew for each piece of work."""
         ...
 
 
@@ -27,35 +27,35 @@ class Downstreams(Protocol):
     """All clusters that can be reached."""
 
     def get(self, cluster: str) -> Downstream | None:
-        """None for a cluster that is unknown, or whose agent is not connected."""
+        """The cluster; None if it is unknown, or its agent is not connected."""
         ...
 
     def is_connected(self, cluster: str) -> bool: ...
 
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
-        """`handler` gets the name of each cluster that connects, reconnects or is lost. Returns what ends that."""
+        """`handler` gets the name of each cluster that connects, reconnects or is lost. The result ends the subscription."""
         ...
 
 
 # --- agents ---------------------------------------------------------------------------------------------------------------
 #
-# What this package asks of the cluster agents, which the gateway fulfils, and how somebody outside is listened to.
+# What this package needs of the cluster agents (the gateway implements it), and how a controller listens to outside sources.
 
 
 class Agents(Protocol):
     def is_connected(self, cluster: str) -> bool: ...
 
     async def ping(self, cluster: str) -> str:
-        """Empty when an agent of the cluster answers; else what is wrong. Takes seconds, not minutes."""
+        """Ask the cluster's agents: empty if one answers, else the problem. Takes seconds, not minutes."""
         ...
 
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
-        """`handler` gets the name of each cluster of which an agent comes or goes. Returns what ends that."""
+        """`handler` gets the name of each cluster whose agent connects or disconnects. The result ends the subscription."""
         ...
 
 
 def while_working(manager: Manager, *listen: Callable[[], Callable[[], None]]) -> None:
-    """Listen (each gives back what ends it) for as long as the controllers of a manager work, and no longer."""
+    """Listen while the controllers of a manager run, and no longer; each of `listen` returns the function that ends it."""
 
     async def run() -> None:
         stops = [begin() for begin in listen]

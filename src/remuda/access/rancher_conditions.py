@@ -1,4 +1,4 @@
-"""Conditions as Rancher's kinds have them (capr.md §0.4), and how a status with them is written.
+"""Conditions in the form of Rancher's kinds (capr.md §0.4), and writing a status with them.
 
 They differ from those of :mod:`remuda.kube.conditions`: no generation, and two times, of which `lastUpdateTime` moves with any
 change and `lastTransitionTime` with the status. The list is in the order in which conditions were first set. Most of the kinds
@@ -22,7 +22,7 @@ Obj = dict[str, Any]
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 ERROR = "Error"
 _STATE = ("status", "reason", "message")
-# What a cluster says of itself is anybody's to say, at any length, and everybody who watches clusters would get it.
+# A cluster reports any message of any length, and every watcher of clusters would receive it.
 _LONGEST_MESSAGE = 4096
 _TRIES = 3
 
@@ -42,7 +42,7 @@ def is_true(obj: Obj, kind: str) -> bool:
 
 
 def with_condition(obj: Obj, kind: str, status: str, reason: str = "", message: str = "", *, now: float) -> Obj:
-    """`obj` with this condition; the same object when it says so already."""
+    """`obj` with this condition; the same object if nothing differs."""
     before = conditions_of(obj)
     old = condition_of(obj, kind)
     if len(message) > _LONGEST_MESSAGE:
@@ -67,8 +67,8 @@ def without_condition(obj: Obj, kind: str) -> Obj:
 async def write_status(
     client: Client, resource: GroupVersionResource, before: Obj, after: Obj, *, subresource: str = "", field_manager: str = ""
 ) -> Obj | None:
-    """Send what differs of the status, if anything does; the object as the server has it now. Raises a conflict when somebody
-    else changed the object since and conditions are among what differs."""
+    """Send the changed part of the status, if any; the result is the object as the server has it now. Raises a conflict when
+    another writer changed the object since and conditions are among the changes."""
     patch: Obj = create_merge_patch({"status": before.get("status") or {}}, {"status": after.get("status") or {}})
     if not patch:
         return None
@@ -82,10 +82,10 @@ async def write_status(
 async def tell_status(
     client: Client, resource: GroupVersionResource, obj: Obj, told: Callable[[Obj], Obj], *, field_manager: str = ""
 ) -> Obj | None:
-    """The same for what `told` makes of the object; when somebody else was faster, of what they wrote.
+    """Write the status that `told` makes of the object; after a conflict, of the object as another writer left it.
 
-    For what does not follow from what others write: several look at a new object at the same time, and each that had to begin
-    anew would cost as much again.
+    For a status that does not depend on what others write: several controllers look at a new object at the same time, and
+    starting anew would cost each of them as much again.
     """
     latest = obj
     for attempt in range(_TRIES):
@@ -96,6 +96,6 @@ async def tell_status(
                 raise
         latest = await client.get(resource, name_of(obj), namespace_of(obj))
         if uid_of(latest) != uid_of(obj):
-            # Another one of the same name, of which its own event tells.
+            # Another object of the same name; its own event reports it.
             return None
     raise AssertionError("unreachable")

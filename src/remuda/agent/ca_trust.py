@@ -1,10 +1,12 @@
 """The CA in the connection's file follows the one that the server hands out: it may be replaced while hosts live on.
 
-Only what comes over a connection that the present CA vouches for is believed, and only where there is such a CA: who trusts the
-system's roots, or nobody, has nothing to follow. The file keeps everything else as it is. A host that was away while the CA was
-replaced follows in the same way: the server's certificate then comes with one by which the old CA vouches for the new one.
+A new CA is accepted only over a connection that the present CA verifies, and only where there is such a CA: an agent that trusts
+the system's roots, or that verifies nothing, has nothing to follow. The file keeps everything else as it is. A host that was away
+while the CA was replaced follows in the same way: the server's certificate then comes with one of the new CA that the old CA has
+signed.
 
-The server says in an annotation of the plan's Secret which CA it hands out now, so hosts fetch it at once; else now and then.
+The server says in an annotation of the plan's Secret which CA it hands out now, so hosts fetch it at once; otherwise
+periodically.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class Trusting:
                 self._wake.set()
 
     def trusted(self) -> list[str]:
-        """The CAs that this host believes, by the fingerprints of their keys; none if it has no CA to follow."""
+        """The CAs that this host trusts, by the fingerprints of their keys; none if it has no CA to follow."""
         return fingerprints(self._api.ca)
 
     def _run(self) -> None:
@@ -67,7 +69,7 @@ class Trusting:
             self._wake.clear()
 
     def refresh(self) -> bool:
-        """True when another CA is believed from now on."""
+        """True when it has begun to trust another CA."""
         known = self._api.ca
         if not known:
             return False
@@ -75,7 +77,7 @@ class Trusting:
         if not isinstance(told, str) or "BEGIN CERTIFICATE" not in told or len(told) > _LARGEST or told.strip() == known.strip():
             return False
         self._api.believe(told)
-        # What the next agent on this host could not know is not believed by this one either.
+        # A CA that can't be kept for the next agent on this host is not trusted by this one either.
         try:
             written = self._replace(known, told)
         except OSError:

@@ -35,10 +35,10 @@ CATTLE_AGENT_CONFIG names the configuration (default: /etc/rancher/agent/config.
 
 
 def run() -> NoReturn:
-    """The process, to its very end.
+    """Run the process, and end it.
 
-    Threads that wait for the server can't be ended from here, and an interpreter that is taken apart under them may crash: the
-    process leaves without that. What has to be done before is done when :func:`main` is over.
+    Threads that wait for the server can't be ended from here, and an interpreter that finalises under them may crash: so the
+    process exits without that. All clean-up is done when :func:`main` returns.
     """
     code = 1
     try:
@@ -107,7 +107,7 @@ def sentinel() -> None:
 
 
 def check() -> None:
-    """What an agent that runs already asks of its successor: all that the daemon does before it obeys anybody."""
+    """The check that a running agent makes of its successor: all that the daemon does before it follows a plan."""
     config = _config()
     if config.remote_enabled:
         connection = load_connection(config.connection_info_file)
@@ -149,7 +149,7 @@ def _remote(config: Config, engine: Engine, clock: Clock, stop: threading.Event,
 
 
 def _leave(number: int, frame: object) -> None:
-    # Whatever is running is killed on the way out; its journal lets the next agent go on from there.
+    # A running command is killed on the way out; its journal lets the next agent continue from there.
     raise SystemExit(0)
 
 

@@ -1,8 +1,8 @@
-"""Wall time, elapsed time and waiting, behind one object so that tests hold the hands; and Go's UnixDate.
+"""Wall time, elapsed time and waiting, behind one object that tests can replace; and Go's UnixDate.
 
-Deadlines inside one run of the process use ``monotonic``, which no clock jump moves. What must outlive the process is
-written as UnixDate, the one format of the protocol, and is only ever compared through ``elapsed``: a stamp from the future
-(the clock was set back) counts as long ago, since waiting for a wrong clock to be right again could take years.
+Deadlines inside one run of the process use ``monotonic``, which no clock jump moves. Times that must outlive the process are
+written as UnixDate, the one format of the protocol, and are only ever compared through ``elapsed``: a stamp from the future (the
+clock was set back) counts as long ago, since waiting for a wrong clock to be right again could take years.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Clock:
 
 
 class FixedClock(Clock):
-    """A clock that moves only when told to, or when somebody waits on it."""
+    """A clock that moves only when told to, or when a caller waits on it."""
 
     def __init__(self, at: float = 1_800_000_000.0) -> None:
         self.at = at
@@ -91,7 +91,7 @@ def _utc_seconds(fields: tuple[int, int, int, int, int, int]) -> float | None:
 
 
 def elapsed(stamp: str, seconds: float, now: float) -> bool:
-    """Whether so many seconds have passed since the stamp; an empty, unreadable or future stamp has."""
+    """True if so many seconds have passed since the stamp; also for an empty, unreadable or future stamp."""
     then = parse_unix_date(stamp)
     if then is None or then > now + _SKEW:
         return True

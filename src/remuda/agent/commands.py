@@ -1,7 +1,7 @@
-"""Running one command: its output bounded, its time bounded, nothing of it left behind.
+"""Runs one command: with bounded output and time, and without leftover processes.
 
-Both streams are read as they come, in chunks, so no output can block the child or fill our memory; of a flood the beginning
-and the end are kept. The child leads a session of its own: when its time is up, everything it started is killed with it.
+Both streams are read as they come, in chunks, so no output can block the child or fill our memory; of long output the beginning
+and the end are kept. The child leads its own session: when its time is up, everything it started is killed with it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 class Finished(NamedTuple):
-    """How a command ended. -1: it could not be started, or was killed."""
+    """The result of a command. -1: it could not be started, or was killed."""
 
     exit_code: int
     stdout: bytes = b""
@@ -41,7 +41,7 @@ def run(
     say: Callable[[str, str], None],
     started: Callable[[int], None] = lambda pid: None,
 ) -> Finished:
-    """Run until it ends or its time is up; ``say(stream, line)`` hears each line, ``started(pid)`` the process."""
+    """Run until it ends or its time is up; ``say(stream, line)`` gets each line, ``started(pid)`` the process."""
     try:
         process = subprocess.Popen(
             argv,
@@ -81,7 +81,7 @@ def kill_group(pid: int, number: int = signal.SIGKILL) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end, then make it and all it started."""
+    """Ask it to end, then kill it and all it started."""
     kill_group(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_LINGER)
@@ -116,7 +116,7 @@ class _Stream:
                 if not chunk:
                     break
                 if self._finished:
-                    continue  # drained, so that whoever writes there does not die of it
+                    continue  # drained, so that its writer does not die of it
                 *whole, rest = chunk.split(b"\n")
                 for piece in whole:
                     line += piece

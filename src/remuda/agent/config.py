@@ -1,7 +1,7 @@
-"""What the agent is started with: its configuration and the way to its plan (protocols.md 1.1 to 1.3).
+"""The agent's start parameters: its configuration and the connection to its plan (protocols.md 1.1 to 1.3).
 
-These files say where root writes and whom it obeys, so they must be readable by their owner alone, and the owner must be
-the agent's own user; anything else stops the start. ``paths.Layout`` comes from the key ``root``, which is ours.
+These files say where root writes and which server it obeys, so only their owner may read them, and the owner must be the agent's
+own user; otherwise the agent does not start. ``paths.Layout`` comes from the key ``root``, which is ours.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WRITTEN = (
 
 
 class ConnectionInfo(NamedTuple):
-    """The way to the plan."""
+    """The connection to the plan."""
 
     kube_config: str
     namespace: str
@@ -94,7 +94,7 @@ def _check(path: str, config: Config) -> None:
 
 
 def load_connection(path: str) -> ConnectionInfo:
-    """The way to the plan, checked."""
+    """The connection to the plan, checked."""
     given = _load(path)
     values = []
     for name in ("kubeConfig", "namespace", "secretName"):

@@ -1,4 +1,4 @@
-"""What can go wrong, as few kinds as callers must tell apart."""
+"""The agent's errors, as few kinds as callers must tell apart."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ class ApiError(AgentError):
 
 
 class UntrustedServer(ApiError):
-    """The server's certificate was signed by nobody we know."""
+    """The server's certificate was signed by no CA that we know."""

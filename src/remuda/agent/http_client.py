@@ -29,7 +29,7 @@ class WebError(AgentError):
 
 
 class Trust(NamedTuple):
-    """Whom to believe, and who we are."""
+    """The CAs to trust, and the client's certificate."""
 
     ca_data: str = ""
     ca_file: str = ""
@@ -82,7 +82,7 @@ def connect(
 
 
 class _KeptAlive(http.client.HTTPSConnection):
-    """HTTPS whose peer is noticed when it vanishes: a watch may be silent for minutes."""
+    """HTTPS that notices when the peer vanishes: a watch may be silent for minutes."""
 
     def connect(self) -> None:
         super().connect()
@@ -109,7 +109,7 @@ class _Forwarded(http.client.HTTPConnection):
 def request(
     connection: http.client.HTTPConnection, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
 ) -> http.client.HTTPResponse:
-    """Send one request; every way to get no answer is one exception."""
+    """Send one request; every lack of an answer is one exception."""
     try:
         connection.request(method, target, body=body, headers=dict(headers))
         return connection.getresponse()
@@ -122,7 +122,7 @@ def request(
 
 
 def read_all(answer: http.client.HTTPResponse, largest: int) -> bytes:
-    """The whole body, unless it is larger than anybody should send. Older Pythons reserve what they are asked to read at most."""
+    """The whole body, unless it is larger than allowed. Older Pythons reserve memory for the most that may be read."""
     data = bytearray()
     while True:
         chunk = answer.read(1 << 16)

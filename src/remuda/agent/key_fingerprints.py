@@ -1,7 +1,7 @@
-"""Certificates as far as the standard library does not read them: which key one is for.
+"""The public keys of certificates, which the standard library does not read.
 
-A CA is known by its key, not by its certificate, which may be renewed. What it says is not checked here, only found: OpenSSL
-checks it before anything is trusted.
+A CA is identified by its key, not by its certificate, which may be renewed. The key is only found here: OpenSSL checks the
+certificate before anything is trusted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _VERSION = 0xA0
 
 
 def fingerprints(bundle: str, most: int = 16) -> list[str]:
-    """SHA-256 of the public keys (SubjectPublicKeyInfo) of a bundle in PEM, in its order; what can't be read is left out."""
+    """SHA-256 of the public keys (SubjectPublicKeyInfo) of a bundle in PEM, in its order; unreadable ones are left out."""
     found = []
     for text in _PEM.findall(bundle)[:most]:
         try:
@@ -38,7 +38,7 @@ def _public_key(der: bytes) -> bytes:
 
 
 def _opened(der: bytes, position: int) -> tuple[int, int]:
-    """Where the content of the element at `position` begins, and where it ends. Raises ValueError and IndexError."""
+    """The beginning and the end of the content of the element at `position`. Raises ValueError and IndexError."""
     length, begin = der[position + 1], position + 2
     if length >= 0x80:
         size = length & 0x7F

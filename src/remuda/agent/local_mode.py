@@ -1,6 +1,6 @@
-"""Local mode: obey plan files in a directory, remember beside each what was done (protocols.md 1.4).
+"""Local mode: apply plan files in a directory, and record the result beside each (protocols.md 1.4).
 
-A plan is applied when its bytes differ from those last applied, whether that went well or not: nobody is there to report to.
+A plan is applied when its bytes differ from those last applied, even if that failed: there is no server to report to.
 ``x.plan.skip`` anywhere in the tree sets ``x.plan`` aside.
 """
 

@@ -50,6 +50,6 @@ def exception(message: str) -> None:
 def _say(level: int, message: str) -> None:
     if level < _level:
         return
-    # Somebody may have closed the other end; that is no reason to fail.
+    # The reader may have closed the other end; that is no reason to fail.
     with contextlib.suppress(OSError):
         os.write(_STDERR, f"{_NAMES[level]} {message}\n".encode(errors="replace"))

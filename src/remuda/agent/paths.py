@@ -1,8 +1,8 @@
-"""Where this agent may write, and how it writes so that a crash or a full disk leaves the old or the new, never a half.
+"""The paths that this agent may write to, and writes that a crash or a full disk can't leave half done.
 
-A host made on somebody's own machine lives in a directory (its ``Layout`` root). Its plans carry paths inside it, and an
-agent started with that root refuses every other one, symlinks resolved, before anything is touched. With the root ``/``
-every absolute path is fine.
+A host made on a user's own machine lives in a directory (its ``Layout`` root). Its plans have paths inside it, and an agent
+started with that root refuses every other path, symlinks resolved, before anything is touched. With the root ``/`` every absolute
+path is fine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
         return real
 
     def inside_unfollowed(self, path: str) -> str:
-        """Like ``inside``, for removing: a link itself may go wherever it points, its directory must be ours."""
+        """Like ``inside``, for removing: a link itself may point anywhere, its directory must be ours."""
         if not os.path.isabs(path):
             raise PlanError(f"path {path!r} is not absolute")
         clean = os.path.normpath(path)

@@ -49,11 +49,11 @@ class KubeApi:
 
     @property
     def ca(self) -> str:
-        """What the server's certificate is checked with, if that is not the system's business; PEM."""
+        """The CA that verifies the server's certificate, unless the system's CAs do; PEM."""
         return "" if self._insecure or self.url.scheme != "https" else self._ca
 
     def believe(self, ca: str) -> None:
-        """Another CA, for connections from now on. Raises WebError for what is none."""
+        """Trust another CA, for connections from now on. Raises WebError if it is not a CA."""
         before = self._ca
         self._ca = ca
         try:
@@ -63,7 +63,7 @@ class KubeApi:
             raise
 
     def check(self) -> str:
-        """The server's version. A CA that turns out not to be the server's gives way to the system's, unless strict."""
+        """The server's version. A CA that does not verify the server is replaced by the system's, unless strict."""
         try:
             return self._version()
         except UntrustedServer:
@@ -100,7 +100,7 @@ class KubeApi:
             "resourceVersion": version,
             "timeoutSeconds": str(seconds),
         }
-        # The server ends the watch; a peer that is silent for longer than it should is gone.
+        # The server ends the watch; a peer that is silent for longer is taken for dead.
         connection = connect(self.url, self._context, seconds + _TIMEOUT)
         try:
             answer = request(
@@ -250,7 +250,7 @@ def _file_text(path: Any) -> str:
 
 _WATCH_SECONDS = 480
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-#: So often in a row the token is refused before the agent gives up, to be started anew with what an installer may have written.
+#: After so many refusals of the token in a row the agent ends, to be restarted with a token that an installer may have written.
 _REFUSALS = 12
 
 
@@ -276,7 +276,7 @@ class SecretWatch:
             return self._newest
 
     def offer(self, secret: Secret | None) -> None:
-        """A version seen: kept unless an event has brought a newer one. Our own writes come in this way too."""
+        """A version that was seen: kept unless an event has brought a newer one. Our own writes are offered, too."""
         with self._lock:
             if secret is not None and self._newest is not None and older(secret, self._newest):
                 return
@@ -324,7 +324,7 @@ class SecretWatch:
 
 
 def older(one: Secret, other: Secret) -> bool:
-    """Whether one version of the same object precedes the other; versions that are no numbers are never older."""
+    """True if one version of the same object precedes the other; versions that are not numbers are never older."""
     mine, theirs = one.get("metadata", {}), other.get("metadata", {})
     if mine.get("uid") != theirs.get("uid"):
         return False

@@ -1,7 +1,7 @@
-"""Telling the server what the host is doing now, line by line, for whoever watches (``POST /v3/connect/progress``).
+"""Progress of the host, sent to the server line by line for users who watch (``POST /v3/connect/progress``).
 
-A courtesy, never a duty: lines wait in a short ring, are sent in batches by a thread of their own, and are dropped when the
-server is slow, away, or not one that listens. They are not stored anywhere and the plan's Secret is not written for them.
+Delivery is best effort: lines wait in a short ring, are sent in batches by a separate thread, and are dropped when the server is
+slow, away, or does not support them. They are not stored anywhere and the plan's Secret is not written for them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Progress:
             self._clock.wait(stop, self.send(api))
 
     def send(self, api: KubeApi) -> float:
-        """Send what has gathered; gives the seconds to be quiet afterwards."""
+        """Send the collected lines; the seconds to wait afterwards."""
         self._some.clear()
         lines = []
         while self._ring:

@@ -1,8 +1,8 @@
-"""Remote mode: obey the plan in a Secret and report into the same Secret (protocols.md 1.15, 1.16).
+"""Remote mode: apply the plan in a Secret and report into the same Secret (protocols.md 1.15, 1.16).
 
 One pass: take the newest version, decide, claim, apply, probe, write what changed. Passes come with events and, while all is
-settled, every five seconds. The original ends its process when a write fails; here the pass is repeated, and
-``plans.journal`` keeps what ran from running again, so a server that is away for a day costs nothing but the report's lateness.
+settled, every five seconds. The original ends its process when a write fails; here the pass is repeated, and ``plans.journal``
+keeps what ran from running again, so a server that is away for a day only delays the report.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AWAY_PAUSE = 5.0
 
 
 class Superseded(AgentError):
-    """The plan changed while it was applied: the result is nobody's any more."""
+    """The plan changed while it was applied: the result is not reported."""
 
 
 class Remote:
@@ -56,7 +56,7 @@ class Remote:
         self._first = True
         self._written = ""
         self._last: Secret | None = None
-        # What could not be written about this version: passes go on from it, or everything periodic would be due in each.
+        # Data of this version that could not be written: passes continue from it, or everything periodic would be due in each.
         self._owed: tuple[str, dict[str, bytes]] = ("", {})
 
     def run(self) -> None:
@@ -98,7 +98,7 @@ class Remote:
         self._meet(secret)
         self.noticed(secret)
         if self._last is not None and older(secret, self._last):
-            # What we wrote ourselves has not come back yet; it is offered to the watch, so this is a matter of moments.
+            # Our own write has not come back yet; it is offered to the watch, so this takes only a moment.
             return d.DEFAULT_PROBE_PERIOD
         data = data_of(secret)
         if d.PLAN not in data:
@@ -106,7 +106,7 @@ class Remote:
         return self._pass(secret, data, parse(data[d.PLAN]))
 
     def complain(self, reason: str) -> None:
-        """Say why a plan that was claimed is not even begun: a full disk, say. The original ends, and says nothing.
+        """Report the reason why a claimed plan does not begin: a full disk, for example. The original ends, and says nothing.
 
         Not in the older flow, in which a write of ours means that there is nothing to do.
         """

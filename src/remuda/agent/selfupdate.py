@@ -1,11 +1,11 @@
-"""Becoming the next version: a plan brings a successor, which is tried before this agent gives up its place.
+"""Self-update: a plan brings a successor, which is tried before it replaces this agent.
 
-A successor is a file named by its own checksum in a directory that the agent names in its report (:meth:`Program.about`). It
-must be what its name says, and it must start on this host: with its Python, its configuration, its way to the server. Only
-then does it get the place of the archive that runs, and the agent ends, to be started from it by the init system. One that is
-refused is removed, and the reason reported; nothing was touched that the next start needs.
+A successor is a file named by its own checksum in a directory that the agent names in its report (:meth:`Program.about`). Its
+checksum must match its name, and it must start on this host: with the host's Python, configuration and connection to the server.
+Only then it replaces the archive that runs, and the agent ends, so that the init system starts the new one. A refused successor
+is removed, and the reason reported; nothing was touched that the next start needs.
 
-The archive may also be replaced by hand, or by a plan of somebody else: then it only has to be whole.
+The archive may also be replaced by hand, or by another user's plan: then it only has to be complete.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Program:
         self._checksum = _checksum(self.path)
 
     def about(self, trusted: list[str] | None = None) -> bytes:
-        """What the server is told: which agent this is, unless it is no archive, which nobody can replace; and which CAs it
-        trusts, if that is said."""
+        """The agent's report about itself: its version, unless it is no archive and so can't be replaced; and the CAs that it
+        trusts, if given."""
         told: dict[str, object] = {} if trusted is None else {"trusts": trusted}
         if self._checksum and self._successors:
             told.update({"checksum": self._checksum, "successors": self._successors, "version": __version__})

@@ -1,7 +1,7 @@
-"""Images are fetched and unpacked by a process of their own (``images``), which takes along what that needs of memory.
+"""Images are fetched and unpacked by a separate process (``images``), which frees its memory when it ends.
 
-An agent does so for seconds and idles for months. The process is the same agent with another command. It is started from the very
-file that this one came from, which is held open for that: a plan may have put the next version into its place.
+An agent does so for seconds and idles for months. The process is the same agent with another command. It is started from the same
+file as this one, which is held open for that: a plan may have replaced it with the next version.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import NamedTuple
 from .commands import run
 from .errors import ImageError
 
-#: What the command puts before the reason why it fails.
+#: The command's prefix of the reason why it fails.
 VOICE = "remuda-agent: "
 
 
 class Wish(NamedTuple):
-    """Which image goes where; where saved images are, who the registries are, and where blobs may wait."""
+    """An image and its target directory; the directory of saved images, the file of registries, and the directory for blobs."""
 
     image: str
     directory: str
@@ -29,7 +29,7 @@ class Wish(NamedTuple):
 
 
 def stage(wish: Wish, say: Callable[[str], None], started: Callable[[int], None] = lambda pid: None) -> None:
-    """Unpack the image into the directory; ``say`` hears how it goes."""
+    """Unpack the image into the directory; ``say`` gets its progress."""
     command, environ = _own_command()
 
     def line(stream: str, text: str) -> None:

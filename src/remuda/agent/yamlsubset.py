@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .errors import ConfigError
 
-#: Blanks are two characters; what else Unicode calls a space is text.
+#: Blanks are these two characters; other Unicode spaces are text.
 _BLANK = " \t"
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+][0-9]+)?\Z")
@@ -367,7 +367,7 @@ def _plain(text: str) -> Any:
         return True
     if text in ("false", "False", "FALSE"):
         return False
-    # Python refuses to read longer numbers; nobody means one.
+    # Python refuses to read longer numbers, so they stay text.
     if _INT.match(text) and len(text) <= _LONGEST_NUMBER:
         return int(text)
     if _FLOAT.match(text):

@@ -2,7 +2,7 @@
 
 A request: `http/` → `auth/` → `verbs/` → (`admission/`, `registry/`, `builtin/` or `crd/`, `apply/`) → `storage/`; `cache/`
 and `watch/` report changes.
-`server` puts the parts together (its `Config` lists the settings), `startup` opens store and keys, `background` is what runs
+`server` puts the parts together (its `Config` lists the settings), `startup` opens store and keys, `background` what runs
 by itself, `inprocess` is the Client.
 Not here: clusters, machines and controllers (`kcm/` and the packages above). Begin with `server`, then `http/handler`.
 """

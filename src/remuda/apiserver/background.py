@@ -1,4 +1,4 @@
-"""What the server does by itself: bookmarks, compaction, expiry, pruning of history, watching its own lag and its store."""
+"""The server's own tasks: bookmarks, compaction, expiry, pruning of history, checks of its own lag and of its store."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Compaction runs this often, and several times within the window that it keeps.
+# Compaction runs at this interval, and several times within the window that it keeps.
 _COMPACT_EVERY = 60.0
 _BOOKMARK_EVERY = 20.0
 _EXPIRE_EVERY = 30.0
 _PRUNE_EVERY = 3600.0
 _LAG_EVERY = 0.5
 _RENEW_EVERY = 12 * 3600.0
-# A store that others share is asked this often, and is taken for away when it has not answered for so long.
+# A shared store is checked at this interval, and counts as unavailable without an answer for this long.
 _ASK_EVERY = 1.0
 _AWAY_AFTER = 5.0
 
@@ -64,11 +64,11 @@ class Upkeep:
         metrics.gauge("apiserver_request_body_bytes", "Bytes of requests under way.", lambda: [({}, float(bodies.bytes))])
 
     def start_serving(self) -> None:
-        """What only matters to clients that come over the network."""
+        """Start tasks that only matter to clients over the network."""
         self._run(self._bookmarks, self._lag)
 
     def run_beside(self, loop: Callable[[], Coroutine[None, None, None]]) -> None:
-        """One more of what runs until the server stops."""
+        """Run one more task until the server stops."""
         self._run(loop)
 
     def _run(self, *loops: Callable[[], Coroutine[None, None, None]]) -> None:
@@ -81,7 +81,7 @@ class Upkeep:
 
     @property
     def store_answers(self) -> bool:
-        """Whether what is read here is of the present, or can be in a moment."""
+        """True if reads here are up to date, or can be in a moment."""
         return not self._server.store.shared or self._clock.monotonic() - self._answered < _AWAY_AFTER
 
     def _objects(self) -> list[tuple[dict[str, str], float]]:
@@ -101,7 +101,7 @@ class Upkeep:
         return [({"request_kind": gate.name}, float(gate.waiting)) for gate in self._server.flow.gates()]
 
     async def _bookmarks(self) -> None:
-        """Tell quiet watchers how far we are, so that they can resume from there."""
+        """Send bookmarks to quiet watchers, so that they can resume from there."""
         while True:
             await self._clock.sleep(_BOOKMARK_EVERY)
             self.send_bookmarks()
@@ -138,7 +138,7 @@ class Upkeep:
             await self._guarded("expiry", self._server.store.expire(now))
 
     async def _ask(self) -> None:
-        """Told once when the store goes away and once when it is back: readiness is a matter of seconds."""
+        """Check the store. A change is logged once: readiness is a matter of seconds."""
         away = False
         while True:
             try:
@@ -161,7 +161,7 @@ class Upkeep:
             await self._guarded("pruning of history", history.prune())
 
     async def _renew(self) -> None:
-        """Certificates end while a server runs on: they are made anew a month before."""
+        """Certificates expire while a server runs: they are renewed a month before."""
         while True:
             await self._clock.sleep(_RENEW_EVERY)
             try:

@@ -1,6 +1,6 @@
-"""What every Kubernetes has from its first second: system namespaces, default roles, priority classes, its own service.
+"""Bootstrap objects of every Kubernetes: system namespaces, default roles, priority classes, its own service.
 
-Several servers of one store may do this at the same moment. Whoever finds that another was faster looks again, and goes on.
+Several servers of one store may do this at the same moment. One that was slower reads again, and goes on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CRITICAL = (
 
 
 async def ensure(api: Api, port: int, *, with_roles: bool = True) -> None:
-    """Make what is missing. Roles also get back what was taken from them, unless they say otherwise. `port` is the server's."""
+    """Create missing objects. Roles also get back removed rules, unless they opt out. `port` is the server's."""
     for name in NAMESPACES:
         await _ensure(api, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     for name, value, words in _CRITICAL:
@@ -55,12 +55,12 @@ async def ensure(api: Api, port: int, *, with_roles: bool = True) -> None:
     await _ensure_own_service(api, port)
     if not with_roles:
         return
-    # All at once: they share a few commits instead of paying one each.
+    # All concurrently: they share a few commits instead of one each.
     await asyncio.gather(*(_reconcile_role(api, expected) for expected in roles.desired()))
 
 
 async def _ensure_own_service(api: Api, port: int) -> None:
-    """`kubernetes` in `default`. It has no endpoints: nothing could reach a server on loopback through a service address."""
+    """`kubernetes` in `default`. It has no endpoints: no client could reach a server on loopback through a service address."""
     ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]
     service = {
         "apiVersion": "v1",
@@ -74,7 +74,7 @@ async def _ensure_own_service(api: Api, port: int) -> None:
     }
     await _ensure(api, service)
     if api.cache.shared:
-        # Each server may listen on a port of its own, and none is more right than the others.
+        # Each server may listen on its own port, and all are equally right.
         return
     entry = api.entry(_call(api, service, "create").version.resource, "default", "kubernetes")
     if entry is not None and entry.object()["spec"].get("ports") != ports:
@@ -97,7 +97,7 @@ async def _ensure(api: Api, obj: Obj) -> None:
     try:
         await create.create(api, call, obj)
     except ApiError:
-        # Whatever was wrong (the name is taken, or the address), it is right if another server has made it.
+        # Any error (the name or the address is taken) is harmless if another server has created it.
         await api.cache.consistent()
         if api.entry(resource, namespace, name) is None:
             raise
@@ -122,7 +122,7 @@ async def _reconcile_role_once(api: Api, expected: Obj) -> None:
 
 
 async def _settled(api: Api, attempt: Callable[[], Awaitable[None]]) -> None:
-    """Again when another server has changed or removed the object meanwhile; that comes to an end, since all want the same."""
+    """Try again when another server has changed or removed the object meanwhile; that ends, since all want the same."""
     for left in reversed(range(_TRIES)):
         try:
             await attempt()

@@ -44,7 +44,7 @@ T = TypeVar("T")
 def _surely(
     verb: Callable[Concatenate[InProcessClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[InProcessClient, P], Coroutine[Any, Any, T]]:
-    """Where other servers write too, tell nobody what only the cache thinks."""
+    """Confirm errors that come from the cache alone, on a shared store."""
 
     @wraps(verb)
     def tried(self: InProcessClient, /, *args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
@@ -77,7 +77,7 @@ class InProcessClient:
         field_manager: str = "",
         fields: str = "",
     ) -> Call:
-        """`fields` select: permission may be given for just that, or for the one name that they leave."""
+        """`fields` is the field selector, which counts for authorization, like the one name that it allows."""
         user = self._user
         if user is not None:
             named = name or pinned_name(fields)
@@ -180,7 +180,7 @@ class InProcessClient:
             return call.version, await watch.start(self._api, self._server.feeds, call, options, selection, queue)
 
         version, begin = await self._api.surely(start)
-        # What is live waits in the queue until what comes first has been taken.
+        # Live events wait in the queue until the first ones have been taken.
         begin.watcher.go()
         queue.bookmarks_for = begin.watcher if bookmarks else None
         streams = self._server.handler.streams
@@ -217,7 +217,7 @@ class InProcessClient:
         dry_run: bool = False,
         field_manager: str = "",
     ) -> Obj:
-        # A new object's name is its own business, but a subresource is created on one that is there.
+        # A new object's name is not authorized, but a subresource is created on an existing object.
         parent = name if subresource else ""
         call = self._call(resource, "create", namespace or namespace_of(obj), parent, subresource, dry_run, field_manager)
         raw = jsonio.copy(obj)
@@ -334,7 +334,7 @@ class InProcessClient:
         return self._server.pages.raw(target.path)
 
     async def _raw_resource(self, target: paths.Target, body: Any) -> Any:
-        """An object or a collection by its path, as if it had come through the other door."""
+        """An object or a collection by its path, as over HTTP."""
         written = http_options.WriteOptions(target.query, f"{target.verb.capitalize()}Options")
         call = self._call(
             GroupVersionResource(target.group, target.version, target.resource),
@@ -379,7 +379,7 @@ class InProcessClient:
         return deletion.status(call) if gone else await self._object(call, deletion.entry)
 
     async def close(self) -> None:
-        """The server outlives its clients."""
+        """Nothing to do: the server outlives its clients."""
 
 
 # An event, or the revision of a bookmark.
@@ -422,7 +422,7 @@ class _Queue:
 
 
 def _at_change(type_: str, change: Change, entry: Entry) -> Entry:
-    """A deletion shows the last state under the revision at which it went."""
+    """A deletion shows the last state with the revision of the deletion."""
     return entry.at(change.revision) if type_ == DELETED and entry.revision != change.revision else entry
 
 
@@ -434,7 +434,7 @@ _metadata_decoder = msgspec.json.Decoder(_Metadata)
 
 
 def _partial(version: Version, entry: Entry) -> Obj:
-    """Only the metadata: what is not parsed yet stays so, which is what makes following everything cheap."""
+    """Only the metadata: other parts stay unparsed, which makes watching everything cheap."""
     if entry.parsed:
         metadata = entry.object()["metadata"]
     else:

@@ -1,4 +1,4 @@
-"""The API server, put together: store, cache, registry, access control, admission, and the HTTPS door.
+"""The API server as a whole: store, cache, registry, access control, admission, and the HTTPS listener.
 
 :class:`Server` serves the API alone; the controllers that a Kubernetes needs besides (garbage collection, namespaces, …) are
 added by :mod:`remuda.app.embedded`, which is what `remuda serve` runs.
@@ -90,32 +90,32 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 class Config:
     """`data_dir` None keeps everything in memory: for tests, simulation and preview.
 
-    With `etcd` the state is there, and other servers may work on it, too. They have the same keys, by `pki_dir` or by `token`
-    (:mod:`.keys.key_agreement`); the data directory then has only what this server has of its own.
+    With `etcd` the state is there, and other servers may share it. They have the same keys, by `pki_dir` or by `token`
+    (:mod:`.keys.key_agreement`); the data directory then has only this server's own files.
     """
 
     data_dir: Path | None
     host: str = "127.0.0.1"
     port: int = 8443
-    # More names and addresses by which clients reach this server: for its certificate.
+    # More names and addresses of this server: for its certificate.
     names: tuple[str, ...] = ()
     etcd: EtcdConfig | None = None
     pki_dir: Path | None = None
     token: str = field(default="", repr=False)
-    # How long to go on serving after having been told to stop, while /readyz already says so.
+    # The time to go on serving after a stop request, while /readyz already fails.
     shutdown_delay: float = 0.0
     history_seconds: int = 7 * 86400
-    # Watches and paged lists may go back this far.
+    # The window for watches and paged lists.
     window_seconds: int = 300
-    # The default roles of Kubernetes. A server that only trusted callers reach can do without their 140 objects.
+    # The default roles of Kubernetes. A server with only trusted callers can do without their 140 objects.
     default_roles: bool = True
-    # What a server in memory begins with, and shares with others that begin so: all that they write is their own.
+    # The state that a server in memory begins with, shared with other servers: each has its own copy of changes.
     base: Base | None = field(default=None, repr=False)
-    # Keys and certificates that the server does not keep itself: for one in memory that is to listen.
+    # Keys and certificates that the server does not keep itself: for one in memory that listens.
     pki: Pki | None = None
-    # How Secrets are sealed by one whose keys are not kept by the server either.
+    # The encryption of Secrets for such a server.
     envelope: Envelope | None = None
-    # How many connections there may be.
+    # The maximum number of connections.
     room: Room = DEFAULT_ROOM
     clock: Clock = field(default=SYSTEM_CLOCK)
     rng: Rng = field(default_factory=Rng)
@@ -124,10 +124,10 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What stands before the API on its port: who answers, with which certificate, and who looks after connections (None: nobody
-    in particular, so we do).
+    """The front of the API on its port: handler, certificate, and the watchman of connections (None: the server's
+    own).
 
-    `trust` is what a kubeconfig says of another certificate than the one that our own CA signs.
+    `trust` are a kubeconfig's fields for a certificate that our own CA did not sign.
     """
 
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -137,7 +137,7 @@ class Front:
 
 
 class PartFailed(Exception):
-    """A part of the server has ended that it can't go on without; the log has the details."""
+    """A part of the server has ended without which it can't go on; the log has the details."""
 
     def __init__(self, part: str, error: BaseException | None) -> None:
         why = f": {_innermost(error)}" if error is not None else " by itself"
@@ -145,18 +145,18 @@ class PartFailed(Exception):
 
 
 def _innermost(error: BaseException) -> str:
-    """What went wrong first, out of the group of tasks that it ended."""
+    """The first error in the group of tasks that it ended."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return str(error) or type(error).__name__
 
 
 class _Sealed(Opener):
-    """Secrets at rest: what is in the store is encrypted, what is in the cache is not."""
+    """Secrets at rest: encrypted in the store, plain in the cache."""
 
     def __init__(self, envelope: Envelope, prefix: str) -> None:
         self._envelope = envelope
-        # What the store puts before every key: kube-apiserver binds a value to the whole of it.
+        # The store's prefix of every key: kube-apiserver binds a value to its whole key.
         self._prefix = prefix
 
     def open(self, key: str, value: bytes) -> tuple[bytes, bool]:
@@ -170,14 +170,14 @@ class _Sealed(Opener):
 
 
 class Server:
-    """Open it, serve, close it. Everything public here is for the in-process client and the rooms above."""
+    """Open it, serve, close it. Everything public here is for the in-process client and the packages above."""
 
     def __init__(self, config: Config, store: Store, envelope: Envelope | None, pki: Pki | None) -> None:
         self.config = config
         self.pki = pki
         self.envelope = envelope
         self.store = store
-        # How things were, for stores that keep it.
+        # The past states, for stores that keep them.
         self.history: HistoryStore | None = store if isinstance(store, SqliteStore | MemoryStore) else None
         clock = config.clock
         self.metrics = Metrics()
@@ -193,31 +193,31 @@ class Server:
         self.source = Source(self.registry, self.cache)
         self.webhooks = WebhookClient(clock, NoServices(self.source))
         self.last_used = LastUsed(self._patch_secret)
-        # What besides the store's feed must not end while the server runs; whoever starts it adds its tasks.
+        # Tasks besides the store's feed that must not end while the server runs; their starters add them.
         self.vital: list[asyncio.Task[None]] = []
-        # Told to stop; clients should go elsewhere.
+        # A stop was requested; clients should use another server.
         self.draining = False
-        # This server's record in a store that others share.
+        # This server's record in a shared store.
         self.presence: Presence | None = None
         self._listener: Listener | None = None
         self._front: Front | None = None
-        # Authorities that were dropped while this server ran, and what is believed and handed out now.
+        # The CAs that were dropped while this server ran, and the bundle that is trusted and published now.
         self.retired = Retired()
         self.trusted = b"" if pki is None else pki.ca_pem
         self.on_trust: list[Callable[[], None]] = []
-        # The bundles of authorities that were dropped, for agents that know the checksum of one of them only.
+        # The bundles of dropped CAs, for agents that know only the checksum of one of them.
         self.former: tuple[str, ...] = ()
-        # Who knows of clients that have to trust the CA: rooms above add what they know.
+        # Functions that list clients which have to trust the CA: packages above add theirs.
         self.followers: list[Followers] = []
-        # By which names clients come; and how a listener shows another certificate. Whoever stands in front has its own ways.
+        # The names that clients use; and the function that changes a listener's certificate. A front has its own.
         self.hosts: Callable[[], Iterable[str]] = lambda: (config.host, *config.names)
         self.reload: Callable[[], object] = lambda: None
-        # A certificate that others made: it is replaced by its files.
+        # A certificate from outside: it is replaced by its files.
         self.certificate_is_given = False
         self.rotations: Rotations | None = None
         self.token_keys = TokenKeys(self._service_account_key)
         self.api: Api
-        # Who asks: rooms above may add credentials of their own.
+        # Authenticators: packages above may add their own.
         self.chain: Chain
         self.rbac: Rbac
         self.issuer: TokenIssuer
@@ -226,11 +226,11 @@ class Server:
         self.upkeep: Upkeep
         self.pages: Pages
 
-    # --- life ----------------------------------------------------------------------------------------------------------
+    # --- lifecycle -----------------------------------------------------------------------------------------------------
 
     @classmethod
     async def open(cls, config: Config) -> Server:
-        """Everything but the listener: state loaded, bootstrap objects there, in-process clients may call."""
+        """Start everything but the listener: state loaded, bootstrap objects created, in-process clients may call."""
         store = await startup.open_store(config)
         presence: Presence | None = None
         try:
@@ -329,7 +329,7 @@ class Server:
                 CertificateSubjectRestriction(),
                 self.hooks,
                 MutatingWebhooks(source, kinds, self.webhooks, self.config.entropy, self.rbac),
-                # After the webhooks: what they put into a role must be held by its writer too.
+                # After the webhooks: their changes to a role must be covered by its writer's rights too.
                 Escalation(EscalationGuard(self.rbac)),
                 ValidatingWebhooks(source, kinds, self.webhooks, self.config.entropy, self.rbac),
             ]
@@ -346,7 +346,7 @@ class Server:
         return WebhookConverter(conversion.get("webhook") or {}, self.webhooks, self.config.entropy)
 
     async def listen(self, front: Front | None = None) -> None:
-        """With `front`, that is what clients meet; it hands on to :attr:`handler` what is for the API."""
+        """With `front`, clients connect to that; it passes requests for the API to :attr:`handler`."""
         assert self.pki is not None, "a server without a data directory has no certificates, unless it is given some"
         front = front or Front(self.handler)
         own = (self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
@@ -368,12 +368,12 @@ class Server:
         if self.config.data_dir is not None and self.pki is not None and self._front is not None:
             self.pki.write_kubeconfig(self.kubeconfig_path, self.url, self._front.trust)
 
-    # --- keys that change ------------------------------------------------------------------------------------------------
+    # --- key rotation ----------------------------------------------------------------------------------------------------
 
     async def renew(self, *, serving: bool = False) -> None:
-        """This server's own certificates anew where that is due (`serving`: in any case), shown to whoever connects from now on.
+        """Renew this server's own certificates if due (`serving`: in any case), for new connections.
 
-        Connections that stand keep what they have. Raises PkiError and OSError.
+        Existing connections keep theirs. Raises PkiError and OSError.
         """
         assert self.pki is not None
         work = self.pki.renew_serving if serving else self.pki.complete
@@ -383,7 +383,7 @@ class Server:
         self._trust(self.pki.ca_pem)
 
     def _trust(self, bundle: bytes) -> None:
-        """These are the authorities that are believed, and handed out to whoever is to believe this server."""
+        """Trust these CAs, and publish them to clients."""
         if bundle == self.trusted:
             return
         self.trusted = bundle
@@ -392,7 +392,7 @@ class Server:
 
     @property
     def past_seconds(self) -> int:
-        """How far back somebody may ask for how things were."""
+        """The oldest past that may be requested, in seconds before now."""
         kept = self.config.history_seconds if self.history is not None else 0
         return max(self.config.window_seconds, kept)
 
@@ -407,7 +407,7 @@ class Server:
     @property
     def url(self) -> str:
         assert self._listener is not None
-        # Every address of the machine is none to connect to; this one always is among them.
+        # A wildcard is no address to connect to; the loopback address always works.
         local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.config.host, self.config.host)
         host = f"[{local}]" if ":" in local else local
         return f"https://{host}:{self._listener.port}"
@@ -418,7 +418,7 @@ class Server:
         return self.config.data_dir / "kubeconfig"
 
     async def serve_forever(self, stop: asyncio.Event) -> None:
-        """Return when asked to stop, or raise when a part has ended without which nothing true can be served any more."""
+        """Return on a stop request, or raise when a part has ended without which responses would be wrong."""
         await self._until(stop.wait())
         self.draining = True
         if self.config.shutdown_delay:
@@ -440,7 +440,7 @@ class Server:
                 raise PartFailed(task.get_name(), error) from error
 
     async def close(self, grace: float = 5.0) -> None:
-        """End watches, let requests finish for so many seconds, then the store."""
+        """End watches, let requests finish within `grace` seconds, then close the store."""
         self.draining = self.handler.stopping = True
         for stream in list(self.handler.streams):
             stream.end()

@@ -1,7 +1,7 @@
-"""What a server needs before it can load anything: its store, and its keys.
+"""The parts that a server needs before it can load anything: its store, and its keys.
 
-One server alone has both in its data directory. Servers that share a state have it in etcd, and the same keys
-(:mod:`.keys.key_agreement`); a data directory then has what each has of its own.
+One server alone has both in its data directory. Servers that share a state have it in etcd, with the same keys
+(:mod:`.keys.key_agreement`); a data directory then has each server's own files.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# After a power cut everything starts at once, etcd too.
+# After a power cut all machines start at once, etcd too.
 PATIENCE = 60.0
 _PAUSE = 3.0
 
@@ -53,13 +53,13 @@ async def open_store(config: Config) -> Store:
             raise
     if config.data_dir is None:
         return MemoryStore(config.clock, config.base)
-    # A restore that was cut off after its last decision.
+    # A restore that was interrupted after its last decision.
     complete(config.data_dir)
     return await SqliteStore.open(config.data_dir / "state.db", config.clock, history_seconds=config.history_seconds)
 
 
 async def announced(config: Config, store: Store) -> Presence | None:
-    """This server's record in a store that others share. Raises StoreError where none may work now."""
+    """This server's record in a shared store. Raises StoreError when servers may not work on it now."""
     if not store.shared:
         return None
     presence = Presence(store, config.clock, config.entropy)
@@ -82,7 +82,7 @@ async def open_keys(config: Config, store: Store) -> tuple[Pki | None, Envelope 
 
 
 def place_of_keys(config: Config, store: Store) -> Place | None:
-    """Where those keys are kept that may be rotated; None where the server does not keep them itself."""
+    """The place of keys that may be rotated; None when the server does not keep them itself."""
     if config.data_dir is None:
         return None
     if config.token:
@@ -91,7 +91,7 @@ def place_of_keys(config: Config, store: Store) -> Place | None:
 
 
 async def _material(config: Config, store: Store) -> Material | None:
-    """None when this server has keys of its own."""
+    """None when this server has its own keys."""
     clock, entropy, directory = config.clock, config.entropy, config.pki_dir
     if config.token:
         return await patiently(clock, lambda: key_agreement.from_token(store, config.token, clock, entropy))
@@ -103,7 +103,7 @@ async def _material(config: Config, store: Store) -> Material | None:
 
 
 async def patiently(clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Try for a while, as long as the store only can't be reached, and tell why."""
+    """Try for a while, as long as the store is only unavailable, and log the reason."""
     until = clock.monotonic() + PATIENCE
     while True:
         try:

@@ -3,8 +3,8 @@
 People search for these texts, and tests of other projects match on them, so a refused connection reads
 `Post "https://…": dial tcp 127.0.0.1:1: connect: connection refused` here too. Connections are kept and reused per
 address and CA bundle; proxies in the environment are ignored, since a proxy between an API server and its webhooks is
-almost never meant. Which addresses may be connected to is said by `policy`: webhooks are administrators' objects, and one on this
-machine is usual. What is asked and answered is the business of :mod:`.admission.webhook_reviews` and
+almost never intended. `policy` decides on allowed addresses: webhooks are administrators' objects, and one on this
+machine is usual. Requests and responses are made and read by :mod:`.admission.webhook_reviews` and
 :mod:`.crd.webhook_conversion`.
 """
 
@@ -34,7 +34,7 @@ from .limits import flow_control
 
 Obj = dict[str, Any]
 
-# A response larger than this is no answer to a review.
+# A larger response is not a valid review.
 MAX_RESPONSE = 16 * 1024 * 1024
 MAX_CONNECTIONS = 100
 _MAX_CONTEXTS = 200
@@ -43,7 +43,7 @@ _LONG = 256 * 1024
 
 
 class CallError(Exception):
-    """A webhook that could not be asked or did not answer; `status` is set when it answered with an error."""
+    """A webhook call that failed; `status` is set when the webhook answered with an error."""
 
     def __init__(self, message: str, status: ApiError | None = None) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class CallError(Exception):
 
 class ServiceResolver(Protocol):
     def resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """Host and port where the Service answers; CallError when it has none."""
+        """Host and port of the Service; CallError when it has none."""
 
 
 class NoServices:
@@ -70,9 +70,9 @@ class NoServices:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a webhook is: by URL, or by Service when `service` is set. Hashable, made once per configuration."""
+    """The address of a webhook: a URL, or a Service when `service` is set. Hashable, made once per configuration."""
 
-    url: str  # as it is shown and requested, without a query
+    url: str  # as shown and requested, without a query
     ca_bundle: bytes
     service: tuple[str, str, int] | None = None  # namespace, name, port
 
@@ -106,7 +106,7 @@ class WebhookClient:
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
     async def post(self, endpoint: Endpoint, review: Obj, seconds: int) -> Obj:
-        """Post a review as JSON; the review that came back. CallError for everything that goes wrong."""
+        """Post a review as JSON and return the response's review. CallError for every failure."""
         shown = f"{endpoint.url}?timeout={seconds}s"
         try:
             async with flow_control.stepped_out(), deadline(self._clock, seconds):
@@ -116,12 +116,12 @@ class WebhookClient:
         except CallError as error:
             raise CallError(f"Post {go_quote(shown)}: {error}") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
-            # ValueError is what the URL library says of an address that it can't read, such as a port that is none.
+            # The URL library raises ValueError for an address that it can't parse, such as one with an invalid port.
             raise CallError(f"Post {go_quote(shown)}: {_go_words(error, endpoint)}") from None
         if not 200 <= status <= 206:
             raise _refused(status, content_type, data)
         if len(data) > _LONG:
-            # Nobody else waits while a long answer is read.
+            # Other requests don't wait while a long answer is parsed.
             return await asyncio.to_thread(_answer, status, content_type, data, review)
         return _answer(status, content_type, data, review)
 
@@ -144,7 +144,7 @@ class WebhookClient:
             target, data=data, headers=headers, ssl=context, server_hostname=server_name, allow_redirects=False
         ) as response:
             content = bytearray()
-            # By the piece: what is compressed is never unpacked beyond the limit.
+            # In pieces: compressed data is never unpacked beyond the limit.
             async for piece in response.content.iter_any():
                 content += piece
                 if len(content) > MAX_RESPONSE:
@@ -153,7 +153,7 @@ class WebhookClient:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            # Of each webhook for itself: one that hangs takes no connection from the others.
+            # Per webhook: one that hangs takes no connection from the others.
             connector = outbound_http.connector(lambda: self.policy(), limit=0, limit_per_host=MAX_CONNECTIONS)
             # Deadlines are kept on the injected clock; aiohttp's own timers would read the wall clock.
             no_timeout = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
@@ -204,7 +204,7 @@ def _answer(status: int, content_type: str, data: bytes, review: Obj) -> Obj:
 
 
 def _parse(data: bytes) -> Any:
-    """JSON; ValueError when it is none. A short text is read as YAML, only to be refused in the words Go would use."""
+    """JSON; ValueError for other text. A short text is read as YAML, only for an error in Go's words."""
     if jsonio.depth_exceeds(data):
         raise ValueError("exceeded max depth")
     try:
@@ -218,7 +218,7 @@ def _parse(data: bytes) -> Any:
 
 
 def no_object(value: Any) -> str:
-    """What Go says about JSON that should have been an object with a kind."""
+    """Go's error for JSON that should have been an object with a kind."""
     shape = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
     word = f"json: cannot unmarshal {json_word(value)} into Go value of type {shape}"
     return f"couldn't get version/kind; json parse error: {word}"
@@ -332,7 +332,7 @@ def _certificate_words(error: BaseException, endpoint: Endpoint) -> str:
 
 
 def bundle_problem(bundle: bytes) -> str:
-    """Why a caBundle can't be used, as its validation says; empty when it can."""
+    """The reason why a caBundle can't be used, in its validation's words; empty when it can."""
     try:
         found = x509.load_pem_x509_certificates(bundle)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The controllers of access, and what they need of the gateway."""
+"""The controllers of access, and their needs of the gateway."""
 
 from __future__ import annotations
 

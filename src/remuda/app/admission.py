@@ -1,4 +1,4 @@
-"""The rules of the kinds that Remuda serves: what is defaulted and checked of each, for all who run the controllers."""
+"""The rules of the kinds that Remuda serves: defaults and checks for each, for all programs that run the controllers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from . import role_controllers as roles
 def admitted_types(
     source: ObjectSource, rbac: Rbac, vault: Vault, *, secrets: bool = True, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[AdmittedType, ...]:
-    """What is defaulted and checked of the kinds of `management.cattle.io`, `provisioning.cattle.io`, `rke.cattle.io` and of node
+    """The defaults and checks for the kinds of `management.cattle.io`, `provisioning.cattle.io`, `rke.cattle.io` and of node
     drivers.
 
-    `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.access.roles.holdings.InformerSource`, which has
-    no `secrets`. `vault` keeps the secret fields of machine configs.
+    `source` and `rbac` tell which rights users hold: the server's own, or :class:`~remuda.access.roles.holdings.InformerSource`,
+    which has no `secrets`. `vault` keeps the secret fields of machine configs.
     """
     return merged(
         (

@@ -1,9 +1,9 @@
-"""Our controllers on somebody else's Kubernetes: what `remuda controllers` runs.
+"""Our controllers on an existing Kubernetes, run by `remuda controllers`.
 
-Webhooks first, which default, check and convert, then the definitions, then the controllers, of one replica at a time. Every
-replica serves webhooks as long as it runs. The API server is told where they are by all of them if it reaches them through a
-Service, and by the one that leads if by URL, since then each has an address of its own. Objects in older stored versions are
-rewritten by whoever leads, once the webhooks that convert them answer.
+Webhooks start first, which default, check and convert, then the definitions are installed, then the controllers run, on one
+replica at a time. Every replica serves webhooks as long as it runs. All replicas register them if the API server reaches them
+through a Service, and only the leader if by URL, since then each has an address of its own. The leader rewrites objects in older
+stored versions, once the webhooks that convert them answer.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _AGAIN_SECONDS, _SOON_SECONDS = 60.0, 2.0
 
 
 def chosen(text: str) -> Choice:
-    """What `--controllers` says. Raises UnknownController."""
+    """The controllers that `--controllers` selects. Raises UnknownController."""
     return choose(text, groups=GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """Where to listen; an empty host is every address of the machine."""
+    """The address to listen on; an empty host is every address of the machine."""
 
     host: str
     port: int
@@ -93,10 +93,8 @@ class CantListen(Exception):
 
 
 class Attached:
-    """One replica. :meth:`run` until it is told to stop.
-
-    What it runs, Cluster API's core, is said by the class' attributes and by `_rules` and `_begin`; a gateway is
-    another such replica.
+    """One replica. :meth:`run` runs it until it is stopped. The class' attributes and `_rules` and `_begin` define its content,
+    Cluster API's core; a gateway is another such replica.
     """
 
     groups: tuple[str, ...] = (GROUP,)
@@ -124,13 +122,13 @@ class Attached:
         return self._serving and all(informer.synced.is_set() for informer in self._manager.informers)
 
     async def run(self, stop: asyncio.Event, told: Callable[[str], None] = log.info) -> None:
-        """Raises InstallError, CantListen, ApiError and TimeoutError. `told` gets a line for people at each step; the last says
+        """Raises InstallError, CantListen, ApiError and TimeoutError. `told` gets a line for the user at each step; the last says
         that it is ready."""
         async with AsyncExitStack() as stack:
             await self._open_endpoints(stack)
             await self._ensure_namespace()
             types = await stack.enter_async_context(self._rules())
-            # Before the definitions: from the moment that they have a new version, somebody must convert to it.
+            # Before the definitions: as soon as they have a new version, the webhook must convert to it.
             webhooks = await stack.enter_async_context(self._webhooks(types))
             definitions = await self._install(webhooks)
             told(_installed(definitions))
@@ -149,7 +147,7 @@ class Attached:
         definitions = api.crds(self.groups)
         bundle = (await webhooks.certificates.current()).bundle
         for definition in definitions:
-            # What has one version needs nobody to convert it.
+            # A kind with one version needs no conversion.
             if len(definition["spec"]["versions"]) > 1:
                 await self._ensure_some_conversion(name_of(definition), bundle)
         outcomes = await install(self._client, self._clock, definitions)
@@ -160,7 +158,7 @@ class Attached:
         return outcomes
 
     async def _ensure_some_conversion(self, name: str, bundle: bytes) -> None:
-        """What is there and converts by nobody converts by us, whoever leads; other replicas' webhooks are as good as ours."""
+        """Register our webhook for a definition without one, on any replica: other replicas' webhooks are as good as ours."""
         try:
             crd = await self._client.get(CRDS, name)
         except ApiError as error:
@@ -171,7 +169,7 @@ class Attached:
             patch = {"spec": {"conversion": conversion_of(self.settings.address, bundle)}}
             await self._client.patch(CRDS, name, patch, field_manager=self.registration)
 
-    # --- what must be there ---------------------------------------------------------------------------------------------
+    # --- preconditions --------------------------------------------------------------------------------------------------
 
     def _made_elector(self) -> Elector | None:
         if self.settings.term is None:
@@ -203,8 +201,8 @@ class Attached:
 
     @asynccontextmanager
     async def _rules(self) -> AsyncIterator[tuple[AdmittedType, ...]]:
-        """What webhooks default, check and convert. Conversion sees providers' kinds; they are followed apart from the manager,
-        since webhooks come before it."""
+        """The types that webhooks default, check and convert. Conversion needs providers' kinds; their informers are apart from
+        the manager, since webhooks start before it."""
         informers = Informers(self._client, self._clock, self._rng)
         contracts = Contracts(informers)
         async with beside(informers.run()):
@@ -212,7 +210,7 @@ class Attached:
             yield admitted_types(contracts)
 
     async def _migrate(self, names: list[str]) -> None:
-        """While this replica leads. What fails is tried again: a version that stays stored for longer harms nobody."""
+        """Runs while this replica leads. Failures are retried: a version that stays stored for longer does no harm."""
         left = list(names)
         while left:
             try:
@@ -226,7 +224,7 @@ class Attached:
                 await self._clock.sleep(_AGAIN_SECONDS)
         await asyncio.get_running_loop().create_future()
 
-    # --- what listens ---------------------------------------------------------------------------------------------------
+    # --- listeners ------------------------------------------------------------------------------------------------------
 
     async def _open_endpoints(self, stack: AsyncExitStack) -> None:
         alive = {
@@ -267,7 +265,7 @@ class Attached:
             await server.close()
 
     async def _take_over(self, registration: Registration, certificates: SharedCertificates) -> None:
-        """When a term begins: the address that the last leader left is dead."""
+        """Register the webhooks when a term begins: the address of the last leader is dead."""
         while True:
             try:
                 await registration.ensure((await certificates.current()).bundle)
@@ -279,7 +277,7 @@ class Attached:
 
 
 class _LeadersRegistration(Registration):
-    """Where the webhooks are is said by the replica that leads, if each has an address of its own."""
+    """Only the leader registers the webhooks, if each replica has an address of its own."""
 
     def __init__(self, client: Client, name: str, types: tuple[AdmittedType, ...], address: Address, replica: Attached) -> None:
         super().__init__(client, name, types, address)

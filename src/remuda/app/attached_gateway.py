@@ -1,9 +1,9 @@
-"""The gateway before somebody else's Kubernetes: what `remuda gateway` runs.
+"""The gateway in front of an existing Kubernetes, run by `remuda gateway`.
 
-The same door, routes and controllers as `remuda serve` has, provisioning included where there is a Cluster API (ours, by
-`remuda controllers`, or upstream's), on an API that is not ours: it is reached as a client, what passes the door at `/` goes on
-to it as whoever asked (:mod:`remuda.gateway.proxy.kubernetes_backend`), and the rules of our kinds are webhooks there, as
-:mod:`remuda.app.attached` serves them for Cluster API. Controllers work while this process holds the Lease.
+It has the same server, routes and controllers as `remuda serve`, including provisioning if there is a Cluster API (ours, by
+`remuda controllers`, or upstream's), on an API that is not ours: the gateway is its client, requests at `/` are forwarded to it
+by impersonation of the user (:mod:`remuda.gateway.proxy.kubernetes_backend`), and the rules of our kinds are webhooks there, as
+:mod:`remuda.app.attached` serves them for Cluster API. Controllers run while this process holds the Lease.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ _GRACE_SECONDS = 5.0
 
 
 def chosen(text: str) -> Choice:
-    """What `--controllers` says. Raises UnknownController."""
+    """The controllers that `--controllers` selects. Raises UnknownController."""
     return choose(text, groups=GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Where the door is. `names` are those by which clients reach it, for the certificate that we make without `tls`.
+    """The gateway's endpoint. `names` are those by which clients reach it, for the certificate that we make without `tls`.
 
-    `job_runner` says who runs the Jobs that make machines: the Kubernetes behind it, as pods, or this process. `room` is how many
-    connections there may be.
+    `job_runner` says where the Jobs that make machines run: in the Kubernetes behind it, as pods, or in this process. `room`
+    limits the number of connections.
     """
 
     listen: Socket
@@ -79,7 +79,8 @@ class Front:
 
 
 class AttachedGateway(Attached):
-    """`client` is the gateway itself, which has to be an administrator there; it impersonates whoever comes with our tokens."""
+    """`client` is the gateway itself, which has to be an administrator there; it impersonates the users who present our
+    tokens."""
 
     groups = (management_cattle_io.GROUP, plan_cattle_io.GROUP, provisioning_cattle_io.GROUP, rke_cattle_io.GROUP)
     placeholders = ()
@@ -96,7 +97,8 @@ class AttachedGateway(Attached):
 
     @asynccontextmanager
     async def _rules(self) -> AsyncIterator[tuple[AdmittedType, ...]]:
-        """Who holds what is followed apart from the manager. Until that is known nobody is let grant anything."""
+        """The rules need users' rights, whose informers are apart from the manager. Until these are synced no user may grant
+        anything."""
         informers = Informers(self._client, self._clock, self._rng)
         self._source = InformerSource(informers)
         self._rbac = Rbac(self._source)
@@ -173,7 +175,7 @@ class AttachedGateway(Attached):
         return Holdings(self._source, self._rbac) if self._source is not None and self._rbac is not None else None
 
     def _shown(self, access: Access) -> Theirs | None:
-        """What people see of lists, once it is known who holds what (:meth:`_rules`)."""
+        """The lists as users may see them, once their rights are known (:meth:`_rules`)."""
         return (
             Theirs(self._https, self._source, self._rbac, access) if self._source is not None and self._rbac is not None else None
         )

@@ -1,7 +1,7 @@
-"""The core put together: what runs when somebody says `capi`.
+"""The core put together: the controllers and rules of `capi`.
 
-:class:`CoreControllers` are the controllers. :func:`admitted_types` are the rules of its kinds, which the embedded API takes
-in-process and a real one as webhooks; they hold whoever runs the controllers.
+:class:`CoreControllers` are the controllers. :func:`admitted_types` are the rules of its kinds, which the embedded API runs
+in-process and a real one calls as webhooks; they apply no matter which program runs the controllers.
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ class CoreControllers:
 
 
 def admitted_types(versions: ContractVersions) -> tuple[AdmittedType, ...]:
-    """What is defaulted, checked and converted; `versions` is a :class:`~remuda.capi.contracts.Contracts`, or acts as one."""
+    """The types to default, check and convert; `versions` is a :class:`~remuda.capi.contracts.Contracts`, or acts as one."""
     return admitted(converter(versions))

@@ -1,12 +1,12 @@
 """The embedded management server: the API and the controllers it needs, in one process. This is what `remuda serve` runs.
 
-Besides what every Kubernetes has, that is Cluster API's core (its definitions, its rules in-process, and its controllers, on the
-same API), access: the gateway's door before the API on the same port (:mod:`remuda.gateway.gateway`) and the controllers of
-who and what there is to be reached; and provisioning, which makes clusters of hosts and needs the door. On somebody else's
-Kubernetes they run by :mod:`remuda.app.attached` and :mod:`remuda.app.attached_gateway`.
+Besides the parts of every Kubernetes it has Cluster API's core (its definitions, its rules in-process, and its controllers, on
+the same API); access: the gateway in front of the API on the same port (:mod:`remuda.gateway.gateway`) and the controllers for
+users and clusters; and provisioning, which makes clusters of hosts and needs the gateway. On an existing Kubernetes
+:mod:`remuda.app.attached` and :mod:`remuda.app.attached_gateway` run them.
 
-Where several servers share a store, the controllers of one of them work at a time: of the one that holds a Lease, and behind a
-fence in the store, so that nothing arrives late from one that held it before (:mod:`remuda.apiserver.replicas.fencing`).
+If several servers share a store, only the one that holds a Lease runs controllers, behind a fence in the store, so that no late
+write arrives from an earlier holder (:mod:`remuda.apiserver.replicas.fencing`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 ACCESS_GROUPS = (management_cattle_io.GROUP, provisioning_cattle_io.GROUP)
 PROVISIONING_CONTROLLERS = (*CLUSTER_CONTROLLERS, *MACHINE_CONTROLLERS)
 PROVISIONING_GROUPS = (plan_cattle_io.GROUP, rke_cattle_io.GROUP)
-# What may be left out of what kube-controller-manager does; the rest is what makes the API work at all.
+# The parts of kube-controller-manager that may be left out; the API needs the others.
 KUBERNETES = (
     "clusterrole-aggregation-controller",
     "disruption-controller",
@@ -71,14 +71,14 @@ GROUPS = {CAPI: CONTROLLERS, ACCESS: ACCESS_CONTROLLERS, PROVISIONING: PROVISION
 _START_SECONDS = 30.0
 # How often one looks whether there is a Cluster API, where it is not ours.
 _LOOK_SECONDS = 3.0
-# What is answered by a server or a store that can't do something now.
+# Answers of a server or a store that is temporarily unavailable.
 _PASSING = (429, 500, 503, 504)
 _AGAIN_SECONDS = 5.0
 WITHOUT_CORE = choose(f"-{CAPI},-{ACCESS}", groups=GROUPS)
 
 
 def chosen(text: str) -> Choice:
-    """What `--controllers` says. Raises UnknownController."""
+    """The controllers that `--controllers` selects. Raises UnknownController."""
     return choose(text, KUBERNETES, GROUPS)
 
 
@@ -96,17 +96,17 @@ async def running(
     on_gateway: Callable[[Embedded], None] = lambda gateway: None,
     job_runner: str = "local",
 ) -> AsyncIterator[Server]:
-    """A server that is up for as long as the block runs; controllers stop before it does.
+    """A server that runs as long as the block; controllers stop before the server.
 
-    On a store that others share, too, they work while this server leads; `term` says how long that lasts without being renewed.
+    On a shared store they run while this server leads; `term` is the duration of the lease without renewal.
 
     The rules of Cluster API's kinds (not their definitions) are there also without controllers, unless the choice leaves all of
-    the core out: objects that were written under them must not be read without. The same holds for access, whose door is there
-    only with controllers. The block should wait in :meth:`Server.serve_forever`, which raises when the controllers die.
+    the core out: objects that were written under them must not be read without them. The same holds for access, whose gateway
+    runs only with controllers. The block should wait in :meth:`Server.serve_forever`, which raises when the controllers die.
 
-    `tls` is another certificate than the one that the server's own CA signs. `say` tells whoever watches it start, and nobody
-    else: it may be a secret. `on_gateway` is handed the gateway as soon as there is one. `job_runner` says who runs the Jobs that
-    make machines: this process, or the cluster, as pods.
+    `tls` replaces the certificate that the server's own CA signs. `say` takes lines only for the user who starts the server: they
+    may hold a secret. `on_gateway` gets the gateway as soon as there is one. `job_runner` says where the Jobs that make machines
+    run: in this process, or in the cluster, as pods.
     """
     async with AsyncExitStack() as stack:
         server = await Server.open(config)
@@ -147,10 +147,10 @@ async def running(
 
 
 class Starting:
-    """What has to be there before a server is called ready: the definitions of the kinds that its controllers are about, and
-    what they make of them before anybody asks (settings, built-in roles, namespaces, the first user).
+    """The preconditions for a server to be called ready: the definitions of its controllers' kinds, and the objects that the
+    controllers create at first (settings, built-in roles, namespaces, the first user).
 
-    A client that comes earlier is served all the same; but whoever waits for the server to say that it is ready should find them.
+    A client that connects earlier is served all the same; but one that waits until the server is ready should find them.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Starting:
         self._changed.set()
 
     async def over(self, work: asyncio.Task[None], clock: Clock) -> None:
-        """Until all is there, or the work has ended, or it takes too long; whatever is wrong is told by others."""
+        """Wait until all is there, the work has ended, or the deadline is over; failures are reported elsewhere."""
         waiting = asyncio.create_task(self._all())
         try:
             async with deadline(clock, _START_SECONDS):
@@ -177,7 +177,7 @@ class Starting:
             await asyncio.gather(waiting, return_exceptions=True)
 
     async def _all(self) -> None:
-        # What there is to wait for is said when the controllers begin.
+        # The controllers declare their preconditions when they begin.
         await yield_to_loop()
         while self._missing:
             self._changed.clear()
@@ -201,7 +201,7 @@ async def _listen(stack: AsyncExitStack, server: Server, embedded: Embedded | No
 
 
 async def _known_clients(server: Server) -> list[Follower]:
-    """Hosts and cluster agents, also of a server without a door: others on its store may have one."""
+    """Hosts and cluster agents, also of a server without a gateway: other servers on its store may have one."""
     from remuda.gateway.agents.ca_trust_report import KnownClients
 
     client = InProcessClient(server, manager="remuda")
@@ -210,13 +210,13 @@ async def _known_clients(server: Server) -> list[Follower]:
 
 async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
-    # What it ended with, if it did so by itself, `serve_forever` has told.
+    # `serve_forever` has reported its failure if it ended by itself.
     await asyncio.gather(task, return_exceptions=True)
 
 
 @asynccontextmanager
 async def _admission(server: Server) -> AsyncIterator[None]:
-    """The rules of the core's kinds, before anybody can ask; conversion knows the kinds of providers by their definitions."""
+    """The rules of the core's kinds, before the first request; conversion knows the kinds of providers by their definitions."""
     from .capi_controllers import admitted_types
 
     config = server.config
@@ -244,8 +244,8 @@ async def run_controllers(
     starting: Starting | None = None,
     job_runner: str = "local",
 ) -> None:
-    """What kube-controller-manager does for this server's API, Cluster API's core, access, and provisioning. All they write
-    passes `wrap`."""
+    """The work of kube-controller-manager for this server's API, of Cluster API's core, access, and provisioning. All their
+    writes pass `wrap`."""
     ours = _Ours(server, choice, options, wrap(InProcessClient(server, manager="remuda")), gateway, starting or Starting())
     ours.job_runner = job_runner
     config = server.config
@@ -271,7 +271,7 @@ async def run_controllers(
 
 
 class _Ours:
-    """The controllers that Kubernetes does not have, on one manager: what one of them follows costs the others nothing."""
+    """The controllers that Kubernetes does not have, on one manager: they share informers."""
 
     def __init__(
         self, server: Server, choice: Choice, options: Options, client: Client, embedded: Embedded | None, starting: Starting
@@ -285,7 +285,7 @@ class _Ours:
         self._starting = starting
         self._core = choice.of(CONTROLLERS)
         self._access = choice.of(ACCESS_CONTROLLERS) if embedded is not None else ()
-        # Who registers hosts needs a door that they come to.
+        # Registration of hosts needs a gateway.
         self._provisioning = choice.of(PROVISIONING_CONTROLLERS) if embedded is not None else ()
         self.parts = [part for part, there in ((CAPI, bool(self._core)), (ACCESS, embedded is not None)) if there]
         for part in self.parts:
@@ -328,7 +328,7 @@ class _Ours:
             add_provisioning(manager, self._embedded.gateway, workloads, self._provisioning, ports)
 
     async def _provision_with_another_core(self, registry: Registry) -> None:
-        """Somebody else's Cluster API may be brought in at any time, or never."""
+        """Wait for another Cluster API, which may be installed at any time, or never."""
         while not await self._has_machines():
             await self._config.clock.sleep(_LOOK_SECONDS)
         manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
@@ -339,7 +339,7 @@ class _Ours:
         try:
             return bool((await self._client.list(MACHINES, limit=1)).get("kind"))
         except ApiError as error:
-            # Not served, or not yet: its storage, or who converts.
+            # Not served, or not yet: its storage or conversion is not ready.
             if error.code == 404 or error.code in _PASSING:
                 return False
             raise

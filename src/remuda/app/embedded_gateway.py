@@ -1,4 +1,4 @@
-"""The gateway before the embedded API, in one process and on one port: what :mod:`remuda.app.embedded` puts in front.
+"""The gateway in front of the embedded API, in one process and on one port; used by :mod:`remuda.app.embedded`.
 
 It reads and writes through the in-process client, its tokens are bearer tokens of the API, and its certificate is signed by the
 server's own CA, also for the host of the setting `server-url`, unless another one is given.
@@ -39,14 +39,14 @@ _EVERYWHERE = frozenset(("", "0.0.0.0", "::"))
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """`told` is where whoever starts to listen says what the settings can't know."""
+    """`told` takes values that the settings can't know, from the code that begins to listen."""
 
     gateway: Gateway
     front: Front
     told: dict[str, str]
 
     def listens_at(self, host: str, url: str) -> None:
-        """Be known by the address that one listens at, as long as nobody says another: an only server has no better one."""
+        """Use the address that the server listens on, unless another is configured: a single server has no better one."""
         if host not in _EVERYWHERE and not self.gateway.ground.takes_turns:
             # The last of the names that count.
             self.told["CATTLE_SERVER_URL"] = url
@@ -62,7 +62,7 @@ class _CertificateAuthority:
 
 
 def install_rules(server: Server) -> None:
-    """The rules of the kinds, before anybody can write one, and that everybody sees the part of them that is theirs."""
+    """The rules of the kinds, before the first write, and the filter that shows users only their part of them."""
     config = server.config
     vault = Vault(InProcessClient(server, manager="remuda"), config.clock, config.entropy)
     rules = admitted_types(server.source, server.rbac, vault, clock=config.clock)
@@ -80,7 +80,7 @@ def given_certificate(server: Server, files: Files) -> ServingCertificate:
 
 
 def trust_of(certificate: ServingCertificate, host: str) -> Obj:
-    """What a kubeconfig has to say about a certificate of somebody else's, for a server that is asked for as `host`."""
+    """The trust entry of a kubeconfig for a foreign certificate, for a server that is requested as `host`."""
     found: Obj = {}
     if certificate.serving.ca:
         found["certificate-authority-data"] = base64.b64encode(certificate.serving.ca.encode()).decode()
@@ -91,7 +91,8 @@ def trust_of(certificate: ServingCertificate, host: str) -> Obj:
 
 
 def machine_ports(server: Server, embedded: Embedded, job_runner: str) -> MachinePorts:
-    """What Jobs that are processes of this one stand on: the API as others reach it, and the data directory's place for hosts."""
+    """The surroundings of Jobs that are processes of this one: the API's external address, and the data directory's place for
+    hosts."""
 
     def api() -> Obj | None:
         if server.pki is None or not server.listening:
@@ -176,7 +177,7 @@ def _host_of(url: str) -> str:
 
 
 async def _keep_named(gateway: Gateway, certificate: ServingCertificate) -> None:
-    """Have the certificate say the name by which everybody is told to come."""
+    """Keep the certificate valid for the name in the setting `server-url`."""
     from remuda.api.management_cattle_io import SETTINGS
 
     changed = asyncio.Event()

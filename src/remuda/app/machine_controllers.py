@@ -1,6 +1,6 @@
-"""Machines put together: the controllers of node drivers, those that make machines, and who runs their Jobs.
+"""Machines put together: the controllers of node drivers, those that make machines, and the runner of their Jobs.
 
-`--job-runner=local` runs Jobs as processes of this server, `cluster` leaves them to the Kubernetes that it stands on, as pods.
+`--job-runner=local` runs Jobs as processes of this server, `cluster` leaves them to the underlying Kubernetes, as pods.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ RUNNERS = (LOCAL, CLUSTER)
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the process that runs them has to give. `runner` is one of RUNNERS; `ground` is what its processes stand on. `drivers`
-    is where drivers of others are kept; without it they are downloaded again when this process starts again."""
+    """The parts that the process must provide. `runner` is one of RUNNERS; `ground` the surroundings of its processes. `drivers`
+    is the directory of downloaded drivers; without it they are downloaded again when this process restarts."""
 
     ground: Ground
     runner: str = LOCAL
@@ -41,7 +41,7 @@ class MachineControllers:
     """The controllers, or `only` some of them, added to a manager that has not begun to run."""
 
     def __init__(self, manager: Manager, ports: Ports, access: Access, only: Collection[str] = CONTROLLERS) -> None:
-        """`access` says who may read the credentials that clusters name."""
+        """`access` decides who may read the credentials that clusters name."""
         for each in _all(manager, ports, access, only):
             if each.controller.name in only:
                 manager.add(each)
@@ -56,7 +56,7 @@ async def power_on(ports: Ports, only: Collection[str] = CONTROLLERS) -> None:
 def _all(manager: Manager, ports: Ports, access: Access, only: Collection[str]) -> Iterable[Reconciler]:
     local = ports.runner == LOCAL
     if NodeDrivers.controller.name in only:
-        # As with what runs Jobs below: what is not wanted begins nothing.
+        # As with the job runner below: a deselected controller starts nothing.
         outbound = for_administrators(manager.informers, ports.ground.environment)
         yield NodeDrivers(manager, Sources(manager.clock, ports.ground.environment, ports.drivers, policy=outbound))
     yield DynamicSchemas(manager)

@@ -1,4 +1,4 @@
-"""Provisioning put together: its controllers and those of machines, with what they need of the gateway."""
+"""Provisioning put together: its controllers and those of machines, with their needs of the gateway."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .machine_controllers import MachineControllers
 from .machine_controllers import Ports as MachinePorts
 from .provisioning_controllers import HandedOut, Ports, ProvisioningControllers
 
-# What install scripts are made of.
+# The settings that install scripts contain.
 _IN_SCRIPTS = frozenset({"server-url", "cacerts", "agent-tls-mode"})
 
 
@@ -27,9 +27,8 @@ def add_provisioning(
     only: Collection[str] = CONTROLLERS,
     machines: MachinePorts | None = None,
 ) -> None:
-    """The controllers of provisioning, or `only` some of them, for a manager that has not begun to run. Without `workloads`,
-    where somebody else's Cluster API runs, they have connections to clusters of their own. With `machines` they make machines,
-    too."""
+    """The controllers of provisioning, or `only` some of them, for a manager that has not begun to run. Without `workloads`, as
+    with another Cluster API, they have connections to clusters of their own. With `machines` they make machines, too."""
     ground = gateway.ground
     if workloads is None:
         workloads = cache = ClusterCache(manager, gateway.connector(HttpsConnector(ground.clock, policy=gateway.outbound)))

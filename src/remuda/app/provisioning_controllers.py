@@ -1,7 +1,7 @@
-"""Provisioning put together: what runs when somebody says `provisioning`.
+"""Provisioning put together: the controllers of `provisioning`.
 
-:class:`ProvisioningControllers` are all of it; :func:`machine_controllers` those that are about single machines. What a process
-that runs them has to give is in :class:`Ports`.
+:class:`ProvisioningControllers` are all of them; :func:`machine_controllers` those for single machines. :class:`Ports` holds the
+parts that a process must provide to run them.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """`workloads` are the connections to the clusters themselves. `door` and `scripts` tell clusters and hosts where the server
-    is; `script_settings` are the names of those that scripts are made of. `access` says who may read what clusters name, `ca` is
-    the CA that hosts are to trust."""
+    """`workloads` are the connections to the clusters themselves. `door` and `scripts` give clusters and hosts the server's
+    address; `script_settings` are the names of the settings in scripts. `access` decides who may read the objects that clusters
+    name, `ca` is the CA that hosts should trust."""
 
     workloads: Workloads
     door: Door
@@ -68,8 +68,8 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class HandedOut:
-    """The CA that hosts are to trust: `checksum` is empty when there is none. `on_change` calls a handler when it has become
-    another, until what it returns is called."""
+    """The CA that hosts should trust: `checksum` is empty when there is none. `on_change` calls a handler when it changes, until
+    the function that it returns is called."""
 
     checksum: Callable[[], str]
     on_change: Callable[[Callable[[], None]], Callable[[], None]]
@@ -109,7 +109,7 @@ def _all(manager: Manager, ports: Ports) -> Iterable[Reconciler]:
 
 
 def _follow_ca(manager: Manager, ca: HandedOut) -> None:
-    """Another CA is told to all hosts at once: to those that are there by their plans' Secrets, to others by their scripts."""
+    """A new CA reaches all hosts at once: existing ones by their plans' Secrets, others by their scripts."""
     bootstraps = manager.informers.of(rke.RKE_BOOTSTRAPS)
 
     def look_at_all() -> None:
@@ -141,8 +141,8 @@ def machine_controllers(
     resources: Resources = infrastructure_machines,
     ca: HandedOut | None = None,
 ) -> Iterable[Reconciler]:
-    """`scripts` gives the install script of a bootstrap; `script_watches` follow what that is made of. `resources` knows where
-    infrastructure machines are whose nodes are to be found; `ca` is what hosts are told to trust."""
+    """`scripts` gives the install script of a bootstrap; `script_watches` follow its inputs. `resources` knows the infrastructure
+    machines whose nodes have to be found; `ca` is the CA that hosts should trust."""
     yield Bootstraps(manager, scripts, DistributionsMembers(workloads, manager.clock), script_watches)
     yield BootstrapTokens(manager, environment)
     yield AwaitedHosts(manager, environment)
@@ -167,9 +167,9 @@ def for_administrators(informers: Informers, environment: Mapping[str, str]) -> 
 
 # --- capi manager role ----------------------------------------------------------------------------------------------------
 #
-# What lets upstream's Cluster API act on our providers' kinds: a ClusterRole that its manager's own role takes in by a label.
+# The rights of upstream's Cluster API on our providers' kinds: a ClusterRole that its manager's own role aggregates by a label.
 #
-# Our core needs none of it; whoever puts upstream's in its place should not have to find out what is missing.
+# Our core does not need it; a user who installs upstream's core instead should not have to find out what is missing.
 
 CLUSTER_ROLES: Final = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 NAME: Final = "remuda-providers"

@@ -1,7 +1,7 @@
-"""What a new server has before anybody makes anything: whoever waits for it to say that it is ready finds all of it.
+"""The initial objects of a new server: a client that waits until the server is ready finds them all.
 
-The controllers of :mod:`remuda.gateway.gateway` make these things one after another, each in its own time. Here it is only told
-when the last one is there; what was left out by choice is not waited for.
+The controllers of :mod:`remuda.gateway.gateway` create these objects independently of each other. This module only tells when the
+last one is there; objects of deselected controllers are not waited for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Names = Callable[[], Iterable[str]]
 
 
 def first_objects(server: Server, only: Collection[str]) -> list[tuple[GroupVersionResource, Names]]:
-    """The kinds, none of them in a namespace, and the names that there are of each once the controllers in `only` have begun."""
+    """The cluster-scoped kinds, and the names of the objects of each once the controllers in `only` have begun."""
 
     def workspaces() -> Iterable[str]:
         return (FLEET_LOCAL, server.facts().workspace)

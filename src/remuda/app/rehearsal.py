@@ -98,7 +98,7 @@ async def embedded(
 
 
 def _add_controllers(manager: Manager, world: ProvisioningWorld) -> None:
-    """All that `remuda serve` runs, but for the tunnels and what is behind them."""
+    """All that `remuda serve` runs, except for the tunnels and the parts behind them."""
     core = CoreControllers(manager, world.clusters)
     ways = world.downstreams
     AccessControllers(manager, world.gateway, provisions=True, downstreams=ways, agents=ways)
@@ -110,7 +110,7 @@ def _add_controllers(manager: Manager, world: ProvisioningWorld) -> None:
 
 @functools.cache
 def _beginning(fields: tuple[str, ...]) -> Beginning:
-    """With `fields` there is the driver whose machines have them."""
+    """With `fields` there is a driver whose machines have them."""
     return Beginning(lambda: (*crds(GROUPS), *(machine_jobs.crds(*fields) if fields else ())))
 
 
@@ -123,7 +123,7 @@ async def provisioning(
     pods: bool = False,
     pools: bool = False,
 ) -> AsyncIterator[ProvisioningWorld]:
-    """With `pods` the clusters have what runs them (:class:`~remuda.lab.sim.workload_clusters.SimulatedClusters`).
+    """With `pods` the clusters run pods (:class:`~remuda.lab.sim.workload_clusters.SimulatedClusters`).
 
     With `pools` Jobs make machines, and :mod:`remuda.lab.sim.machine_jobs` does their work.
     """

@@ -1,6 +1,6 @@
 """The secrets of clusters in a cache: those with a cluster's label, and only kubeconfigs keep their data.
 
-Whoever needs another secret reads it live. A management cluster has many secrets, most of which are nobody's business here.
+Other secrets are read live. A management cluster has many secrets, and most of them are not needed here.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def only_kubeconfigs(secret: Obj) -> Obj:
 
 
 def cluster_secrets(informers: Informers, namespace: str = "") -> Informer:
-    """The one cache of them, whoever asks."""
+    """The one cache of them, shared by all callers."""
     return informers.of(SECRETS, namespace, labels=CLUSTER_NAME, transform=only_kubeconfigs)
 
 
 def data_of(secret: Obj, key: str) -> bytes | None:
-    """One value, decoded; None when it isn't there or is no base64."""
+    """One value, decoded; None when it is missing or no base64."""
     found = (secret.get("data") or {}).get(key)
     if not isinstance(found, str):
         return None

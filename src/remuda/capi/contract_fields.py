@@ -1,6 +1,6 @@
-"""Fields of providers' objects, by contract: where v1beta1 and v1beta2 differ, nobody else has to know.
+"""Fields of providers' objects, by contract: the differences between v1beta1 and v1beta2 are handled only here.
 
-Every function takes the object and, where it matters, the contract (:mod:`.contracts`). What is absent or of the wrong type
+Every function takes the object and, where it matters, the contract (:mod:`.contracts`). A value of the wrong type
 reads as absent: a provider's mistake must not stop the core.
 """
 
@@ -47,7 +47,7 @@ def failure_message(obj: Obj) -> str:
 
 
 def provisioned(obj: Obj, contract: str) -> bool:
-    """An InfraCluster or InfraMachine is there."""
+    """True if the infrastructure of an InfraCluster or InfraMachine is provisioned."""
     path = ("status", "ready") if contract == V1BETA1 else ("status", "initialization", "provisioned")
     return _flag(obj, *path) is True
 
@@ -67,7 +67,7 @@ def endpoint(obj: Obj) -> Endpoint:
 
 
 def failure_domains(obj: Obj, contract: str) -> list[Obj]:
-    """An InfraCluster's, as v1beta2 has them: a list by name."""
+    """An InfraCluster's failure domains, in v1beta2's form: a list by name."""
     found = dig(obj, "status", "failureDomains")
     if contract == V1BETA1:
         named = found.items() if isinstance(found, dict) else ()
@@ -124,7 +124,7 @@ def spec_version(obj: Obj) -> str:
 
 
 def externally_managed(obj: Obj) -> bool:
-    """No Machines stand for this control plane."""
+    """True if no Machines represent this control plane."""
     return _flag(obj, "status", "externalManagedControlPlane") is True
 
 
@@ -152,7 +152,7 @@ def up_to_date_replicas(obj: Obj, contract: str) -> int | None:
 
 
 def status_versions(obj: Obj) -> list[Obj]:
-    """`{version, replicas}`, oldest first; what `status.version` says where there is no list."""
+    """`{version, replicas}`, oldest first; made from `status.version` when there is no list."""
     found = dig(obj, "status", "versions")
     if isinstance(found, list) and found:
         return [version for version in found if isinstance(version, dict) and version.get("version")]

@@ -1,4 +1,4 @@
-"""Which version of a provider's kind to read, and by which contract: what the labels of its CRD say.
+"""The version of a provider's kind to read, and its contract, from the labels of its CRD.
 
 A reference names group, kind and name. The CRD of that kind carries `cluster.x-k8s.io/<contract>: <version>[_<version>…]`; the
 newest contract that we know wins, then the newest version that it lists. CRDs are found by group and kind, so a provider that
@@ -24,7 +24,7 @@ _BY_KIND = "group and kind"
 
 
 class ContractKind(NamedTuple):
-    """A provider's kind as it is to be read."""
+    """A provider's kind, with the version and the contract to read it by."""
 
     resource: GroupVersionResource
     kind: str
@@ -47,7 +47,7 @@ class NoContract(Exception):
 
 
 def without_schemas(crd: Obj) -> Obj:
-    """All of a CRD that matters here; schemas are most of its size."""
+    """The parts of a CRD that matter here; schemas are most of its size."""
     meta = {key: value for key, value in (crd.get("metadata") or {}).items() if key not in ("managedFields", "annotations")}
     spec = crd.get("spec") or {}
     versions = [{"name": version.get("name"), "served": version.get("served")} for version in spec.get("versions") or ()]
@@ -60,7 +60,7 @@ def group_kind(crd: Obj) -> tuple[str, str]:
 
 
 class Contracts:
-    """Kinds by their CRDs, followed all the time: a provider that is installed later is known as soon as its CRD is there."""
+    """Kinds by their CRDs, watched all the time: a provider that is installed later is known as soon as its CRD exists."""
 
     def __init__(self, informers: Informers) -> None:
         self.crds: Informer = informers.of(CRDS, transform=without_schemas)
@@ -82,7 +82,7 @@ class Contracts:
         raise NoContract(group, kind, why, defined=True)
 
     def versioned(self, api_version: str, kind: str) -> GroupVersionResource:
-        """For references that name a version themselves. Raises NoContract when nobody defines the kind."""
+        """The resource for a reference that names a version itself. Raises NoContract when no CRD defines the kind."""
         group, version = GroupVersion.parse(api_version)
         found = self.crds.indexed(_BY_KIND, (group, kind))
         if not found:

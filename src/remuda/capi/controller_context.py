@@ -1,4 +1,4 @@
-"""What the controllers of the core share: one client, the caches of the core kinds with their indexes, providers' objects,
+"""Shared parts of the core's controllers: one client, the caches of the core kinds with their indexes, providers' objects,
 workload clusters, and the options.
 
 Every controller gets the one :class:`Core`. Caches are shared and read-only. A reconcile begins with :meth:`Core.fresh`, so that
@@ -46,7 +46,7 @@ BY_PROVIDER_ID = "providerID"  # machines: (namespace, cluster name, providerID)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What an operator may choose; names and defaults as the flags of Cluster API's manager. Times are seconds.
+    """The operator's options; names and defaults as the flags of Cluster API's manager. Times are seconds.
 
     concurrency: of each controller. Upstream's 50 and 100 make up for waiting on requests, which here are few.
     """
@@ -117,11 +117,11 @@ class Core:
         return sorted(informer.indexed(BY_CLUSTER, cluster), key=Key.of)
 
     def controlled(self, informer: Informer, owner: Obj) -> list[Obj]:
-        """What `owner` controls, by name."""
+        """The objects that `owner` controls, by name."""
         return sorted(informer.indexed(BY_CONTROLLER, owner["metadata"]["uid"]), key=Key.of)
 
     def wants(self, obj: Obj) -> bool:
-        """Whether an object is for this manager (`--watch-filter`)."""
+        """True if an object is for this manager (`--watch-filter`)."""
         return not self.options.watch_filter or labels_of(obj).get(WATCH_FILTER) == self.options.watch_filter
 
     def lane(self, informer: Informer) -> Callable[[Key], Hashable]:
@@ -138,7 +138,7 @@ class Core:
         return lambda cluster: [Key.of(obj) for obj in informer.indexed(BY_CLUSTER, Key.of(cluster))]
 
     def woken_by_connections(self, controller: str, informer: Informer) -> None:
-        """Let a controller look at a cluster's objects when the cluster was connected or lost."""
+        """Queue a cluster's objects for a controller when the cluster is connected or disconnected."""
 
         def changed(cluster: Key) -> None:
             working = self.manager.working(controller)
@@ -154,10 +154,10 @@ class Core:
     # --- writing --------------------------------------------------------------------------------------------------------
 
     async def fresh(self, controller: str, key: Key) -> None:
-        """Wait until the caches are filled, and have what this controller wrote for this key before; Retry if they don't in time.
+        """Wait until the caches are filled, and have this controller's earlier writes for this key; Retry if they don't in time.
 
-        All of them, whatever a controller follows: one that has just started must not take what it has not read for what is not
-        there, and tell everybody so.
+        It waits for all caches, not only those that a controller watches: otherwise a controller that has just started would take
+        an object that it has not read yet for a missing one, and report that.
         """
         await synced(*self._caches)
         await self.manager.freshness.caught_up((controller, key))

@@ -1,8 +1,8 @@
-"""Objects of providers, read from caches that are started when somebody first refers to their kind.
+"""Objects of providers, read from caches that are started at the first reference to their kind.
 
-Each kind is followed once, whoever asks. Controllers say once, with :meth:`Externals.followed_by`, that they want to be woken
-when something that their objects refer to appears, changes or goes, or when its kind becomes known at all; that is found
-through an index of references, so it works before any owner reference is set.
+Each kind is watched once, for all callers. A controller registers once, with :meth:`Externals.followed_by`, and is then woken
+when an object that its objects refer to appears, changes or goes, or when its kind becomes known at all. An index of
+references finds the objects to wake, so it works before any owner reference is set.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Follower(NamedTuple):
 
 class Externals:
     def __init__(self, manager: Manager, contracts: Contracts, namespace: str = "") -> None:
-        """`namespace`: the only one to look at; all."""
+        """`namespace`: the only one to watch; "" for all."""
         self._manager = manager
         self._namespace = namespace
         self.contracts = contracts
@@ -57,7 +57,7 @@ class Externals:
         self._started: dict[GroupVersionResource, Informer] = {}
 
     def followed_by(self, controller: str, informer: Informer, references: References, when: Predicate | None = None) -> None:
-        """Wake `controller` (whose objects `informer` has) for what `references` of its objects name."""
+        """Wake `controller` for the objects that `references` names; its own objects are in `informer`."""
         informer.add_index(_BY_REFERENCE, lambda obj: [_identity(ref, namespace_of(obj)) for ref in references(obj)])
         informer.add_index(_BY_KIND, lambda obj: {(ref.get("apiGroup"), ref.get("kind")) for ref in references(obj)})
 
@@ -76,7 +76,7 @@ class Externals:
         self._manager.follow(controller, Watch(CRDS, of_kind, _contract_changed), self.contracts.crds)
 
     async def get(self, ref: Obj, namespace: str) -> External | None:
-        """What a reference names; None when it isn't there. Raises NoContract when its kind isn't known."""
+        """The object that a reference names; None when it doesn't exist. Raises NoContract when its kind isn't known."""
         informer, kind = await self.of(ref.get("apiGroup") or "", ref.get("kind") or "")
         obj = informer.get(namespace, ref.get("name") or "")
         return None if obj is None else External(obj, kind, informer)
@@ -87,7 +87,7 @@ class Externals:
         return await self._filled(found.resource, kind), found
 
     async def versioned(self, api_version: str, kind: str) -> Informer:
-        """The cache of a kind by a reference that names its version itself, whatever contract it follows. Raises NoContract."""
+        """The cache of a kind, for a reference that names its version itself, under any contract. Raises NoContract."""
         return await self._filled(self.contracts.versioned(api_version, kind), kind)
 
     async def _filled(self, resource: GroupVersionResource, kind: str) -> Informer:

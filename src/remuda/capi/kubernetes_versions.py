@@ -1,7 +1,7 @@
 """Kubernetes versions of many machines, counted and put in order, oldest first.
 
 Versions are read tolerantly (`v1.30`, `1.30.1+rke2r1`). What comes after `+` counts too where it can be ordered, since two
-builds of one release are two versions to whoever rolls them out.
+builds of one release are two versions in a rollout.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from remuda.kube.objects import dig, metadata, name_of
 Obj = dict[str, Any]
 
 _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
-# Two builds that differ, but of which nobody can say which is newer.
+# Two builds that differ but can't be ordered.
 UNORDERED = 2
 
 
 def tolerant(text: str) -> semver.Version | None:
-    """A version with or without `v`, with missing numbers read as 0; None when it is none."""
+    """A version with or without `v`, with missing numbers read as 0; None when it is invalid."""
     numbers = [_LEADING_ZEROS.sub("", number) for number in text.strip().removeprefix("v").split(".", 2)]
     numbers += ["0"] * (3 - len(numbers))
     try:
@@ -32,7 +32,7 @@ def tolerant(text: str) -> semver.Version | None:
 
 
 def compare(left: semver.Version, right: semver.Version) -> int:
-    """-1, 0 or 1, by precedence and then by build; UNORDERED when only the builds differ, and in words."""
+    """-1, 0 or 1, by precedence and then by build; UNORDERED when only the builds differ, and are no numbers."""
     return _compare_precedence(left, right) or _compare_builds(left.build, right.build)
 
 
@@ -65,14 +65,14 @@ def _compare_builds(left: Sequence[str], right: Sequence[str]) -> int:
 
 
 def of_machines(machines: Iterable[Obj]) -> list[Obj]:
-    """`{version, replicas}` of machines: what their kubelets say or, before they say it, what is wanted."""
+    """`{version, replicas}` of machines: the kubelet's version or, before it is reported, the wanted one."""
     ordered = sorted(machines, key=lambda machine: (metadata(machine).get("creationTimestamp") or "", name_of(machine)))
     found = (dig(machine, "status", "nodeInfo", "kubeletVersion") or dig(machine, "spec", "version") for machine in ordered)
     return added_up({"version": version, "replicas": 1} for version in found)
 
 
 def added_up(versions: Iterable[Obj]) -> list[Obj]:
-    """One entry for each version, oldest first; where the order can't be told, as they came."""
+    """One entry for each version, oldest first; unordered versions stay as they came."""
     totals: dict[str, int] = {}
     for each in versions:
         if version := each.get("version"):

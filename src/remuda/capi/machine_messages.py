@@ -1,4 +1,4 @@
-"""Sentences about machines that conditions of several kinds have in common. Others parse them."""
+"""Messages about machines that conditions of several kinds share. Other programs parse them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Obj = dict[str, Any]
 
 LONG_DELETION, _LONG_DRAIN = 15 * 60.0, 5 * 60.0
 _SHOWN = 3
-# What the condition Deleting of a machine that is being drained says, and what that likely means.
+# Texts in a drained machine's Deleting condition, and their likely cause.
 _DELAYS = (
     ("cannot evict pod as it would violate the pod's disruption budget.", "PodDisruptionBudgets"),
     ("deletionTimestamp set, but still not removed from the Node", "Pods not terminating"),
@@ -23,7 +23,7 @@ _DELAYS = (
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """The first few, and how many more there are."""
+    """The first few names, and the number of the others."""
     more = [f"... ({len(names) - most} more)"] if len(names) > most else []
     return ", ".join([*names[:most], *more])
 
@@ -35,12 +35,12 @@ def machines_are(machines: Sequence[Obj]) -> str:
 
 
 def not_to_be_remediated(machines: Sequence[Obj], by: str = "") -> str:
-    """Machines that are ill and that nobody here replaces; "" when there are none."""
+    """The message about unhealthy machines that are not remediated here; "" when there are none."""
     return f"{machines_are(machines)} not healthy (not to be remediated{by and f' by {by}'})" if machines else ""
 
 
 def in_deletion_for_long(machines: Iterable[Obj], now: float) -> str:
-    """Machines that are being deleted since more than a quarter of an hour, and why that is; "" when there are none."""
+    """The message about machines that have been deleting for over a quarter of an hour, and the causes; "" without any."""
     slow = [machine for machine in machines if (deleting_for(machine, now) or 0.0) > LONG_DELETION]
     if not slow:
         return ""
@@ -49,13 +49,13 @@ def in_deletion_for_long(machines: Iterable[Obj], now: float) -> str:
 
 
 def delays(drain_messages: Sequence[str]) -> str:
-    """`, delay likely due to …`, by what machines say about their drain; "" when they don't."""
+    """`, delay likely due to …`, from the machines' drain messages; "" when they name no cause."""
     reasons = [reason for sign, reason in _DELAYS if any(sign in message for message in drain_messages)]
     return f", delay likely due to {', '.join(reasons)}" if reasons else ""
 
 
 def deleting_for(machine: Obj, now: float) -> float | None:
-    """For how many seconds it has been on its way out."""
+    """Seconds since the deletion began."""
     since = time_of(metadata(machine).get("deletionTimestamp"))
     return None if since is None else now - since
 
@@ -66,7 +66,7 @@ def is_drained_for_long(machine: Obj, now: float) -> bool:
 
 
 def _drain_message(machine: Obj, now: float) -> str:
-    """What a drain that takes long says."""
+    """The message of a drain that takes long."""
     deleting = get(machine, "Deleting") or {}
     if deleting.get("status") != TRUE or deleting.get("reason") != "DrainingNode":
         return ""

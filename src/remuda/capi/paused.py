@@ -1,4 +1,4 @@
-"""Paused objects: nothing is done to them but to say so."""
+"""Paused objects: only their Paused condition is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_paused(cluster: Obj | None, obj: Obj) -> bool:
 
 
 def with_paused(obj: Obj, cluster: Obj | None, now: float) -> Obj:
-    """`obj` with its Paused condition as it should be."""
+    """`obj` with its current Paused condition."""
     if not is_paused(cluster, obj):
         return with_condition(obj, "Paused", FALSE, "NotPaused", now=now)
     why = []

@@ -1,8 +1,8 @@
-"""Machines that are being made and can't be seen in the cache yet, by the set that makes them.
+"""Machines that are being made and are not in the cache yet, by the set that makes them.
 
-A deployment that makes an old set smaller counts the machines of that set, to know how far its new set may grow. The old set may
-be making machines at that moment, under the size that it had before. Both run in one process (there is one leader), so the set
-says here what it has begun.
+A deployment that shrinks an old set counts the machines of that set, to know how far its new set may grow. The old set may
+be making machines at that moment, for its earlier size. Both run in one process (there is one leader), so the set
+records here what it has begun.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Coming:
         return len(found)
 
     def _seen(self, machine: Key, revision: str) -> bool:
-        """Its creation has been seen here; by now it may be gone again."""
+        """True if its creation has been seen here; by now it may be gone again."""
         if revision == _BEGUN:
             return self._machines.get(*machine) is not None
         return self._machines.has_reached(revision)
@@ -54,7 +54,7 @@ class Coming:
 #
 # Machines that never became nodes: nothing runs on them, so an outdated one may go before another is there. Pure.
 #
-# A Machine whose provider says by an annotation that it holds data is none of them, node or not.
+# A Machine with the provider's annotation that it holds data is not one of them, with or without a node.
 
 Obj = dict[str, Any]
 

@@ -10,8 +10,8 @@ from remuda.runtime import Result, Retry
 
 
 class Stuck(Exception):
-    """A phase can't be done, and trying again would not help until somebody else does something: its kind, its object or its
-    cluster is not there, or holds what can't be used. Not an error of ours, but the reconcile has not done its work either."""
+    """A phase can't be done, and a retry would not help until another party acts: its kind, its object or its cluster
+    is missing, or is unusable. Not an error of ours, but the reconcile has not done its work either."""
 
     def __init__(self, wait: Wait) -> None:
         super().__init__(wait.evidence)
@@ -33,7 +33,7 @@ class Phases:
         return self._stuck or bool(self.errors)
 
     async def run(self, phase: Awaitable[Result | None]) -> bool:
-        """Whether it went well. The soonest `after` of all phases counts, the longest `rest`, and every wait."""
+        """True if it succeeded. The soonest `after` of all phases counts, the longest `rest`, and every wait."""
         try:
             self.add(await phase)
         except Stuck as stuck:
@@ -54,7 +54,7 @@ class Phases:
         self._rest = max(self._rest, result.rest)
 
     def outcome(self) -> Result:
-        """What came of it; raises what went wrong."""
+        """The result of all phases; raises their errors."""
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:

@@ -1,6 +1,6 @@
-"""Conditions as providers write them, in any of the shapes that providers have had.
+"""Conditions of providers' objects, in any of the forms that providers have used.
 
-Today's are metav1 conditions in `status.conditions`; objects on their way there keep those in `status.v1beta2.conditions` and
+Current ones are metav1 conditions in `status.conditions`; objects in transition keep those in `status.v1beta2.conditions` and
 the older kind in `status.conditions`. The older kind by itself is `status.deprecated.v1beta1.conditions` or, again,
 `status.conditions`. Only a type and a status are needed. :mod:`remuda.kube.conditions` is for our own objects.
 """
@@ -18,7 +18,7 @@ from remuda.kube.objects import dig, with_path
 Obj = dict[str, Any]
 
 NO_REASON = "NoReasonReported"
-# What a reason of ours may be; anything else a provider says would make our own status unwritable.
+# The allowed form of our reasons; another text from a provider would make our own status unwritable.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _LONGEST_REASON, _LONGEST_MESSAGE = 1024, 32768
 _PATHS = (("status", "v1beta2", "conditions"), ("status", "conditions"))
@@ -26,11 +26,11 @@ _LEGACY_PATHS = (("status", "deprecated", "v1beta1", "conditions"), ("status", "
 
 
 class InvalidCondition(Exception):
-    """A provider wrote a condition that is none; the text is what a condition of ours says about it."""
+    """A provider wrote an invalid condition; the text is the message for our own condition."""
 
 
 def condition_of(obj: Obj, kind: str) -> Obj | None:
-    """The condition of this type, complete and with a reason; raises InvalidCondition when any of them is no condition."""
+    """The condition of this type, complete and with a reason; raises InvalidCondition when any condition is invalid."""
     return next((condition for condition in conditions_of(obj) if condition["type"] == kind), None)
 
 
@@ -97,7 +97,7 @@ def legacy_mirrored(obj: Obj, fallback: LegacySum) -> LegacySum:
 
 
 def as_ours(obj: Obj) -> Obj:
-    """A provider's object with its conditions where ours have them, for sums over both; without any that are no conditions."""
+    """A provider's object with its conditions at our own path, for sums over both; without invalid conditions."""
     try:
         return with_path(obj, ("status", "conditions"), conditions_of(obj))
     except InvalidCondition:

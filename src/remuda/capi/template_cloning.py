@@ -1,7 +1,7 @@
 """Objects made from a provider's templates: what `spec.template` holds, under a name of our own.
 
-A clone of a `FooTemplate` is a `Foo` of the template's own version. It says where it comes from by two annotations; everything
-else of the template's `spec.template` is carried over as it is. Whoever asks for a clone writes it.
+A clone of a `FooTemplate` is a `Foo` of the template's own version. Two annotations name its origin; everything
+else of the template's `spec.template` is carried over as it is. The caller writes the clone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .well_known import CLONED_FROM_GROUP_KIND, CLONED_FROM_NAME, CLUSTER_NAME
 Obj = dict[str, Any]
 
 _SUFFIX = "Template"
-# What a template's metadata may say, but must not be carried over.
+# Metadata of a template that must not be carried over.
 _NOT_CLONED = frozenset(["resourceVersion", "finalizers", "uid", "selfLink", "name", "namespace", "annotations", "labels"])
 
 
@@ -26,7 +26,7 @@ def is_template(kind: str) -> bool:
 
 
 def cloned_kind(kind: str) -> str:
-    """The kind of what is made from a template of this kind."""
+    """The kind of the objects that are made from a template of this kind."""
     return kind.removesuffix(_SUFFIX)
 
 
@@ -59,14 +59,14 @@ def clone(
 
 
 def _words(found: Any) -> dict[str, str]:
-    """Labels or annotations of a template, which no schema may have looked at."""
+    """Labels or annotations of a template, which no schema may have checked."""
     if not isinstance(found, dict):
         return {}
     return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
 def reference_to(obj: Obj) -> Obj:
-    """As objects of the core refer to a provider's."""
+    """A reference to a provider's object, in the form that core objects use."""
     return {
         "apiGroup": GroupVersion.parse(obj.get("apiVersion") or "").group,
         "kind": obj.get("kind") or "",
@@ -75,6 +75,6 @@ def reference_to(obj: Obj) -> Obj:
 
 
 def not_there(ref: Obj, namespace: str) -> str:
-    """That what a reference names does not exist, in the words that conditions have for it."""
+    """The conditions' message that a referenced object does not exist."""
     group, kind, name = (ref.get(field) or "" for field in ("apiGroup", "kind", "name"))
     return f"failed to retrieve {kind} {Key(namespace, name)}: {kind}.{group} {go_quote(name)} not found"

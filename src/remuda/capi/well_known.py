@@ -1,4 +1,4 @@
-"""Cluster API's labels, annotations, finalizers and taints, byte for byte as everybody else writes them."""
+"""Cluster API's labels, annotations, finalizers and taints, byte for byte as in upstream."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ REVISION_HISTORY = "machinedeployment.clusters.x-k8s.io/revision-history"
 DESIRED_REPLICAS = "machinedeployment.clusters.x-k8s.io/desired-replicas"
 MAX_REPLICAS = "machinedeployment.clusters.x-k8s.io/max-replicas"
 
-# Ours, on a Machine: it holds data of its cluster, so a rollout never takes it for one that never came up.
+# Ours, on a Machine: it holds data of its cluster, so a rollout never gives it up as one that never came up.
 HOLDS_DATA = "remuda.dev/holds-data"
 
 # Finalizers.
@@ -68,7 +68,7 @@ _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 
 
 def label_value(name: str) -> str:
-    """A name as it stands in a label: itself, or, where it can't be a label's value, a hash that others compute alike."""
+    """A name as a label value: itself or, if it is no valid value, a hash that others compute alike."""
     if len(name) <= 63 and _LABEL_VALUE.fullmatch(name):
         return name
     encoded = base64.urlsafe_b64encode(fnv32a(name.encode()).to_bytes(4, "big")).decode().rstrip("=")

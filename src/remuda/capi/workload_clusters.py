@@ -1,6 +1,6 @@
-"""Workload clusters as the core sees them: a client, a cache of nodes, and how well the connection does.
+"""Workload clusters as the core sees them: a client, a cache of nodes, and the connection's health.
 
-This is the port. :mod:`.clustercache` is what stands behind it, `sim/` plugs its own clusters in through a
+This is the port. :mod:`.clustercache` implements it, `sim/` plugs its own clusters in through a
 :class:`Connector`.
 """
 
@@ -30,7 +30,7 @@ class Health:
 
 
 class Workload(Protocol):
-    """A cluster that can be reached now. `nodes` is filled and has the index PROVIDER_ID."""
+    """A reachable cluster. `nodes` is filled and has the index PROVIDER_ID."""
 
     @property
     def client(self) -> Client: ...
@@ -53,7 +53,7 @@ class Workloads(Protocol):
 
 
 class Connector(Protocol):
-    """Makes a client of a workload cluster from what its kubeconfig secret holds."""
+    """Makes a client of a workload cluster from the content of its kubeconfig secret."""
 
     async def connect(self, cluster: Key, kubeconfig: bytes) -> Client:
         """Raises ApiError (OutOfReach, if it will know when to try again), OSError or ValueError (an unusable kubeconfig)."""
@@ -61,7 +61,7 @@ class Connector(Protocol):
 
 @runtime_checkable
 class Losable(Protocol):
-    """A client whose way to the server may go while it is held: one that leads through a tunnel."""
+    """A client whose connection may be lost while it is held: one that goes through a tunnel."""
 
     def on_lost(self, handler: Callable[[], None]) -> Callable[[], None]:
-        """Call `handler` when the way has gone or leads elsewhere now, until what is returned is called; at once, if it has."""
+        """Call `handler` when the tunnel is gone or leads elsewhere, until the result is called; at once, if it has happened."""

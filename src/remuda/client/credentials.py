@@ -1,7 +1,7 @@
-"""Proof of who we are that changes while we run: token files that are rewritten, plug-ins that hand out short-lived ones.
+"""Credentials that change while we run: token files that are rewritten, plug-ins that give out short-lived tokens.
 
-A :class:`CredentialSource` is asked before every request and answers from memory most of the time. After an Unauthorized it
-is told to forget what it knows, once. The kubeconfig's side of it is :mod:`remuda.client.kubeconfig`.
+A :class:`CredentialSource` is called before every request and answers from memory most of the time. After an Unauthorized it
+must forget its credential, once. The kubeconfig's side of it is :mod:`remuda.client.kubeconfig`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class CredentialSource(Protocol):
     async def current(self) -> Credential: ...
 
     def forget(self) -> bool:
-        """The last credential was refused: True when asking again may give another one."""
+        """The last credential was refused: True when another attempt may give a new one."""
 
 
 def source_for(target: Target, clock: Clock) -> CredentialSource:
-    """The target's own way of proving itself; certificates from the kubeconfig are the connection's business."""
+    """The target's credential source; certificates from the kubeconfig belong to the connection."""
     if target.exec_plugin is not None:
         return PluginCredentials(target, target.exec_plugin, clock)
     if target.token_file is not None:
@@ -70,7 +70,7 @@ class Fixed:
 
 
 class FileToken:
-    """A bearer token in a file that somebody else keeps fresh."""
+    """A bearer token in a file that another program keeps fresh."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
@@ -93,7 +93,7 @@ class FileToken:
         try:
             token = self._path.read_text().strip()
         except OSError as error:
-            # Half-way through a replacement the old token is still good.
+            # During a replacement the old token is still valid.
             if self._credential.authorization:
                 return self._credential
             raise ConfigError(f"the token file {self._path} can't be read: {error.strerror}") from None
@@ -103,7 +103,7 @@ class FileToken:
 
 
 class PluginCredentials:
-    """What an exec plug-in printed, kept until it ends or is refused. Concurrent requests share one run."""
+    """The output of an exec plug-in, kept until it expires or is refused. Concurrent requests share one run."""
 
     def __init__(self, target: Target, plugin: ExecPlugin, clock: Clock) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""One document from a web server, whole or not at all: within its time, within its size, with a sentence for what went wrong."""
+"""One document from a web server, complete or not at all: with a limit of time and of size, and a clear error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOVED = frozenset((301, 302, 303, 307, 308))
 
 
 class FetchError(Exception):
-    """It can't be had; the text says why, and names the URL."""
+    """The document can't be fetched; the text has the reason and the URL."""
 
 
 async def fetched(
@@ -31,8 +31,8 @@ async def fetched(
     redirects: int = 0,
     policy: Policy | None = None,
 ) -> bytes:
-    """`context` says whom to believe, `proxy` is the way there if there is one; `redirects` are how many may be followed, none of
-    which leads from https to anything else. `policy` says which addresses may be connected to, at each step; without one, all."""
+    """`context` has the trusted CAs, `proxy` is the proxy, if any; `redirects` is their limit, and none leads
+    from https to anything else. `policy` has the addresses that may be connected to, at each step; without one, all."""
     by, shown = introduced(proxy) if proxy else (None, {})
     connector = outbound_http.connector(lambda: policy) if policy is not None and by is None else None
     timeout = aiohttp.ClientTimeout(total=None)
@@ -62,7 +62,7 @@ async def fetched(
     except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
         if outbound.is_refusal(error):
             raise FetchError(f"{url} is {outbound.REFUSED}") from None
-        # ValueError is what the URL library says of an address that it can't read, such as a port that is none.
+        # The URL library raises ValueError for an invalid address, such as one with an invalid port.
         raise FetchError(f"{url} can't be reached: {error or type(error).__name__}") from None
 
 

@@ -1,9 +1,9 @@
-"""Server-side apply that keeps the ownership of fields right where it was lost.
+"""Server-side apply that restores the ownership of fields where it was lost.
 
 An object may lose its `metadata.managedFields`: a server drops them under some conditions, and users clear them. The next apply
-then makes the server note all that is there as owned by `before-first-apply`, which never gives anything up, so that a field that
-is wanted no more would stay for ever. Cluster API takes that entry away, and so does :func:`apply_owned`. An apply restores the
-ownership of what it says; what was dropped before that apply has no owner, and stays.
+then makes the server record all existing fields as owned by `before-first-apply`, which never gives anything up, so a field that
+is no longer wanted would stay for ever. Cluster API removes that entry, and so does :func:`apply_owned`. An apply restores the
+ownership of its own fields; fields that were dropped before that apply have no owner, and stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENTRIES = "/metadata/managedFields"
 
 
 async def apply_owned(client: Client, resource: GroupVersionResource, wanted: Obj, field_manager: str) -> Obj:
-    """Apply by force; the object as the server has it then."""
+    """Apply by force; the object as the server has it afterwards."""
     found = await client.apply(resource, wanted, field_manager=field_manager, force=True)
     operations = without_leftovers(found)
     if not operations:
@@ -31,14 +31,14 @@ async def apply_owned(client: Client, resource: GroupVersionResource, wanted: Ob
     try:
         return await client.patch(resource, name_of(found), operations, namespace_of(found), patch_type=JSON_PATCH)
     except ApiError as error:
-        # Somebody wrote in between, so that the entries are others; the next apply finds it again.
+        # Another client wrote in between and changed the entries; the next apply finds it again.
         if not (error.is_conflict or error.is_not_found or error.code == 422):
             raise
         return found
 
 
 def without_leftovers(obj: Obj) -> Operations:
-    """The JSON patch that takes away what nobody could give up. It is bound to the entry, and not to a revision."""
+    """The JSON patch that removes field ownership which no manager can give up. It is bound to the entry, not to a revision."""
     for position, entry in enumerate(entries_of(obj)):
         if entry.get("manager") == BEFORE_FIRST_APPLY and not entry.get("subresource"):
             return [is_entry(position, BEFORE_FIRST_APPLY), {"op": "remove", "path": f"{ENTRIES}/{position}"}]
@@ -46,7 +46,7 @@ def without_leftovers(obj: Obj) -> Operations:
 
 
 def owns(obj: Obj, manager: str) -> bool:
-    """Whether `manager` has applied to the object, and nobody holds its fields who can't give them up."""
+    """True if `manager` has applied to the object, and no manager that can't give up fields owns any."""
     if without_leftovers(obj):
         return False
     return any(
@@ -56,7 +56,7 @@ def owns(obj: Obj, manager: str) -> bool:
 
 
 def was_lost(new: Obj, old: Obj) -> bool:
-    """Whether an object has lost the ownership of its fields."""
+    """True if an object has lost the ownership of its fields."""
     return bool(entries_of(old)) and not entries_of(new)
 
 

@@ -2,7 +2,7 @@
 
 One instance is one server and one identity (:mod:`remuda.client.kubeconfig` finds both). Requests and watches have a bounded
 pool of connections each, so that many watches never keep a request from being sent. A GET that the server asks to repeat
-later (429 or 503 with Retry-After) is repeated; nothing else is, because only the caller knows whether it may be.
+later (429 or 503 with Retry-After) is repeated; nothing else is, because only the caller knows whether a repeat is safe.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ CONNECT_SECONDS = 15.0
 RETRIES = 10
 LONGEST_PAUSE = 30.0
 
-# How many connections at a time, and what TLS believes (None: it is not spoken): who makes them.
+# Makes a connector from the number of connections and the TLS context (None: no TLS).
 Connector = Callable[[int, ContextOnDemand | None], aiohttp.BaseConnector]
 
 _USER_AGENT = f"remuda/{__version__} ({sys.platform})"
 
 
 class Unreachable(ApiError):
-    """There was no answer: the connection failed or ended before one. Whether a write took place is not known."""
+    """No response: the connection failed or ended before one. It is unknown whether a write took place."""
 
     def __init__(self, server: str, why: str) -> None:
         super().__init__(503, "ServiceUnavailable", f"{server} can't be reached: {why}")
 
 
 class NotConnected(ApiError):
-    """As Unreachable, of a server that a tenant named: the text is one of two sentences
+    """As Unreachable, for a server that a tenant named: the text is one of two sentences
     (:func:`remuda.kube.network.outbound.told`).
     """
 
@@ -84,11 +84,11 @@ class HttpsClient:
         largest: int | None = None,
         policy: outbound_http.Current | None = None,
     ) -> None:
-        """`connector` makes connections in another way than this machine's network, `credentials` replace the target's own.
+        """`connector` replaces this machine's network, `credentials` replace the target's own.
 
-        Without `watches` of their own they share the connections of requests, as is enough for who only glances at what happens.
-        `largest` bounds an answer, and an event of a watch: for servers that are not to be trusted with our memory.
-        `policy` says which addresses may be connected to: for servers that a tenant named.
+        Without `watches` of their own they share the connections of requests, which is enough for short watches.
+        `largest` limits a response, and an event of a watch: for servers that are not trusted with our memory.
+        `policy` has the addresses that may be connected to: for servers that a tenant named.
         """
         self.target = target
         self._clock = clock
@@ -194,7 +194,7 @@ class HttpsClient:
         if force:
             query["force"] = "true"
         path = object_path(resource, namespace, name, subresource)
-        # A patch of null is one, too; no body at all would be none.
+        # A patch of null is valid, too; without a body there would be no patch.
         return await self._object("PATCH", path, query, jsonio.dumps(patch), patch_type)
 
     async def apply(
@@ -250,19 +250,19 @@ class HttpsClient:
     async def raw(
         self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None, accept: str = ""
     ) -> Any:
-        """`accept`: the form in which the answer is wanted; it must be one of JSON."""
+        """`accept`: the wanted media type; it must be a JSON one."""
         content, media_type = await self._request(method, path, query or {}, body, accept=accept)
         return responses.value(content, media_type)
 
     async def content(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """What a path gives, whatever it is."""
+        """The body of a path's response, of any content type."""
         return (await self._request("GET", path, query or {}, accept="*/*"))[0]
 
     @asynccontextmanager
     async def websocket(
         self, path: str, query: Mapping[str, str], protocol: str
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """An open one, of this protocol. Raises ApiError: what the server says instead of opening it."""
+        """An open websocket with this protocol. Raises ApiError with the server's refusal."""
         credential = await self._credentials.current()
         session = (await self._open(credential))[1]
         headers = self._headers(credential, None, "*/*")
@@ -288,7 +288,7 @@ class HttpsClient:
             await socket.close()
 
     async def _refused(self, path: str, query: Mapping[str, str], headers: CIMultiDict[str], status: int) -> ApiError:
-        """Why no websocket was opened: asked once more, since who opens one is not shown what the answer said."""
+        """The reason why no websocket was opened: a second, plain request gets the body that the websocket client hides."""
         session = (await self._open(await self._credentials.current()))[0]
         handshake = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
         key = {"Sec-WebSocket-Key": "cmVtdWRhIHdoeSBub3Q/IQ=="}
@@ -337,7 +337,7 @@ class HttpsClient:
 
     @asynccontextmanager
     async def lines(self, path: str, query: Mapping[str, str], accept: str = "") -> AsyncIterator[AsyncIterator[bytes]]:
-        """A watch as it comes, once the server has begun to answer."""
+        """A watch's stream of lines, once the server has begun to answer."""
         async with self._streaming(path, query, accept) as response:
             yield responses.lines(response.content.iter_any(), _CUT, self._largest)
 
@@ -351,13 +351,13 @@ class HttpsClient:
         try:
             yield response
         finally:
-            # Not release(): what is still to come on this connection is not for the next request.
+            # Not release(): the rest of this stream must not reach the next request on the connection.
             response.close()
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """For good: whoever still holds it gets Unreachable, and no connection that nobody would close."""
+        """Closes for good: later calls raise Unreachable instead of opening a connection that would never be closed."""
         self._closed = True
         await self._drop_sessions()
 
@@ -436,7 +436,7 @@ class HttpsClient:
                 try:
                     raise error
                 finally:
-                    # It knows this frame; if that knew it, both would stay, with the response, until circles are looked for.
+                    # The error refers to this frame; a cycle would keep both, and the response, until the garbage collector runs.
                     del error
             await self._clock.sleep(min(pause, LONGEST_PAUSE))
         raise AssertionError("unreachable")
@@ -475,7 +475,7 @@ class HttpsClient:
         return Unreachable(self.target.server, why) if self._policy is None else NotConnected(self.target.server, error)
 
     async def _open(self, credential: Credential) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
-        """The two sessions; new ones when a plug-in came with another client certificate."""
+        """The two sessions; new ones when a plug-in returned another client certificate."""
         pair = (credential.certificate, credential.key)
         if self._sessions is not None and pair == self._shown:
             return self._sessions
@@ -531,14 +531,14 @@ class HttpsClient:
         return headers
 
 
-# A server that can't cut objects down may send them whole.
+# A server that doesn't support partial objects may send whole ones.
 _PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
-# How often one looks whether the other end of a websocket is still there.
+# The interval of checks whether the peer of a websocket is still there.
 _HEARTBEAT = 30.0
 
-# Every way in which aiohttp says that there is no (whole) answer.
+# Every error by which aiohttp reports a missing or incomplete response.
 _CUT = (aiohttp.ClientError, ConnectionError, ssl.SSLError)
 
 
@@ -575,7 +575,7 @@ def _delete_options(propagation: str, grace_seconds: int | None, uid: str, resou
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices a vanished peer: a watch may be silent for long, and must not wait for a dead server."""
+    """A socket that detects a vanished peer: a watch may be silent for long, and must not wait for a dead server."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -596,20 +596,20 @@ def _proxy(target: Target) -> URL | None:
 
 
 def _reason(error: BaseException) -> str:
-    # TLS has its own words and numbers; the rest is an errno that uvloop and asyncio word differently.
+    # TLS errors have their own texts and numbers; the others are an errno that uvloop and asyncio word differently.
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return str(error.args[-1])
     if isinstance(error, aiohttp.ClientConnectorError):
-        # A name that nobody knows has no errno, or one of its own.
+        # An unresolvable name has no errno, or one of its own.
         known = os.strerror(error.os_error.errno or 0) if (error.os_error.errno or 0) > 0 else error.os_error.strerror
         return known or str(error)
     return str(error) or type(error).__name__
 
 
 class LoggedOnce:
-    """What a server warns of is logged, each sentence once: controllers do the same thing to a thousand objects."""
+    """Logs a server's warnings, each sentence once: controllers do the same thing to a thousand objects."""
 
-    # Names that others know can't be made better: what the server thinks of their style is no news.
+    # Established names can't be changed: the server's warnings about their style are useless.
     _STYLE = "prefer a domain-qualified finalizer name"
     _MOST = 256
 

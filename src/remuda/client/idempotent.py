@@ -1,4 +1,4 @@
-"""Making and deleting what may have been made or deleted already: by a life before this one, or by somebody at the same time."""
+"""Create and delete calls that tolerate an earlier or concurrent one: by this process before a restart, or by another client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Obj = dict[str, Any]
 
 
 async def make(client: Client, resource: GroupVersionResource, obj: Obj, field_manager: str = "") -> Obj | None:
-    """Create it; None when one of that name is there, whatever it says."""
+    """Create it; None when an object of that name exists, with any content."""
     try:
         return await client.create(resource, obj, namespace_of(obj), field_manager=field_manager)
     except ApiError as error:
@@ -23,7 +23,7 @@ async def make(client: Client, resource: GroupVersionResource, obj: Obj, field_m
 
 
 async def find(client: Client, resource: GroupVersionResource, name: str, namespace: str = "") -> Obj | None:
-    """What the server has now; None when it has none, or does not even know the kind."""
+    """The object on the server; None when it does not exist, or its kind is unknown."""
     try:
         return await client.get(resource, name, namespace)
     except ApiError as error:
@@ -33,7 +33,7 @@ async def find(client: Client, resource: GroupVersionResource, name: str, namesp
 
 
 async def discard(client: Client, resource: GroupVersionResource, name: str, namespace: str = "") -> None:
-    """Delete whatever has this name; it may be gone."""
+    """Delete the object of this name; it may be gone."""
     try:
         await client.delete(resource, name, namespace)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""The one `Client` that controllers know: a Kubernetes API, wherever it is.
+"""The one `Client` that controllers use, for any Kubernetes API.
 
 Two implementations: :mod:`remuda.apiserver.inprocess` (the embedded API, no serialisation; objects are shared, read-only) and
 :mod:`remuda.client.https` (any Kubernetes). Both raise :class:`remuda.kube.errors.ApiError` with the same reasons.
@@ -26,7 +26,7 @@ class WatchEvent(NamedTuple):
 
 
 def named(obj: Obj) -> str:
-    """The name of an object that is to be written to where it is."""
+    """The name of an object that is to be written."""
     name = name_of(obj)
     if not name:
         raise ApiError(400, "BadRequest", "name is required")
@@ -34,7 +34,7 @@ def named(obj: Obj) -> str:
 
 
 class Client(Protocol):
-    # Whether a connection, which may break, is between here and the server.
+    # True if there is a connection, which may break, between this process and the server.
     remote: bool
 
     async def get(
@@ -60,7 +60,7 @@ class Client(Protocol):
         resource_version_match: str = "",
         metadata_only: bool = False,
     ) -> Obj:
-        """One page, as a `List` object: `items` (which say what they are) and `metadata.resourceVersion/continue`.
+        """One page, as a `List` object: `items` (each with its kind) and `metadata.resourceVersion/continue`.
 
         With `metadata_only` an item has its metadata and little else; its kind may be PartialObjectMetadata.
         """
@@ -151,20 +151,20 @@ class Client(Protocol):
     ) -> Obj: ...
 
     async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
-        """Any path of the API (discovery, /version, /readyz); JSON in and out, text where it is not JSON."""
+        """Any path of the API (discovery, /version, /readyz); JSON in and out, text for other media types."""
 
     async def close(self) -> None: ...
 
 
 # --- wrapper --------------------------------------------------------------------------------------------------------------
 #
-# A `Client` around another one, for those who do something before, around or instead of each call.
+# A `Client` around another one, for code that acts before, around or instead of each call.
 
 Send = Callable[[], Awaitable[Any]]
 
 
 class WrappedClient:
-    """Implements `Client`. Say in :meth:`_call` what happens to a call; the client inside is closed by whoever opened it."""
+    """Implements `Client`. Override :meth:`_call` to change what a call does; the opener of the inner client closes it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -213,4 +213,4 @@ class WrappedClient:
         return await self._call(lambda: self._client.raw(method, path, query=query, body=body), write=write)
 
     async def close(self) -> None:
-        """The client inside is not ours to close."""
+        """The caller closes the inner client."""

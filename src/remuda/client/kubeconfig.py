@@ -1,8 +1,8 @@
-"""Where the API server is and who we are: kubeconfig files, or the service account of the pod we run in.
+"""The API server's address and our credentials: kubeconfig files, or the service account of the pod we run in.
 
 Reading is pure: :func:`load` merges the files of `KUBECONFIG` as kubectl does (the first file to name something wins) and
-:func:`select` picks a context out of the result. What has to be asked again later — token files, exec plug-ins — is a
-:class:`~remuda.client.credentials.CredentialSource`; :mod:`remuda.client.https` does the talking.
+:func:`select` picks a context out of the result. Credentials that must be read again later (token files, exec plug-ins) are a
+:class:`~remuda.client.credentials.CredentialSource`; :mod:`remuda.client.https` connects.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ def load(paths: Sequence[Path]) -> Obj:
 
 
 def parse(content: bytes, path: Path) -> Obj:
-    """As :func:`load`, of a file that is at hand already; `path` is where it is, or would be."""
+    """As :func:`load`, for content that is already in memory; `path` is its file, real or assumed."""
     merged: Obj = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
     _merge(merged, _document(content, path), path)
     return merged
 
 
 def select(config: Obj, context: str = "") -> Target:
-    """The target of `context`, or of the current one. A name may be empty, as for client-go: a user without one is the user of a
-    context that names none."""
+    """The target of `context`, or of the current one. A name may be empty, as in client-go: a user with an empty name is the user
+    of a context that names none."""
     wanted = context or config["current-context"]
     if not wanted and wanted not in config["contexts"]:
         raise ConfigError("no context is chosen: set current-context in the kubeconfig or name a context")
@@ -110,7 +110,7 @@ def select(config: Obj, context: str = "") -> Target:
 
 
 def in_cluster(environ: Mapping[str, str] | None = None, directory: Path = _SERVICE_ACCOUNT) -> Target | None:
-    """The API server of the cluster this process is a pod of; None when it is not in one."""
+    """The API server of the cluster in which this process is a pod; None outside of a pod."""
     values = os.environ if environ is None else environ
     host, port = values.get("KUBERNETES_SERVICE_HOST", ""), values.get("KUBERNETES_SERVICE_PORT", "")
     token_file = directory / "token"
@@ -126,7 +126,7 @@ def in_cluster(environ: Mapping[str, str] | None = None, directory: Path = _SERV
 
 
 def discover(context: str = "", environ: Mapping[str, str] | None = None) -> Target:
-    """What a command that was told nothing talks to: a kubeconfig if there is one, else the pod's own cluster."""
+    """The default target of a command: a kubeconfig if there is one, else the pod's own cluster."""
     paths = default_paths(environ)
     if context or any(path.exists() for path in paths):
         return select(load(paths), context)
@@ -262,7 +262,7 @@ def _material(entry: Obj, name: str) -> bytes:
 
 
 def _listed(entry: Obj, name: str, members: bool = False) -> list[Any]:
-    """A list of texts, or of objects that have a name."""
+    """A list of strings, or of objects with a name."""
     found = entry.get(name) or []
     if not isinstance(found, list) or (members and not all(isinstance(item, dict) and item.get("name") for item in found)):
         raise ConfigError(f"{name} is no list{' of named entries' if members else ''}")
@@ -275,7 +275,7 @@ def _file(path: Path) -> bytes:
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from None
     except ValueError as error:
-        # A zero byte, or half a character.
+        # A zero byte, or an incomplete character.
         raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
 
 

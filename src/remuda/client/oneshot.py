@@ -1,4 +1,4 @@
-"""One GET, with the standard library only: for commands that ask one small thing and must not pay for importing aiohttp.
+"""One GET, with the standard library only: for commands that make one small request and must not pay for importing aiohttp.
 
 Everything else is :mod:`remuda.client.https`.
 """
@@ -19,11 +19,11 @@ from .tls import client_context
 
 
 class NoAnswer(Exception):
-    """There was no answer, or one that is not JSON; the message says why."""
+    """There was no response, or one that is not JSON; the message has the reason."""
 
 
 class _Named(http.client.HTTPSConnection):
-    """HTTPS to a server whose certificate may be for another name than the one that it is reached by."""
+    """HTTPS to a server whose certificate may have another name than its address."""
 
     def __init__(self, host: str, port: int, seconds: float, context: ssl.SSLContext, name: str) -> None:
         super().__init__(host, port, timeout=seconds, context=context)
@@ -36,7 +36,7 @@ class _Named(http.client.HTTPSConnection):
 
 
 def get(target: Target, path: str, seconds: float) -> Any:
-    """The JSON at `path`. Knows certificates and fixed tokens; a plug-in is not run for so little."""
+    """The JSON at `path`. Supports certificates and fixed tokens; it does not run plug-ins."""
     url = urlsplit(target.server)
     port = url.port or (443 if url.scheme == "https" else 80)
     host = url.hostname or ""
@@ -51,7 +51,7 @@ def get(target: Target, path: str, seconds: float) -> Any:
     except TimeoutError:
         raise NoAnswer(f"no answer in {seconds:.0f} s") from None
     except OSError as error:
-        # Certificate trouble has its own words; the rest is an errno.
+        # Certificate errors have their own texts; the others are an errno.
         told = getattr(error, "verify_message", "") or _words(error)
         raise NoAnswer(told) from None
     except http.client.HTTPException as error:

@@ -1,4 +1,4 @@
-"""Which proxy leads to a server, from the environment, by Go's rules: HTTPS_PROXY for https and wss, HTTP_PROXY, NO_PROXY.
+"""The proxy for a server, from the environment, by Go's rules: HTTPS_PROXY for https and wss, HTTP_PROXY, NO_PROXY.
 
 Python's own `urllib.request.proxy_bypass` knows no networks in NO_PROXY, and a cluster's are usually given as such.
 """
@@ -23,7 +23,7 @@ def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
 
 
 def introduced(proxy: str) -> tuple[URL, dict[str, str]]:
-    """The proxy's URL without user and password, and the header by which they are said."""
+    """The proxy's URL without user and password, and the header with these credentials."""
     url = URL(proxy)
     if url.user is None:
         return url, {}

@@ -1,6 +1,6 @@
-"""What an API server's answers mean: values, errors, warnings, pauses, watch lines.
+"""Interpretation of an API server's responses: values, errors, warnings, pauses, watch lines.
 
-Nothing here talks to anybody; :mod:`remuda.client.https` does.
+Nothing here does I/O; :mod:`remuda.client.https` does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remuda.kube.errors import ApiError, page_not_found
 
 from .interface import Obj, WatchEvent
 
-# The reason a client sees when something between it and the API server answered instead of a Status.
+# The reason for clients when a proxy or the like answered instead of the API server.
 _REASONS = {
     400: "BadRequest",
     401: "Unauthorized",
@@ -35,7 +35,7 @@ _REASONS = {
 }
 
 
-# What a Kubernetes API says about a path in which not even the group is known to it, or about a document it has not.
+# A Kubernetes API's response to a path with an unknown group, or for a document that it doesn't have.
 _PAGES = (b"404 page not found\n", b"")
 
 
@@ -50,7 +50,7 @@ def value(content: bytes, media_type: str) -> Any:
 
 
 def named_items(listed: Obj) -> Obj:
-    """A list whose items say what they are: those of built-in kinds leave it to the list."""
+    """A list whose items have a kind: those of built-in kinds have it only on the list."""
     kind, api_version = str(listed.get("kind", "")), listed.get("apiVersion", "")
     items = listed.get("items") or []
     if items and "kind" not in items[0] and kind.endswith("List"):
@@ -62,7 +62,7 @@ def named_items(listed: Obj) -> Obj:
 
 
 def failure(code: int, content: bytes, headers: Mapping[str, str], method: str, path: str) -> ApiError:
-    """The server's own Status; a fair substitute when a proxy or something else answered."""
+    """The server's own Status; a substitute when a proxy or the like answered."""
     retry_after = _seconds(headers.get("Retry-After", ""))
     try:
         status = jsonio.loads(content)
@@ -74,7 +74,7 @@ def failure(code: int, content: bytes, headers: Mapping[str, str], method: str, 
         error.retry_after = error.retry_after or retry_after
         return error
     if isinstance(status, dict) and status.get("type") == "error" and isinstance(status.get("message"), str):
-        # As Rancher's own API says it, and the gateway's below `/v3`.
+        # Errors in the form of Rancher's own API, and of the gateway's below `/v3`.
         return ApiError(code, _REASONS.get(code, ""), status["message"], None, retry_after)
     if code == 404 and content in _PAGES:
         return page_not_found()
@@ -92,7 +92,7 @@ def _substitute(code: int, content: bytes, method: str, path: str) -> str:
 
 
 def pause(code: int, headers: Mapping[str, str]) -> float | None:
-    """How long to wait before asking again; None when the server did not ask for that."""
+    """Seconds to wait before the next request; None when the server did not ask for a pause."""
     if code not in (429, 503) or "Retry-After" not in headers:
         return None
     return float(max(_seconds(headers["Retry-After"]), 1))
@@ -118,7 +118,7 @@ def too_long(largest: int) -> ApiError:
 async def lines(
     chunks: AsyncIterator[bytes], cut: tuple[type[BaseException], ...], largest: int | None = None
 ) -> AsyncIterator[bytes]:
-    """The lines of a stream, of any length unless said; the end of the connection, however it comes, is the end of the lines."""
+    """The lines of a stream, by default of any length; any end of the connection ends the lines."""
     pending: list[bytes] = []
     waiting = 0
     try:
@@ -141,7 +141,7 @@ async def lines(
 
 
 def event(line: bytes) -> WatchEvent:
-    """One watch event; an ERROR event is raised as what it tells."""
+    """One watch event; an ERROR event is raised as its error."""
     try:
         found = jsonio.loads(line)
         kind, obj = found["type"], found["object"]

@@ -1,9 +1,9 @@
 """Server-side apply that is only sent when it would change something.
 
-An apply is left out when this process has sent the same before and the object, as the cache has it, still says all of it. So
-what somebody else changed is put back, what somebody else added is left, and after a restart each object is applied once; or
-not even that, where the object itself says that all of it was applied before, and nothing besides (`resumes`). An object that
-has lost the ownership of its fields is applied again, so that what is wanted no more later can still go.
+An apply is skipped when this process has sent the same before and the object in the cache still has all of it. So changes by
+others are reverted, additions by others are left, and after a restart each object is applied once; or not even that, if the
+object's own managed fields show that exactly this was applied before (`resumes`). An object that has lost the ownership of
+its fields is applied again, so that fields no longer wanted can still be removed later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Obj = dict[str, Any]
 class Applier:
     """One field manager's applies; `force`d, since its fields are its own. For caches that keep `managedFields`.
 
-    `resumes`: what a life before this one applied counts.
+    `resumes`: applies of this process before a restart count.
     """
 
     def __init__(self, client: Client, field_manager: str, *, resumes: bool = False) -> None:
@@ -33,7 +33,7 @@ class Applier:
         self._sent: dict[str, bytes] = {}
 
     async def apply(self, resource: GroupVersionResource, wanted: Obj, cached: Obj | None) -> Obj | None:
-        """The object as the server has it now; None when there was nothing to send. `cached` None creates."""
+        """The object as the server has it now; None when nothing had to be sent. `cached` None creates."""
         said = _digest(wanted)
         if (
             cached is not None
@@ -55,7 +55,7 @@ class Applier:
         return found
 
     def remember(self, wanted: Obj) -> None:
-        """`wanted` (with its uid) is said already, by a write that was more than this: as if it had been applied."""
+        """Record `wanted` (with its uid) as applied, after a larger write that included it."""
         self._sent[uid_of(wanted)] = _digest(wanted)
 
     def forget(self, uid: str) -> None:
@@ -64,14 +64,14 @@ class Applier:
 
 
 def _digest(wanted: Obj) -> bytes:
-    """What is said, in few bytes, since there are many objects. Finalizers are set by others and only said back, lest they get
-    lost: that there is one more now is no reason to apply again."""
+    """A short digest of what is applied, since there are many objects. Finalizers are left out: others set them, and they are
+    only repeated so that they don't get lost; a new one is no reason to apply again."""
     told = {name: value for name, value in wanted["metadata"].items() if name != "finalizers"}
     return blake2b(jsonio.dumps({**wanted, "metadata": told}), digest_size=16).digest()
 
 
 def was_applied(found: Obj, wanted: Obj, manager: str) -> bool:
-    """Whether an object says all that is wanted, and `manager` has applied nothing to it that is wanted no more."""
+    """True if an object has all that is wanted, and `manager` has applied nothing else to it."""
     if not covers(found, wanted):
         return False
     for entry in found["metadata"].get("managedFields") or ():
@@ -81,7 +81,7 @@ def was_applied(found: Obj, wanted: Obj, manager: str) -> bool:
 
 
 def _nothing_else(fields: Obj, wanted: Obj) -> bool:
-    """Whether a set of fields is part of what is wanted. Of lists, which have to be equal anyway, the inside does not matter."""
+    """True if a set of fields is part of what is wanted. The inside of lists, which have to be equal anyway, does not matter."""
     for field, inside in fields.items():
         name = field.removeprefix("f:")
         if field != "." and (name == field or name not in wanted):
@@ -92,7 +92,7 @@ def _nothing_else(fields: Obj, wanted: Obj) -> bool:
 
 
 def covers(found: Any, wanted: Any) -> bool:
-    """Whether `found` says all that is wanted, and maybe more; lists must be equal."""
+    """True if `found` has all that is wanted, and maybe more; lists must be equal."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(key in found and covers(found[key], value) for key, value in wanted.items())
     return bool(found == wanted)

@@ -1,4 +1,4 @@
-"""The client's side of TLS: which authority to believe, which certificate to show."""
+"""The client's side of TLS: the trusted CAs and the client certificate."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def client_context(target: Target, certificate: bytes = b"", key: bytes = b"") -
 
 
 class ContextOnDemand:
-    """The context of one target, made when somebody connects and forgotten with the last connection that uses it.
+    """The context of one target, made for the first connection and dropped with the last connection that uses it.
 
-    One takes about 20 KB, which is much for each of a thousand clusters that nobody is talking to.
+    One takes about 20 KB, which is much for each of a thousand idle clusters.
     """
 
     def __init__(self, target: Target, certificate: bytes = b"", key: bytes = b"") -> None:
@@ -51,7 +51,7 @@ class ContextOnDemand:
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes, server: str) -> None:
     try:
-        # OpenSSL wants file names; a file that exists in memory only never leaves the key on a disk.
+        # OpenSSL needs file names; a file that exists only in memory never leaves the key on a disk.
         with _in_memory(certificate + b"\n" + key) as path:
             context.load_cert_chain(path)
     except ssl.SSLError as error:

@@ -1,8 +1,8 @@
 """The FleetWorkspace controller: each workspace is a namespace of the same name.
 
-A namespace that was made for a workspace goes with it. One that was there before is used as it is and stays: whoever may name a
-workspace must not be able to delete any namespace by that. The workspace that clusters are in by default, and the one of `local`,
-are always there. A workspace with the annotation `provisioning.cattle.io/managed: "false"` has its namespace from somebody else.
+A namespace that was made for a workspace is deleted with it. An older namespace is used as it is and stays: a user who may name
+workspaces must not be able to delete arbitrary namespaces. The default workspace of clusters, and the one of `local`, always
+exist. A workspace with the annotation `provisioning.cattle.io/managed: "false"` gets its namespace from another party.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def workspace(name: str) -> Obj:
 
 
 def standing(manager: Manager, server: Server) -> Standing:
-    """The controller that keeps the workspaces there that are always needed."""
+    """The controller that keeps the required workspaces in place."""
 
     def wanted() -> Mapping[str, Obj]:
         return {name: workspace(name) for name in (FLEET_LOCAL, server.facts().workspace)}

@@ -1,4 +1,4 @@
-"""The gateway put together: the door with its routes, the caches behind them, the tunnels.
+"""The complete gateway: the request handler with its routes, their caches, the tunnels.
 
 Every server has a :class:`Gateway`. It is made before anything listens and runs as long as the server does. The controllers that
 go with it are in :mod:`remuda.app.access_controllers`; one server at a time runs them.
@@ -58,17 +58,17 @@ from .server.waits_api import Waits
 log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 5.0
-# The definitions may come a moment after the caches are asked for.
+# The kinds may be defined a moment after the caches are requested.
 _PAUSES = Pauses(first=0.05, longest=5.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a gateway stands on. `client` acts as the gateway itself; `data_dir` None: nothing is kept, so there is no audit log.
+    """The dependencies of a gateway. `client` acts as the gateway itself; with `data_dir` None nothing is stored: no audit log.
 
-    `names` gives the names of the certificate that is served at the moment; `former` what `authority` has taken over from.
-    `certificates` knows those who show one of theirs.
-    `healthz`: that path is the gateway's own. `takes_turns`: others may stand before the same API.
+    `names` returns the names of the certificate that is served now; `former` is what `authority` has replaced.
+    `certificates` authenticates client certificates.
+    `healthz`: the gateway itself answers that path. `takes_turns`: other gateways may serve the same API.
     """
 
     client: Client
@@ -90,7 +90,7 @@ class Ground:
 
 
 async def _nobody(request: web.Request) -> str | None:
-    """Who opens a tunnel is judged by :mod:`.agents.tunnels`, not by the server of tunnels itself."""
+    """Refuses every caller: :mod:`.agents.tunnels` authorizes tunnels, not the tunnel server itself."""
     return None
 
 
@@ -147,21 +147,21 @@ class Gateway:
         self.proxy = Proxy(services, self.downstreams, self.impersonation)
 
     def outbound(self) -> Policy:
-        """Which addresses are connected to for tenants, at this moment."""
+        """The current policy for connections to addresses that tenants name."""
         return self.services.settings().outbound()
 
     def connector(self, otherwise: Connector) -> Connector:
-        """How Cluster API's controllers reach a cluster that is behind a tunnel."""
+        """The connector by which Cluster API's controllers reach clusters behind tunnels."""
         return DownstreamConnector(self.services, self.downstreams, self.impersonation, self.callers.of_token, otherwise)
 
     def door(self, behind: Behind) -> Door:
-        """What the listener calls, with :attr:`lines` as its watchman."""
+        """The listener's handler; :attr:`lines` watches its connections."""
         self.proxy.behind = behind
         auditing: Auditing = self.audit if self.audit is not None else Unaudited()
         return Door(self.services, self.callers, behind, auditing, self.lines, self.ground.names)
 
     async def run(self) -> None:
-        """Until cancelled. Tunnels are cut and the audit log is closed at the end."""
+        """Run until cancelled. Tunnels are cut and the audit log is closed at the end."""
         beside = [self.lines.watch]
         if self.audit is not None:
             beside.append(self.audit.keep_forced)
@@ -170,7 +170,7 @@ class Gateway:
                 group.create_task(self.services.informers.run(), name="the gateway's caches")
                 for run in beside:
                     group.create_task(self._kept(run))
-                # The rest is about kinds that may not be served yet.
+                # The rest needs kinds that may not be served yet.
                 await self.callers.ready()
                 for run in self.services.beside:
                     group.create_task(self._kept(run))
@@ -180,7 +180,7 @@ class Gateway:
                 self.audit.close()
 
     async def _kept(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """A part that fails begins anew: one that can't do its work must not take the others with it."""
+        """Restart a part that fails, so that its failure does not stop the others."""
         while True:
             try:
                 await run()
@@ -192,10 +192,10 @@ class Gateway:
 
 # --- identity -------------------------------------------------------------------------------------------------------------
 #
-# Users, logins and tokens at the door, put together: one line for whoever assembles a gateway.
+# Users, logins and tokens of the gateway, put together: one call for the code that assembles a gateway.
 #
-# The first user is made beside (:mod:`remuda.access.users.first_user`), by every server: it is made once however many there
-# are.
+# Every server also makes the first user (:mod:`remuda.access.users.first_user`): it is made only once, however many servers
+# there are.
 
 
 class Identity:

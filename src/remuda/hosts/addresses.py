@@ -1,8 +1,8 @@
-"""An address of its own in 127.0.0.0/8 for each host, kept as long as the host exists, unique among all of a user's hosts.
+"""Allocation of an address in 127.0.0.0/8 to each host, kept as long as the host exists, unique among all of a user's hosts.
 
-Hosts may be in different data directories, so who has which address is noted in one place for the whole machine: a file per
-address that names the host's directory. A note whose host is gone, or says something else, does not count; somebody may
-have cleaned up, and hosts that start note theirs again. Other users' hosts get another network, by their number.
+Hosts may be in different data directories, so allocations are recorded in one place for the whole machine: a file per address
+that names the host's directory. A record whose host is gone, or has another address, does not count; the records may have been
+deleted, and hosts write theirs again when they start. Other users' hosts get another network, by their user id.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from . import host_directory
 from .errors import HostError
 from .host_directory import Place
 
-# 127.0.x.y is what everybody else uses, 127.53.x.y and below some resolvers.
+# 127.0.x.y is in common use, 127.53.x.y and below by some resolvers.
 _FIRST_NETWORK, _NETWORKS = 64, 128
 _SHARED = Path("/var/tmp")
 
 
 def claim(place: Place, wanted: str = "") -> str:
-    """An address for a host: the wanted one, which must be free, or the first that is. Raises HostError."""
+    """An address for a host: the wanted one, which must be free, or the first free one. Raises HostError."""
     notes = _notes()
     with _locked(notes):
         listening = listeners()
@@ -37,7 +37,7 @@ def claim(place: Place, wanted: str = "") -> str:
 
 
 def check_loopback(address: str) -> None:
-    """Raise HostError for what no host may ask for: others would be in reach of it, or it is no address."""
+    """Raise HostError for an address that no host may have: it is outside the loopback network, or not an address."""
     try:
         fine = ipaddress.IPv4Address(address).is_loopback
     except ValueError:
@@ -47,7 +47,7 @@ def check_loopback(address: str) -> None:
 
 
 def release(place: Place, address: str) -> None:
-    """Nobody has it any more, if it was this host's."""
+    """Free the address, if it was this host's."""
     notes = _notes()
     with _locked(notes):
         if _noted(notes / address) == str(place.directory):
@@ -55,7 +55,7 @@ def release(place: Place, address: str) -> None:
 
 
 def held_below(directory: Path) -> list[str]:
-    """The addresses that are noted for hosts in a directory, whether there is something of them or not."""
+    """The addresses recorded for hosts in a directory, whether the hosts exist or not."""
     notes = _notes()
     with _locked(notes):
         found = [note.name for note in notes.iterdir() if Path(_noted(note)).parent == directory.absolute()]
@@ -63,7 +63,7 @@ def held_below(directory: Path) -> list[str]:
 
 
 def holder(address: str) -> Path | None:
-    """The directory of the host that has it now; None when nobody has."""
+    """The directory of the host that has the address now; None if it is free."""
     notes = _notes()
     with _locked(notes):
         noted = _noted(notes / address)
@@ -71,7 +71,7 @@ def holder(address: str) -> Path | None:
 
 
 def listeners() -> dict[str, int]:
-    """The addresses that somebody listens on, with one of the ports."""
+    """The addresses with a listening socket, each with one of the ports."""
     found: dict[str, int] = {}
     with contextlib.suppress(FileNotFoundError):
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
@@ -103,7 +103,7 @@ def _is_at(place: Place, address: str) -> bool:
     try:
         return host_directory.read(place.record).address == address
     except (OSError, HostError):
-        # A host that is being made has no record yet; what was left by a killed one goes with its directory.
+        # A host that is being made has no record yet; the remains of a killed one are deleted with its directory.
         return place.directory.is_dir()
 
 
@@ -115,11 +115,11 @@ def _candidates() -> Iterator[str]:
 
 
 def _notes() -> Path:
-    # Not where the environment says: two shells of one user must look into the same place.
+    # Not from the environment: two shells of one user must look into the same place.
     path = _SHARED / f"remuda-addresses-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
-    # In a directory that everybody may write to, somebody else may have been there first.
+    # Every user may write to the parent directory, so another user may have created this one.
     if found.st_uid != os.getuid() or not path.is_dir() or path.is_symlink():
         raise HostError(f"{path} is not ours: it must be a directory of the user who makes hosts")
     return path

@@ -1,4 +1,4 @@
-"""`python -m remuda.hosts.asking DIRECTORY PROGRAM …`: what `systemctl` and a few others are in a host (:mod:`.shims`)."""
+"""`python -m remuda.hosts.asking DIRECTORY PROGRAM …`: implements `systemctl` and a few others in a host (:mod:`.shims`)."""
 
 from __future__ import annotations
 

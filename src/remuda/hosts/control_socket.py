@@ -1,6 +1,6 @@
-"""How a host's init is told what to do: a socket in the host's directory, one question and one answer in JSON each time.
+"""Commands to a host's init: a socket in the host's directory, one question and one answer in JSON each time.
 
-Standard library only, and little of it: `systemctl` in a host is a program that lives for this one question.
+Standard library only, and little of it: `systemctl` in a host is a program that runs for this one question.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _all_of(asking: socket.socket) -> bytes:
 
 @contextlib.contextmanager
 def reachable(path: Path) -> Iterator[str]:
-    """A name for a socket that is short enough: the kernel takes 107 bytes, and directories may lie deep."""
+    """A short name for a socket: the kernel takes 107 bytes, and directories may be deep."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{directory}/{path.name}"

@@ -1,7 +1,7 @@
-"""`curl` for hosts on a machine that has none: as much of it as the installers of agents use. Standard library only.
+"""`curl` for hosts on a machine that has none: the parts of it that the agents' installers use. Standard library only.
 
-A bare Debian has Python, if somebody wants to try us, and no curl. Exit codes are curl's, since scripts tell by them whether a
-server is away or not trusted.
+A bare Debian on which a user tries Remuda has Python, and no curl. Exit codes are curl's, since scripts tell by them whether a
+server is unreachable or not trusted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 USAGE, NO_NAME, NO_CONNECTION, REFUSED, NO_FILE, TOO_LONG, NO_TLS, NOT_TRUSTED, NO_CA = 2, 6, 7, 22, 23, 28, 35, 60, 77
-# What curl itself would wait for a connection.
+# curl's own timeout for connections.
 _SECONDS = 300.0
 _PIECE = 1 << 16
 
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def configured(lines: Iterator[str]) -> list[str]:
-    """The arguments that a file of curl's configuration says: `name = "value"` on each line."""
+    """The arguments in a configuration file of curl: `name = "value"` on each line."""
     said = []
     for line in lines:
         name, _, value = line.partition("=")
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         except _Failed as failed:
             if not left or failed.code in (NOT_TRUSTED, NO_CA, NO_FILE):
                 return _say(options, failed)
-        # This is a program of its own, which nobody simulates.
+        # This is a program of its own, and no simulation runs it.
         time.sleep(options.retry_delay)
     return 0
 
@@ -118,7 +118,7 @@ def _fetch(options: argparse.Namespace) -> None:
 
 
 class _Staying(urllib.request.HTTPRedirectHandler):
-    """An answer that says where else to ask is an answer."""
+    """Treats a redirect as an answer, without following it."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None

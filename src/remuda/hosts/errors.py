@@ -1,4 +1,4 @@
-"""What can go wrong with a host on this machine; each message is a whole sentence without its full stop."""
+"""Errors of hosts on this machine; each message is a whole sentence without its full stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class HostError(Exception):
 
 
 class NoSuchHost(HostError):
-    """Nobody made a host of this name."""
+    """There is no host of this name."""
 
 
 class HostExists(HostError):
@@ -16,4 +16,4 @@ class HostExists(HostError):
 
 
 class NotRunning(HostError):
-    """The host is there, and off."""
+    """The host exists, and is off."""

@@ -1,4 +1,4 @@
-"""Where the parts of a host are: its own file system below `root`, and beside it what a host can't see of itself.
+"""Paths of a host: its own file system below `root`, and beside it the files that the host can't see.
 
 A host is one directory, so that removing it is removing a directory. `root` is the host's `/`, as in
 :class:`remuda.provisioning.host_layout.Layout`.
@@ -14,7 +14,7 @@ from typing import Any
 
 from .errors import HostError
 
-# What an ordinary host has before anybody installs anything.
+# The directories of an ordinary host before any installation.
 _SKELETON = ("etc/systemd/system", "home", "opt", "root", "run", "tmp", "usr/local/bin", "usr/local/lib", "var/lib", "var/log")
 # In the order in which systemd looks for units.
 UNIT_DIRECTORIES = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system")
@@ -36,7 +36,7 @@ class Place:
 
     @property
     def programs(self) -> Path:
-        """First on the host's PATH: `systemctl` and the few others that installers call."""
+        """The first directory on the host's PATH: `systemctl` and a few other programs that installers call."""
         return self.directory / "bin"
 
     @property
@@ -49,17 +49,17 @@ class Place:
 
     @property
     def lock(self) -> Path:
-        """Held by the host's init as long as it lives."""
+        """The lock that the host's init holds as long as it lives."""
         return self.directory / "init.lock"
 
     @property
     def identity(self) -> Path:
-        """Which process is the init."""
+        """The file that identifies the init process."""
         return self.directory / "init.json"
 
     @property
     def control(self) -> Path:
-        """Where the init is told what to do."""
+        """The socket for commands to the init."""
         return self.directory / "control"
 
     @property
@@ -81,14 +81,14 @@ class Place:
 
 # --- host record ----------------------------------------------------------------------------------------------------------
 #
-# What is remembered of a host between its runs: who it is and which address is its own.
+# The stored facts about a host: its identity and its address.
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`id` is unguessable and in the environment of every process of the host: that is how they are known as its own.
+    """`id` is unguessable and in the environment of every process of the host, and so identifies them.
 
-    `note` is whatever its maker wants to know it by.
+    `note` is free text for the creator of the host.
     """
 
     name: str
@@ -112,7 +112,7 @@ def write(path: Path, record: Record) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Replace a file in one step, durable before it is seen."""
+    """Replace a file in one step, durable before it is visible."""
     half = path.with_name(f".{path.name}.{os.getpid()}")
     with half.open("w") as stream:
         json.dump(value, stream)

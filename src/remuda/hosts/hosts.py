@@ -1,7 +1,7 @@
-"""Hosts on this machine: made, started, found again, stopped and removed, by whoever has the same directory.
+"""Hosts on this machine: make, start, find, stop and remove them, from any process with the same directory.
 
-Nothing is remembered in this process. A host runs when its init holds its lock; which process that is says a note, by number and
-start, so that nobody else's process is ever signalled. The init itself is :mod:`.init`.
+This process keeps no state. A host runs when its init holds its lock; a note identifies the init by process number and start
+time, so that no unrelated process is ever signalled. The init itself is :mod:`.init`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .errors import HostError, HostExists, NoSuchHost, NotRunning
 from .host_directory import Place, Record
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-# The one file in the directory that is of no host.
+# The one file in the directory that belongs to no host.
 IDENTITY = ".id"
 _IDENTITY_LENGTH = 32
 _REMOVED = ".removed-"
@@ -38,7 +38,7 @@ _SWEEPS = 200
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host and whether it runs now; `pid` is that of its init."""
+    """A host and its state; `pid` is that of its init, 0 if it is off."""
 
     record: Record
     place: Place
@@ -69,7 +69,7 @@ class Hosts:
         self._entropy = entropy or Entropy()
 
     def identity(self, *, make: bool = False) -> str:
-        """What this directory is known by among those of other machines, for good. Empty when it has none, unless one is made."""
+        """A permanent id of this directory, unique among machines. Empty if it has none, unless `make` creates one."""
         if make:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -80,7 +80,7 @@ class Hosts:
             fcntl.flock(stream, fcntl.LOCK_EX)
             found = stream.read()
             if make and len(found) != _IDENTITY_LENGTH:
-                # New, or of a process that was killed before anybody was told.
+                # New, or left by a process that was killed before it could return the id.
                 found = self._entropy.token_bytes(_IDENTITY_LENGTH // 2).hex()
                 stream.seek(0)
                 stream.truncate()
@@ -98,7 +98,7 @@ class Hosts:
         return hosts
 
     def get(self, name: str) -> Host:
-        """Raises NoSuchHost."""
+        """The host of this name. Raises NoSuchHost."""
         place = self._place(name)
         try:
             record = host_directory.read(place.record)
@@ -107,7 +107,7 @@ class Hosts:
         return Host(record, place, _init_of(place))
 
     def create(self, name: str, address: str = "", note: str = "") -> Host:
-        """Make a host and start it. Raises HostExists, HostError; nothing is left then."""
+        """Make a host and start it. Raises HostExists, HostError; then nothing is left behind."""
         place = self._place(name)
         if address:
             addresses.check_loopback(address)
@@ -122,30 +122,30 @@ class Hosts:
                 raise
 
     def start(self, name: str) -> Host:
-        """Until its init answers; one that runs stays as it is. Its enabled units come up by themselves."""
+        """Start a host and wait until its init answers; a running one stays as it is. Its enabled units start by themselves."""
         with self._changing(name):
             return self._start(self.get(name))
 
     def stop(self, name: str, seconds: float = _STOP_TIMEOUT) -> Host:
-        """Until nothing of it runs; what does not end in time is killed."""
+        """Stop a host and wait until none of its processes runs; those that do not end in time are killed."""
         with self._changing(name):
             host = self.get(name)
             self._stop(host, seconds)
             return self.get(name)
 
     def kill(self, name: str) -> Host:
-        """As if its power were cut: nothing in it is asked, or told."""
+        """Kill a host, like a power cut: no process in it is asked or told."""
         with self._changing(name):
             self._kill(self.get(name))
             return self.get(name)
 
     def remove(self, name: str) -> None:
-        """Delete all that is its own; nothing in it is asked first, since nothing of it will be needed. Raises NoSuchHost."""
+        """Delete a host; its processes are killed without a request, since nothing of it is needed. Raises NoSuchHost."""
         with self._changing(name):
             try:
                 host = self.get(name)
             except NoSuchHost:
-                # Whoever made or removed it was killed in the middle.
+                # The process that made or removed it was killed halfway.
                 self._clear_away(self._place(name))
                 raise
             self._kill(host)
@@ -237,16 +237,16 @@ class Hosts:
         raise HostError(f"processes of the host {host.name} can't be killed")
 
     def _sweep(self, host: Host) -> None:
-        """Kill what runs of a host without an init: started by hand in it, or left by an init that was killed."""
+        """Kill a host's processes that have no init: started by hand in it, or left by an init that was killed."""
         for _ in range(_SWEEPS):
             if not processes.kill_marked(MARK, host.record.id, spare=(os.getpid(),)):
                 return
-            # Nobody to wait for: they may be anybody's children.
+            # There is nothing to wait on: they may be children of any process.
             _pause()
         raise HostError(f"processes of the host {host.name} can't be killed")
 
     def _clear_away(self, place: Place) -> None:
-        """Delete a host's directory; from the first moment on it is no host any more."""
+        """Delete a host's directory; from the first step on it is no host any more."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if place.directory.exists():
             place.directory.rename(self._directory / f"{_REMOVED}{place.name}-{self._entropy.token_bytes(4).hex()}")
@@ -255,7 +255,7 @@ class Hosts:
 
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
-        """One at a time for one host, whichever process asks."""
+        """Hold the lock for changes of one host, across processes."""
         place = self._place(name)
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f".{name}.lock"
@@ -263,7 +263,7 @@ class Hosts:
             while True:
                 lock = held.enter_context(path.open("w"))
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                # Whoever had it before may have removed the host and with it this file: what others lock is another one then.
+                # The previous holder may have removed the host and this file with it: then other processes lock another file.
                 with contextlib.suppress(FileNotFoundError):
                     if path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
                         break
@@ -304,7 +304,7 @@ def _write_identity_files(place: Place, record: Record) -> None:
 
 def _delete(directory: Path) -> None:
     def let_me(function: object, path: str, error: BaseException) -> None:
-        # Somebody took the write permission of a directory away.
+        # The write permission of a directory was taken away.
         parent = Path(path).parent
         parent.chmod(stat.S_IMODE(parent.stat().st_mode) | stat.S_IRWXU)
         found = Path(path)

@@ -1,9 +1,8 @@
-"""`python -m remuda.hosts.init DIRECTORY`: the first process of a host. It outlives whoever started it.
+"""`python -m remuda.hosts.init DIRECTORY`: the first process of a host. It outlives the process that started it.
 
-It starts the enabled units, answers `systemctl` (:mod:`.control_socket`), hears of every process below it that ends, and takes
-all of them along when it goes. It holds a lock as long as it lives, and a note says which process it is (:mod:`.processes`), so
-that it is found again by whoever comes later. If it is killed itself, the kernel kills what it had started; :mod:`.hosts`
-sweeps up what those may have left.
+It starts the enabled units, answers `systemctl` (:mod:`.control_socket`), reaps every process below it, and ends all of them when
+it exits. It holds a lock as long as it lives, and a note identifies its process (:mod:`.processes`), so that later processes find
+it. If it is killed itself, the kernel kills the processes that it had started; :mod:`.hosts` kills what those may have left.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _PEER = struct.Struct("3i")
 
 
 class Init:
-    """`ready` is written to, and closed, when the host answers."""
+    """Writes to `ready`, and closes it, when the host answers."""
 
     def __init__(self, place: Place, ready: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._place = place
@@ -51,7 +50,7 @@ class Init:
         self._ending = asyncio.Event()
 
     async def run(self) -> str:
-        """Until the host is told to go down; `reboot` when it shall come up again."""
+        """Run until the host is told to go down; the result is `reboot` if it shall start again."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._children.reap)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,7 +92,7 @@ class Init:
         self._ending.set()
 
     async def _end_all(self) -> None:
-        """Whatever is below us, asked first and then killed, until nothing is left."""
+        """End all processes below this one: ask them first, then kill them, until none is left."""
         number = signal.SIGTERM
         give_up = self._clock.monotonic() + _PATIENCE
         while True:
@@ -120,7 +119,7 @@ class Init:
                 writer.write(json.dumps(answer._asdict()).encode())
                 await writer.drain()
             except (OSError, TimeoutError):
-                pass  # whoever asked has gone, or never asked
+                pass  # the client has disconnected, or sent no question
             except Exception as error:
                 _say(f"a question could not be answered: {type(error).__name__}: {error}")
             finally:
@@ -139,12 +138,12 @@ class Init:
 
 
 def main(directory: str, ready: int) -> int:
-    """In the background: the process that was called is gone at once."""
+    """Run in the background: the calling process exits at once."""
     if os.fork() > 0:
         os._exit(0)
     os.setsid()
     place = Place(Path(directory))
-    # Never closed: the kernel lets it go with us, and only then.
+    # Never closed: the kernel releases it with this process, and only then.
     lock = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,7 +163,7 @@ def main(directory: str, ready: int) -> int:
 
 
 def _again(lock: int) -> NoReturn:
-    """Come up again, as another process: nothing of before is left."""
+    """Start again as a new program: no earlier state is left."""
     os.close(lock)
     nobody = os.open(os.devnull, os.O_WRONLY)
     os.set_inheritable(nobody, True)

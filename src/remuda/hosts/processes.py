@@ -1,7 +1,7 @@
-"""Processes of this machine, told apart for certain: a number alone says nothing, it may be somebody else's by now.
+"""Processes of this machine, identified reliably although the kernel reuses process numbers.
 
-A process is known by its number and the moment it started; it is signalled through a pidfd that was opened before it was looked
-at, so that nothing can come between. Processes of a host carry the host's id in their environment.
+A process is identified by its number and its start time; it is signalled through a pidfd that was opened before the check, so
+that there is no race. Processes of a host carry the host's id in their environment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A process, for as long as this machine runs: `boot` tells apart what was before a reboot."""
+    """A process, as long as this machine runs: `boot` distinguishes processes from before a reboot."""
 
     pid: int
     started: int
@@ -31,7 +31,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the kernel says of a process now."""
+    """The kernel's present data about a process."""
 
     pid: int
     parent: int
@@ -41,7 +41,7 @@ class Status:
 
 
 def identify(pid: int) -> Identity | None:
-    """The process of this number, if there is one that lives."""
+    """The living process with this number, if there is one."""
     found = status(pid)
     return None if found is None or found.is_dead else Identity(pid, found.started, boot_id())
 
@@ -65,13 +65,13 @@ def status(pid: int) -> Status | None:
 
 
 def everything() -> dict[int, Status]:
-    """All processes that live, by number."""
+    """All living processes, by number."""
     found = (status(int(path.name)) for path in _PROC.iterdir() if path.name.isdigit())
     return {each.pid: each for each in found if each is not None and not each.is_dead}
 
 
 def descendants(pid: int, known: dict[int, Status] | None = None) -> set[int]:
-    """All processes below one. For a subreaper nothing gets away: what loses its parent becomes its child."""
+    """All processes below one. Below a subreaper none escapes: an orphan becomes its child."""
     children: dict[int, list[int]] = {}
     for each in (everything() if known is None else known).values():
         children.setdefault(each.parent, []).append(each.pid)
@@ -86,7 +86,7 @@ def descendants(pid: int, known: dict[int, Status] | None = None) -> set[int]:
 
 
 def environment_has(pid: int, variable: str, value: str) -> bool:
-    """Whether a process was started with that in its environment; not so for those of other users, which can't be read."""
+    """True if a process was started with this variable; False for other users' processes, which can't be read."""
     try:
         return f"{variable}={value}".encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
@@ -94,12 +94,12 @@ def environment_has(pid: int, variable: str, value: str) -> bool:
 
 
 def marked(variable: str, value: str) -> set[int]:
-    """Our own living processes that have that in their environment."""
+    """Our own living processes with this variable in their environment."""
     return {pid for pid in everything() if environment_has(pid, variable, value)}
 
 
 def send(pid: int, number: signal.Signals, sure: Callable[[], bool]) -> bool:
-    """Signal a process if, seen when it can't be replaced any more, it is surely the right one."""
+    """Signal a process if `sure` says that it is the right one; its pidfd, opened first, excludes a reused number."""
     with _opened(pid) as descriptor:
         if descriptor is None or not sure():
             return False
@@ -114,7 +114,7 @@ def send_to(identity: Identity, number: signal.Signals) -> bool:
 
 
 def await_end(identity: Identity, seconds: float) -> bool:
-    """Wait until a process has ended; whether it has."""
+    """Wait until a process has ended; True if it has."""
     with _opened(identity.pid) as descriptor:
         if descriptor is None or not is_alive(identity):
             return True
@@ -124,7 +124,7 @@ def await_end(identity: Identity, seconds: float) -> bool:
 
 
 def kill_marked(variable: str, value: str, spare: Iterable[int] = ()) -> int:
-    """Kill everything with that in its environment; how many were seen alive. Call it again until there are none."""
+    """Kill every process with this variable; the result is the number seen alive. Call it again until there are none."""
     found = marked(variable, value) - set(spare)
     for pid in found:
         send(pid, signal.SIGKILL, lambda pid=pid: environment_has(pid, variable, value))  # type: ignore[misc]
@@ -132,7 +132,7 @@ def kill_marked(variable: str, value: str, spare: Iterable[int] = ()) -> int:
 
 
 def kill_tree(root: Identity) -> bool:
-    """Kill all below a subreaper, then itself; False while some are left. It can start nothing meanwhile, and lose nobody."""
+    """Kill all below a subreaper, then itself; False while some are left. It is stopped first, so it starts nothing new."""
     send_to(root, signal.SIGSTOP)
     known = everything()
     left = descendants(root.pid, known) if is_alive(root) else set()
@@ -144,12 +144,12 @@ def kill_tree(root: Identity) -> bool:
 
 
 def become_subreaper() -> None:
-    """From now on what loses its parent below this process becomes its child."""
+    """From now on, orphans below this process become its children."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """For a child between fork and exec: it shall not outlive whoever looks after it."""
+    """For a child between fork and exec: it must not outlive its parent."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,7 +1,7 @@
-"""The programs that come first on a host's PATH, in place of the machine's own: small scripts, written anew at each start.
+"""The programs first on a host's PATH, in place of the machine's own: small scripts, written anew at each start.
 
-`systemctl` and `journalctl` speak to the host's init; `sudo` has nothing to do, since a host belongs to whoever made it.
-Where the machine has no `curl` there is one of ours.
+`systemctl` and `journalctl` speak to the host's init; `sudo` only runs its command, since a host belongs to the user who made it.
+If the machine has no `curl`, the host gets ours.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ esac
 
 
 def write(place: Place, path: str | None = None) -> None:
-    """Put all of them into the host's own place for programs; `path` is where the machine's programs are, if not on the PATH."""
+    """Write all of them into the host's directory for programs; `path` is the machine's PATH, if not that of the environment."""
     python = place.programs / "remuda-python"
     _program(python, _python())
     for name, arguments in (("systemctl", ""), ("journalctl", ""), ("reboot", ""), ("poweroff", ""), ("shutdown", "")):
@@ -67,7 +67,7 @@ def _asking(python: Path, place: Place, name: str, arguments: str) -> str:
 
 
 def _python() -> str:
-    """The Python that runs us, and finds us."""
+    """A script for the Python that runs this program, with our modules on its path."""
     source = Path(remuda.__file__).parents[1]
     found = ""
     if str(source) not in {*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
@@ -79,5 +79,5 @@ def _program(path: Path, text: str) -> None:
     half = path.with_name(f".{path.name}")
     half.write_text(text)
     half.chmod(0o755)
-    # In one step: somebody may be running it.
+    # In one step: another process may be running it.
     half.replace(path)

@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def _offered() -> tuple[str, ...]:
-    """All that can be built here: not everybody who wants the one has what the other needs."""
+    """The images that can be built here; an image whose prerequisites are missing is left out."""
     try:
         installer.find_etcd(os.environ)
     except installer.InstallerError as error:

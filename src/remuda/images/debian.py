@@ -1,6 +1,6 @@
-"""Files from Debian's packages: those that the machine's own apt offers, checked by its signatures, unpacked without installing.
+"""Files from Debian's packages: offered by the machine's own apt, checked by its signatures, unpacked without installing.
 
-No maintainer script is run; what of theirs matters (the bundle of certificates) the recipe does itself.
+No maintainer script runs; the recipe itself does the one step of them that matters (the bundle of certificates).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 from .layout import alone
 from .tree import Node, Tree
 
-# Where Debian's merged /usr has links, and some packages still have files.
+# Links of Debian's merged /usr; some packages still have files there.
 _MERGED = ("bin", "lib", "lib64", "sbin")
 _OFFERED = re.compile(r"^'[^']+' (?P<file>\S+) \d+ SHA256:(?P<sum>[0-9a-f]{64})$", re.MULTILINE)
 
 
 class DebianError(Exception):
-    """apt or dpkg could not do what was asked; the message has their words."""
+    """A failure of apt or dpkg; the message has their words."""
 
 
 def architecture() -> str:
@@ -47,7 +47,7 @@ def offered(alternatives: str) -> str:
 
 
 def fetch(packages: Sequence[str], cache: Path) -> list[Path]:
-    """The packages' files, in the order asked for; downloaded when they are not there already."""
+    """The packages' files, in the requested order; missing ones are downloaded."""
     with alone(cache):
         return _fetched(packages, cache)
 
@@ -68,7 +68,7 @@ def _fetched(packages: Sequence[str], cache: Path) -> list[Path]:
 
 
 def unpack(package: Path) -> Tree:
-    """What the package would install, and under `status.d` what scanners need to know that it is there."""
+    """The files that the package would install, and under `status.d` the metadata that scanners read."""
     tree = Tree()
     archive = _run("dpkg-deb", "--fsys-tarfile", str(package))
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
@@ -92,7 +92,7 @@ def _add(tree: Tree, files: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
     content = files.extractfile(entry)
     if content is None:
         raise DebianError(f"{entry.name} is neither a file, a link nor a directory")
-    # Whatever ran with more rights than its caller has no place in an image.
+    # No setuid or setgid program belongs in an image.
     tree.put(path, Node(entry.mode & 0o755, content.read()))
 
 
@@ -102,7 +102,7 @@ def merged(path: str) -> str:
 
 
 def merged_links(tree: Tree) -> None:
-    """The links by which old paths lead into /usr."""
+    """The links from old paths into /usr."""
     for name in _MERGED:
         if any(path.startswith(f"usr/{name}/") for path in tree):
             tree.link(name, f"usr/{name}")

@@ -1,6 +1,6 @@
-"""Which of our own modules a program needs: those that it imports, and those that they import, wherever the import stands.
+"""Our own modules that a program needs: its imports and their imports, at any place in a module.
 
-Read from the sources, without running them. What is imported for type checkers only is not needed.
+Read from the sources, without running them. Imports for type checkers only are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _imported(module: str, path: Path) -> Iterator[str]:
             base = package[: len(package) - statement.level + 1] if statement.level else []
             origin = ".".join([*base, *(statement.module or "").split(".")]).strip(".")
             yield origin
-            # Perhaps names of modules, perhaps not: what is no file is left out later.
+            # These may be names of modules or not: names without a file are dropped later.
             yield from (f"{origin}.{name.name}" for name in statement.names)
 
 

@@ -1,7 +1,7 @@
 """An OCI image layout on disk: written by the builder, read by the registry. One repository is one directory.
 
-Blobs are named by their digests and never change; `index.json` says which manifest has which tag, and is replaced in one step.
-Whoever reads meanwhile sees the old image or the new one.
+Blobs are named by their digests and never change; `index.json` maps tags to manifests, and is replaced in one step: a concurrent
+reader sees the old image or the new one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What an image is made of; `settings` is the `config` that a container starts with."""
+    """The parts of an image; `settings` is the `config` with which a container starts."""
 
     architecture: str
     layers: Sequence[Layer]
@@ -88,11 +88,11 @@ class Layout:
         return (self.directory / "oci-layout").is_file()
 
     def write(self, image: Image, tags: Sequence[str]) -> str:
-        """The image under these tags and no other image; its manifest's digest."""
+        """Write the image under these tags and remove all others; the result is its manifest's digest."""
         return self.write_all(dict.fromkeys(tags, image))[tags[0]]
 
     def write_all(self, images: Mapping[str, Image]) -> dict[str, str]:
-        """These images by tag, and no others; digests of their manifests. What they share is written once."""
+        """Write these images by tag, and remove all others; digests of their manifests. Shared blobs are written once."""
         (self.directory / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
         entries: list[Obj] = []
         digests: dict[str, str] = {}
@@ -120,7 +120,7 @@ class Layout:
         return found
 
     def manifest(self, reference: str) -> Found | None:
-        """By tag or digest. A digest of something that is no manifest is None."""
+        """The manifest by its tag or digest; None for a digest of another blob."""
         tags = self.tags()
         digest = tags.get(reference, reference)
         if digest not in tags.values():
@@ -129,7 +129,7 @@ class Layout:
         return Found(digest, MANIFEST, path.read_bytes()) if path is not None else None
 
     def blob(self, digest: str) -> Path | None:
-        """Where a blob is; None when there is none, or that is no digest."""
+        """The path of a blob; None if it does not exist, or is no digest."""
         if not _DIGEST.fullmatch(digest):
             return None
         path = self.directory / "blobs" / "sha256" / digest.removeprefix("sha256:")
@@ -162,7 +162,7 @@ class Layout:
 
 
 def repositories(directory: Path) -> dict[str, Layout]:
-    """All layouts below a directory, by the name that a client pulls them by."""
+    """All layouts below a directory, by the name with which a client pulls them."""
     found = {}
     for path in sorted(directory.glob("**/oci-layout")):
         found[path.parent.relative_to(directory).as_posix()] = Layout(path.parent)
@@ -190,7 +190,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 # --- directories ----------------------------------------------------------------------------------------------------------
 #
-# Where images are: written there by `make images`, served from there by the gateway.
+# The directory of images: `make images` writes it, the gateway serves it.
 
 
 def images_directory(environ: Mapping[str, str]) -> Path:
@@ -208,7 +208,7 @@ def cache_directory(environ: Mapping[str, str]) -> Path:
 
 @contextlib.contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Several servers may share a directory of images, and several builds one of what was downloaded for them."""
+    """Lock the directory: several servers may share one of images, and several builds one of downloads."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

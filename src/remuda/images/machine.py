@@ -1,8 +1,8 @@
 """The image of Jobs that make machines (`--job-runner=cluster`): `remuda provision` with every driver.
 
-What a Job gives to either: arguments, credentials as environment, files in places that both know, and a user (protocols.md §5.7,
-§7.3). Drivers that are not in Python need the program `rancher-machine`, which is in the image if it was on the PATH where that
-was built. :mod:`.recipe` is the other image of ours, and has what both are made of.
+The interface of a Job: arguments, credentials as environment, files in fixed places, and a user (protocols.md §5.7, §7.3).
+Drivers that are not in Python need the program `rancher-machine`, which is in the image if it was on the PATH of the build.
+:mod:`.recipe` is our other image, and has the parts that both share.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ HOME, CERTIFICATES, USER = "home/machine", "etc/rancher/ssl", 1000
 
 _LIBRARIES = ("libffi8|libffi7",)
 _WANTED = r"usr/lib/python3\.\d+/(ctypes/(?!test|macholib)|lib-dynload/_ctypes\.)"
-# Of Amazon's SDK all services but the one that has machines.
+# All services of Amazon's SDK except the one that has machines.
 _SERVICES = r"(boto3|s3transfer)/examples/|boto3/data/(?!ec2/)|botocore/data/(?!ec2/|[^/]+\.json$)"
 UNUSED_SERVICES = re.compile(rf".*/dist-packages/({_SERVICES})")
-# And what others of our images need.
+# And packages for our other images.
 _UNUSED = re.compile(rf".*/dist-packages/((isal|joserfc|uvloop)(-|/)|{_SERVICES})")
 _PEOPLE = f"root:x:0:0:root:/root:/sbin/nologin\nmachine:x:{USER}:{USER}:machine:/{HOME}:/sbin/nologin\n"
-# A client of the one service, made of what is left of the SDK.
+# Creates a client of the one service, with the remaining files of the SDK.
 _TRY = "import boto3; boto3.Session().client('ec2', region_name='us-east-1', aws_access_key_id='a', aws_secret_access_key='b')"
 _CHECK = recipe.Check(("provision",), ("boto3", "asyncssh", "cryptography", "ssl", "encodings.idna"), _TRY)
 
 
 def build(cache: Path, environ: Mapping[str, str], epoch: int = 0, told: Callable[[str], None] = lambda _: None) -> recipe.Built:
-    """For the architecture and with the Python that this machine's apt has."""
+    """The image, for the architecture of this machine's apt and with its Python."""
     python, architecture = debian.python_version(), debian.architecture()
     told("Debian's packages")
     base = _base(python, cache)
@@ -70,7 +70,7 @@ def settings() -> dict[str, object]:
 
 
 def starts() -> tuple[str, ...]:
-    """The modules from which everything is found that the image needs of us."""
+    """The modules whose import closure the image needs."""
     return ("remuda.__main__", "remuda.cli.programs.provision", *modules())
 
 
@@ -90,7 +90,7 @@ def _base(python: str, cache: Path) -> Tree:
     tree = recipe.base_tree(python, cache, _LIBRARIES, _WANTED)
     tree.file("etc/passwd", _PEOPLE)
     tree.file("etc/group", f"root:x:0:\nmachine:x:{USER}:\n")
-    # Everything in an image is root's, so its own user may only write where everybody may.
+    # Every file in an image belongs to root, so its own user may only write where all users may.
     tree.directory(HOME, 0o1777)
     tree.directory(CERTIFICATES)
     return tree

@@ -1,6 +1,6 @@
 """The cluster agent's image: Debian's Python, the wheels it needs, our own modules; a layer each, so that what changes is small.
 
-What is left out is what an agent never imports. The build starts the agent once from what is left, so that a hole shows here.
+Modules that an agent never imports are left out. The build starts the agent once from the result, so that a gap shows here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STARTS = ("remuda.__main__", "remuda.cli.programs.cluster_agent", "remuda.cli.pr
 _PACKAGES = ("python{v}-minimal", "libpython{v}-minimal", "libpython{v}-stdlib", "libc6", "libgcc-s1")
 _LIBRARIES = ("libssl3|libssl3t64", "zlib1g", "libexpat1", "ca-certificates", "base-files")
 
-# Of these packages only some files are wanted.
+# Packages of which only some files are needed.
 _ONLY = {
     "libc6": r"usr/lib(64)?/(.*/)?(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|nss_dns|nss_files)\.so\.\d+)$",
     "libgcc-s1": r"usr/lib/.*/libgcc_s\.so\.1$",
@@ -41,12 +41,12 @@ _NEVER = re.compile(
     # Python's own tools, tests and toys.
     r"|usr/lib/python3\.\d+/(config-|idlelib/|lib2to3/|tkinter/|turtledemo/|turtle\.py|pydoc_data/|ensurepip/|venv/|distutils/"
     r"|unittest/|test/|wsgiref/|xmlrpc/|curses/|dbm/|sqlite3/|msilib/|ctypes/|pydoc\.py|doctest\.py|pdb\.py|cgi|this\.py|antigravity)"
-    # What needs libraries that are not here.
+    # Modules that need libraries which are not here.
     r"|usr/lib/python3\.\d+/lib-dynload/(_bz2|_lzma|_curses|_dbm|_gdbm|_sqlite3|_ctypes|readline|nis|_crypt|_uuid|_test|_xx|audioop|ossaudiodev)"
 )
 _NEVER_IN_WHEELS = re.compile(r".*(\.(pyx|pxd|pyi|pxi|c|h|hash)|/py\.typed|/RECORD|/WHEEL|/(tests?|_cparser|\.hash)/.*)$")
 
-# What a process with ctypes tells the C library itself (remuda.cli.programs.event_loop).
+# Settings that a process with ctypes makes in the C library itself (remuda.cli.programs.event_loop).
 _ALLOCATION = ("MALLOC_MMAP_THRESHOLD_=262144", "MALLOC_TRIM_THRESHOLD_=4194304")
 
 _REMUDA = """#!/usr/bin/python{v} -I
@@ -59,13 +59,13 @@ main()
 @dataclass(frozen=True, slots=True)
 class Built:
     image: Image
-    # What somebody who waits may want to see: names and sizes of layers.
+    # For the output of a build: names and sizes of layers.
     summary: tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Commands of ours that must start in an image, modules of others that must be found, and lines that must run."""
+    """Our commands that must start in an image, foreign modules that must be found, and lines that must run."""
 
     programs: tuple[str, ...]
     modules: tuple[str, ...]
@@ -73,7 +73,7 @@ class Check:
 
 
 def build(cache: Path, epoch: int = 0, told: Callable[[str], None] = lambda _: None) -> Built:
-    """The image, for the architecture and with the Python that this machine's apt has."""
+    """The image, for the architecture of this machine's apt and with its Python."""
     python, architecture = debian.python_version(), debian.architecture()
     told("Debian's packages")
     base = base_tree(python, cache)
@@ -97,7 +97,7 @@ def build(cache: Path, epoch: int = 0, told: Callable[[str], None] = lambda _: N
 def assembled(
     repository: str, architecture: str, parts: Sequence[tuple[Tree, str]], settings: dict[str, Any], epoch: int
 ) -> Built:
-    """An image with a layer for each of the parts, which are trees and what they are."""
+    """An image with a layer for each of the parts, which are trees and their descriptions."""
     layers = tuple(layer_of(tree, about, epoch) for tree, about in parts)
     annotations = {"org.opencontainers.image.title": repository, "org.opencontainers.image.version": remuda.__version__}
     summary = tuple((layer.about, tree.size, len(layer.content)) for (tree, _), layer in zip(parts, layers, strict=True))
@@ -105,7 +105,7 @@ def assembled(
 
 
 def base_tree(python: str, cache: Path, more: Sequence[str] = (), wanted: str = r"\0") -> Tree:
-    """Debian's Python, with `more` libraries and what of the Python is `wanted` although an agent does without it."""
+    """Debian's Python, with `more` libraries and those of its files that are `wanted` although an agent does not need them."""
     names = [name.format(v=python) for name in _PACKAGES] + [debian.offered(name) for name in (*_LIBRARIES, *more)]
     also = re.compile(wanted)
     tree = Tree()
@@ -147,7 +147,7 @@ def own_tree(python: str, libraries: str, starts: Sequence[str] = STARTS) -> Tre
 
 
 def _bundle_certificates(tree: Tree) -> None:
-    """What the package's script would do: all authorities in one file, where OpenSSL looks for them."""
+    """Do the package script's work: all authorities in one file, where OpenSSL looks for them."""
     shared = "usr/share/ca-certificates/"
     paths = [path for path in tree if path.startswith(shared)]
     bundle = b"".join((tree[path].content or b"").rstrip() + b"\n" for path in paths)
@@ -158,7 +158,7 @@ def _bundle_certificates(tree: Tree) -> None:
 
 
 def compile_all(python: str, trees: dict[str, Tree], own: Tree, own_directory: str, check: Check) -> None:
-    """Bytecode into every tree, and a try: raises InsideError."""
+    """Add bytecode to every tree, and try the image: raises InsideError."""
     with tempfile.TemporaryDirectory(prefix="remuda-image-") as directory:
         root = Path(directory)
         for tree in (*trees.values(), own):
@@ -184,9 +184,9 @@ def _add_bytecode(tree: Tree, bytecode: dict[str, bytes], without: str = "\0") -
 
 # --- unpacked -------------------------------------------------------------------------------------------------------------
 #
-# Running a program of an image before it is one: unpacked somewhere, through its own loader, without root or a container.
+# Running a program of an image before it is built: unpacked in a directory, through its own loader, without root or container.
 #
-# Used to compile the image's Python with the image's Python, so that a pod does not do it at each start, and to see that the
+# Used to compile the image's Python with the image's Python, so that a pod does not do it at each start, and to check that the
 # image can start at all.
 
 
@@ -203,7 +203,7 @@ class Unpacked:
         self._loader = next(iter(sorted(root.glob("usr/lib*/**/ld-linux-*.so.*"))), None)
 
     def python(self, *arguments: str) -> bytes:
-        """What it says on stdout. Raises InsideError with what it says on stderr."""
+        """Run Python in the image; its stdout. Raises InsideError with its stderr."""
         if self._loader is None:
             raise InsideError("the image has no loader for programs")
         libraries = ":".join(str(path) for path in sorted(self.root.glob("usr/lib/*-linux-gnu*")))
@@ -216,7 +216,7 @@ class Unpacked:
         return done.stdout
 
     def compile(self, directories: list[str]) -> dict[str, bytes]:
-        """Bytecode of every module below the directories, by its path; names no place of this machine and no time."""
+        """Bytecode of every module below the directories, by its path; it contains no path of this machine and no time."""
         root = str(self.root)
         where = [f"{root}/{directory}" for directory in directories]
         mode = ["--invalidation-mode", "unchecked-hash"]

@@ -1,7 +1,7 @@
-"""The image of the server and its parts (`serve`, `controllers`, `gateway`): all of us, for a cluster that runs them as pods.
+"""The image of the server and its parts (`serve`, `controllers`, `gateway`): all of Remuda, for clusters that run it as pods.
 
-What `remuda manifests` names as `--image`. It has the drivers' libraries, as :mod:`.machine` has, since a gateway may run Jobs
-itself; and no shell, as none of our images.
+`remuda manifests` names it as `--image`. Like :mod:`.machine`, it has the drivers' libraries, since a gateway may run Jobs
+itself; like all our images, it has no shell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHECK = recipe.Check(
 
 
 def build(cache: Path, epoch: int = 0, told: Callable[[str], None] = lambda _: None) -> recipe.Built:
-    """For the architecture and with the Python that this machine's apt has."""
+    """The image, for the architecture of this machine's apt and with its Python."""
     python, architecture = debian.python_version(), debian.architecture()
     told("Debian's packages")
     base = _base(python, cache)
@@ -56,7 +56,7 @@ def _libraries(python: str, architecture: str, libraries: str, cache: Path) -> T
     tree = Tree()
     for requirements in (recipe.REQUIREMENTS, whole.REQUIREMENTS, machine.REQUIREMENTS):
         tree.update(recipe.wheels_tree(python, architecture, libraries, cache, requirements))
-    # Of Amazon's SDK all services but the one that has machines.
+    # All services of Amazon's SDK except the one that has machines.
     tree.keep(lambda path: not machine.UNUSED_SERVICES.match(path))
     return tree
 
@@ -65,6 +65,6 @@ def _base(python: str, cache: Path) -> Tree:
     tree = recipe.base_tree(python, cache, whole.LIBRARIES, whole.WANTED)
     tree.file("etc/passwd", _PEOPLE)
     tree.file("etc/group", f"root:x:0:\nremuda:x:{USER}:\n")
-    # Everything in an image is root's, so its own user may only write where everybody may.
+    # Every file in an image belongs to root, so its own user may only write where all users may.
     tree.directory(DATA, 0o1777)
     return tree

@@ -1,7 +1,7 @@
-"""Files in memory, as they will be in a layer: what they are, not when or by whom they were made.
+"""Files in memory, as they will be in a layer: their contents and modes, without times and owners.
 
-A tree is a mapping from paths without a leading slash to nodes. Directories need not be added: :meth:`Tree.tar` writes those
-that something is in. Owner is always root, times are all the same: two trees that are equal are the same bytes.
+A tree is a mapping from paths without a leading slash to nodes. Directories need not be added: :meth:`Tree.tar` writes those that
+are not empty. Owner is always root, times are all the same: two trees that are equal give the same bytes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tree:
         self._nodes[_clean(path)] = node
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Drop what is not wanted."""
+        """Drop all other paths."""
         self._nodes = {path: node for path, node in self._nodes.items() if wanted(path)}
 
     def update(self, other: Tree) -> None:
@@ -82,12 +82,12 @@ class Tree:
         return written.getvalue()
 
     def unpack(self, root: Path) -> None:
-        """Write it to a directory, as the user who asks."""
+        """Write it to a directory, as the calling user."""
         for path, node in sorted(self._whole().items()):
             where = root / path
             if node.target:
                 where.unlink(missing_ok=True)
-                # What is absolute inside the image must not lead out of the directory.
+                # Absolute links in the image must not lead out of the directory.
                 inside = PurePosixPath(node.target)
                 depth = len(PurePosixPath(path).parent.parts)
                 where.symlink_to("../" * depth + str(inside.relative_to("/")) if inside.is_absolute() else node.target)
@@ -98,7 +98,7 @@ class Tree:
                 where.chmod(node.mode)
 
     def _whole(self) -> dict[str, Node]:
-        """With all directories on the way."""
+        """The tree with all parent directories."""
         whole = dict(self._nodes)
         for path in self._nodes:
             for parent in PurePosixPath(path).parents:
@@ -116,12 +116,12 @@ def _clean(path: str) -> str:
 
 # --- layers ---------------------------------------------------------------------------------------------------------------
 #
-# A tree as a layer of an image: compressed, with the two digests that an image names it by.
+# A tree as a layer of an image: compressed, with the two digests that identify it in an image.
 
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
-# The best level makes it one part in a hundred smaller, and takes five times as long.
+# The best level makes it 1 % smaller, and takes five times as long.
 _GZIP, LEVEL = 31, 6
-# A tenth larger, and done in a third of the time: for whom somebody waits.
+# A tenth larger, in a third of the time: for builds on which a user waits.
 QUICK = 1
 
 

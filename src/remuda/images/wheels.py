@@ -1,7 +1,7 @@
-"""Files from wheels: only those whose hashes are written down, downloaded by pip, unpacked without it.
+"""Files from wheels: only those with known hashes, downloaded by pip, unpacked without it.
 
-A wheel is an archive whose files lie where they will be imported from. Wheels that need more (scripts, data) are refused:
-none of ours does.
+A wheel is an archive whose paths are those of the imports. Wheels that need more (scripts, data) are refused: we use none of
+these.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "manylinux_2_5")
 
 
-# Commands of others, for people.
+# Command-line programs of other packages.
 _COMMANDS = re.compile(r"jmespath-[^/]+\.data/scripts/")
 
 
 class WheelError(Exception):
-    """Wheels that can't be had, or not be used."""
+    """Wheels that can't be downloaded, or can't be used."""
 
 
 def wanted(requirements: Path) -> dict[str, frozenset[str]]:

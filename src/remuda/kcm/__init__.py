@@ -1,7 +1,7 @@
 """The controllers of kube-controller-manager (and kube-apiserver's own loops) that the embedded API needs; `workloads/` for
 clusters with nodes.
 
-Each controller is one module with the upstream controller's name, on one `Client`; pure decisions stand beside
+Each controller is one module with the upstream controller's name, on one `Client`; pure decisions are beside it
 (`disruption_counts`, `pod_placement`).
 Schedulers and kubelets of simulated nodes are `lab/distro/nodes/`. Begin with :func:`controllers` below.
 """
@@ -50,7 +50,7 @@ def controllers(
     tokens: TokenIssuer | None = None,
     registry: Registry | None = None,
 ) -> list[Runnable]:
-    """Everything that has to run. `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets."""
+    """All controllers. `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets."""
     root = RootCa(root_ca) if isinstance(root_ca, str) else root_ca
     watches = Informers(client, clock, rng, registry=registry)
     discovery = Discovery(client, clock, watches.of(CRDS))
@@ -80,7 +80,7 @@ def controllers(
 
 
 async def run_all(runnables: Iterable[Runnable]) -> None:
-    """Run them side by side until cancelled; when one fails in a way it can't repair, all stop and the error is raised."""
+    """Run them side by side until cancelled; when one fails for good, all stop and the error is raised."""
     async with asyncio.TaskGroup() as group:
         for runnable in runnables:
             group.create_task(runnable.run(), name=runnable.name)

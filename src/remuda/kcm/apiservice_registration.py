@@ -24,7 +24,7 @@ API_SERVICES = GroupVersionResource("apiregistration.k8s.io", "v1", "apiservices
 AUTOMANAGED = "kube-aggregator.kubernetes.io/automanaged"
 MANAGER = "kube-apiserver"
 
-# How kube-apiserver ranks its own groups; clients prefer the higher one where kinds share a name.
+# The ranks of kube-apiserver's own groups; clients prefer the higher one where kinds share a name.
 _GROUPS = {
     "": 18000,
     "apps": 17800,
@@ -95,7 +95,7 @@ class ApiServices:
     async def reconcile(self, name: str) -> None:
         wanted, found = self._wanted(name), self._services.get("", name)
         if wanted is None:
-            # Only what these loops made is theirs to remove.
+            # Only objects that these loops made may be removed.
             if found is not None and AUTOMANAGED in labels_of(found):
                 await self._remove(name)
             return
@@ -108,7 +108,7 @@ class ApiServices:
         try:
             await self._client.create(API_SERVICES, wanted, field_manager=MANAGER)
         except ApiError as error:
-            # The cache has not seen our own yet; when it does, this comes again.
+            # The cache has not seen our own object yet; when it does, it queues this again.
             if not error.is_already_exists:
                 raise
 

@@ -1,4 +1,4 @@
-"""Aggregated ClusterRoles get the rules of the roles they select; the sum is computed in `apiserver.authz.aggregation`."""
+"""Aggregated ClusterRoles get the rules of the roles they select."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClusterRoleAggregation:
             self._aggregated.add(name)
         else:
             self._aggregated.discard(name)
-        # Which aggregate a role belongs to depends on labels before and after. Aggregates are few, but each sums up all roles.
+        # The aggregates of a role depend on its labels before and after. Aggregates are few, but each sums up all roles.
         for aggregate in self._aggregated:
             role = self._roles.get("", aggregate)
             if aggregate == name or (role is not None and any(each is not None and gathers(role, each) for each in (new, old))):
@@ -63,9 +63,9 @@ class ClusterRoleAggregation:
 
 # --- aggregated rules -----------------------------------------------------------------------------------------------------
 #
-# Aggregated ClusterRoles: their rules are those of every role that their selectors choose.
+# Aggregated ClusterRoles: their rules are those of all roles that their selectors match.
 #
-# Pure; a controller in `kcm` writes what :func:`aggregated_rules` says.
+# Pure; the controller above writes the result of :func:`aggregated_rules`.
 
 FIELD_MANAGER = "clusterrole-aggregation-controller"
 _RULE_FIELDS = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
@@ -76,7 +76,7 @@ def is_aggregated(role: Obj) -> bool:
 
 
 def gathers(role: Obj, other: Obj) -> bool:
-    """Whether an aggregated ClusterRole gets the rules of another one."""
+    """True if an aggregated ClusterRole selects another one's rules."""
     structures = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
     return any(from_structure(structure).matches(labels_of(other)) for structure in structures)
 
@@ -84,7 +84,7 @@ def gathers(role: Obj, other: Obj) -> bool:
 def aggregated_rules(role: Obj, cluster_roles: Iterable[Obj]) -> list[Obj] | None:
     """The rules that an aggregated ClusterRole should have, None when it has them already (or is not aggregated).
 
-    Roles are taken selector by selector and by name within one, each rule once, so that the outcome is always the same.
+    Roles are taken selector by selector and by name within one, each rule once, so that the result is always the same.
     """
     if not is_aggregated(role):
         return None

@@ -1,7 +1,7 @@
-"""CRD conditions: a CustomResourceDefinition is accepted, established, and told what is wrong with it.
+"""CRD conditions: a CustomResourceDefinition's names are accepted, it is established, and its errors are reported.
 
-What its status should be is computed by :mod:`remuda.apiserver.crd.conditions`; here it is written, one CRD after the other,
-because two that want the same name must not both get it. Deletion is :mod:`.crd_finalizer`'s business.
+:mod:`remuda.apiserver.crd.conditions` computes the status; here it is written, one CRD after the other,
+because two that want the same name must not both get it. :mod:`.crd_finalizer` handles the deletion.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CrdConditions:
         self._clock = clock
         self._crds = watches.of(CRDS)
         self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
-        # What we wrote and the informer has not shown yet: names given a moment ago are taken.
+        # Writes that the informer has not shown yet: their names are taken already.
         self._written: dict[str, Obj] = {}
 
     async def run(self) -> None:
@@ -53,7 +53,7 @@ class CrdConditions:
             self._wake_group(old)
 
     def _wake_group(self, crd: Obj) -> None:
-        """Names became free, or were given: others of the group may be waiting for that."""
+        """Names became free, or were taken: other CRDs of the group may wait for that."""
         group = dig(crd, "spec", "group")
         for other in self._crds.objects():
             if dig(other, "spec", "group") == group and not is_true(other, NAMES_ACCEPTED):
@@ -73,7 +73,7 @@ class CrdConditions:
             self._written[name] = await self._client.update(CRDS, changed, subresource="status", field_manager=MANAGER)
         except ApiError as error:
             self._written.pop(name, None)
-            # Whoever was faster has caused an event, which brings us back.
+            # The faster writer has caused an event, which starts another reconcile.
             if not error.is_not_found and not error.is_conflict:
                 raise
             return
@@ -86,7 +86,7 @@ def _is_as_new(seen: Obj, written: Obj) -> bool:
     try:
         return int(resource_version_of(seen)) >= int(resource_version_of(written))
     except ValueError:
-        # A revision that is no number can only be compared for being the same.
+        # A revision that is no number can only be compared for equality.
         return resource_version_of(seen) == resource_version_of(written)
 
 

@@ -1,6 +1,6 @@
-"""A CRD that is deleted takes its objects with it: they go first, then the finalizer that held the CRD.
+"""Deletion of CRDs: their objects are deleted first, then the CRD's finalizer is removed.
 
-The conditions of a living CRD are the business of :mod:`.crd_conditions`.
+:mod:`.crd_conditions` writes the conditions of the other CRDs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CrdCleanup:
 
     def _changed(self, new: Obj | None, old: Obj | None) -> None:
         if new is not None and _awaits_cleanup(new):
-            # Our own writes to its conditions come back as changes; they say nothing new.
+            # Our own writes to its conditions come back as changes, without news.
             if old is None or not _awaits_cleanup(old):
                 self._queue.add(name_of(new))
         elif new is None and old is not None:
@@ -92,7 +92,7 @@ class CrdCleanup:
         return Result(after=min(_FIRST_LOOK * 2.0 ** min(looks, 20), _LONGEST_LOOK))
 
     async def _delete_instances(self, crd: Obj) -> bool:
-        """Ask for the deletion of every object; whether any is left."""
+        """Delete every object; true if any is left."""
         resource = _storage_resource(crd)
         try:
             items = await self._items(resource)
@@ -155,7 +155,7 @@ def _is_established(crd: Obj) -> bool:
 
 
 def _storage_resource(crd: Obj) -> GroupVersionResource:
-    """Where the objects can be listed: in their storage version, or else in any that is served."""
+    """The resource for listing the objects: in their storage version, or else in any that is served."""
     versions = dig(crd, "spec", "versions") or []
     served = [version for version in versions if version.get("served")] or versions
     chosen = next((version for version in served if version.get("storage")), served[0])

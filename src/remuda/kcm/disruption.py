@@ -1,4 +1,4 @@
-"""PodDisruptionBudget status: counted anew whenever a budget, one of its pods, or what scales them changes."""
+"""PodDisruptionBudget status: recomputed whenever a budget, one of its pods, or their controller changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 REPLICA_SETS = GroupVersionResource("apps", "v1", "replicasets")
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 MANAGER = "kube-controller-manager"
-# An eviction marks the pod (DisruptionTarget); a pod that lives on is unmarked after this long.
+# An eviction marks the pod (DisruptionTarget); a pod that is still there after this time is unmarked.
 _STALE_TARGET_SECONDS = 120.0
 
 
@@ -146,14 +146,14 @@ class DisruptionController:
         pod = self._pods.get(namespace, pod_name)
         if pod is None:
             return
-        # The namespace twice is what kube-controller-manager says.
+        # kube-controller-manager's message has the namespace twice, too.
         message = f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't"
         await self._recorder.record(_reference(pod), "Warning", "NotDeleted", message)
 
     # --- what scales the pods -------------------------------------------------------------------------------------------
 
     async def _scale(self, pods: Iterable[Obj]) -> tuple[int, list[str]]:
-        """How many pods their controllers want together, and the pods that have none."""
+        """The number of pods that their controllers want together, and the pods that have no controller."""
         scales: dict[str, int] = {}
         asked: set[str] = set()
         unmanaged: list[str] = []
@@ -172,7 +172,7 @@ class DisruptionController:
         return sum(scales.values()), unmanaged
 
     async def _controller_scale(self, reference: Obj, namespace: str) -> tuple[str, int] | None:
-        """Uid and replicas of what scales: a ReplicaSet's Deployment rather than itself."""
+        """Uid and replicas of the scaling object: a ReplicaSet's Deployment rather than the ReplicaSet."""
         group = GroupVersion.parse(reference.get("apiVersion") or "").group
         if reference.get("kind") == "ReplicaSet" and group in ("apps", "extensions"):
             owned = await self._owner(REPLICA_SETS, reference, namespace)
@@ -232,7 +232,7 @@ class DisruptionController:
 
 
 def _target_condition(pod: Obj) -> Obj | None:
-    """The mark of a disruption that is still to come, on a pod that lives."""
+    """The mark of a coming disruption, on a pod that is neither being deleted nor finished."""
     if is_being_deleted(pod) or dig(pod, "status", "phase") in ("Succeeded", "Failed"):
         return None
     condition = find_by((dig(pod, "status", "conditions") or []), "type", "DisruptionTarget")

@@ -1,7 +1,7 @@
-"""PodDisruptionBudget arithmetic, pure: how many pods there should be, how many are well, how many may go.
+"""PodDisruptionBudget arithmetic, pure: the numbers of expected pods, of healthy ones, and of allowed disruptions.
 
-Eviction in the API server counts `disruptionsAllowed` down and notes the pod in `disruptedPods`; :mod:`.disruption` computes
-the truth anew whenever pods or their owners change.
+Eviction in the API server decrements `disruptionsAllowed` and records the pod in `disruptedPods`; :mod:`.disruption`
+recomputes both whenever pods or their owners change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Counts:
     desired_healthy: int
     expected: int
     disrupted: dict[str, str] = field(default_factory=dict)
-    # When a noted disruption runs out (seconds since the epoch).
+    # The time at which a recorded disruption expires (seconds since the epoch).
     recheck_at: float | None = None
     not_deleted: list[str] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ def scaled(value: Any, total: int, *, up: bool = True) -> int:
 
 
 def needs_scale(budget: Obj) -> bool:
-    """Whether the number of expected pods comes from their controllers and not from counting pods."""
+    """True if the number of expected pods comes from their controllers and not from counting pods."""
     spec = budget.get("spec") or {}
     if spec.get("maxUnavailable") is not None:
         return True
@@ -62,7 +62,7 @@ def needs_scale(budget: Obj) -> bool:
 
 
 def expected_and_desired(budget: Obj, pods: int, scale: int) -> tuple[int, int]:
-    """Pods there should be and pods that must stay healthy; `scale` is what their controllers want together."""
+    """The number of expected pods, and of those that must stay healthy; `scale` is the sum of their controllers' replicas."""
     spec = budget.get("spec") or {}
     if spec.get("maxUnavailable") is not None:
         return scale, max(scale - scaled(spec["maxUnavailable"], scale), 0)
@@ -133,7 +133,7 @@ def status_of(budget: Obj, counts: Counts, now: str) -> Obj:
 
 
 def failed_status(budget: Obj, message: str, now: str) -> Obj:
-    """Nothing may be disrupted while nobody knows what is there."""
+    """The status after a failed sync: no disruptions are allowed while the pods are unknown."""
     status = dict(budget.get("status") or {})
     observed = int(status.get("observedGeneration") or 0)
     status["disruptionsAllowed"] = 0

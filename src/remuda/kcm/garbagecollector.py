@@ -1,9 +1,9 @@
-"""The garbage collector: objects whose owners are gone go too, in the order their deletion asked for.
+"""The garbage collector: objects whose owners are gone are deleted, too, in the order that the owner's deletion requested.
 
-Background: an owner vanishes, and its dependents are deleted after it. Foreground: the owner waits (finalizer
-`foregroundDeletion`) until every dependent that blocks it is gone. Orphan: dependents are freed of their reference before
-the owner goes (finalizer `orphan`). What owns what is in :mod:`.ownergraph`; nothing is deleted on its word alone: the
-object and its owners are read from the API first, and the deletion is tied to what was read.
+Background: an owner is deleted, and its dependents after it. Foreground: the owner waits (finalizer
+`foregroundDeletion`) until every dependent that blocks it is gone. Orphan: dependents lose their owner reference before
+the owner is deleted (finalizer `orphan`). :mod:`.ownergraph` has the owners; nothing is deleted on its word alone: the
+object and its owners are read from the API first, and the deletion is bound to the objects that were read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Obj = dict[str, Any]
 MANAGER = "kube-controller-manager"
 _IGNORED = frozenset((("", "events"), ("events.k8s.io", "events")))
 _WORKERS = 20
-# A resource that vanished is followed a little longer, until the last deletions of its objects were seen.
+# A resource that vanished is watched a little longer, until the last deletions of its objects were seen.
 _LINGER_SECONDS = 5.0
 _SYNC_SECONDS = 30.0
 _CONFLICT_RETRIES = 5
@@ -42,17 +42,17 @@ class UnknownKind(Retry):
 
 
 class _NamespacedOwner(Exception):
-    """A cluster-scoped object names a namespaced owner, which can't be right; it is left alone."""
+    """A cluster-scoped object names a namespaced owner, which is invalid; the object is left alone."""
 
 
 def _bare(obj: Obj) -> Obj:
-    """What the graph looks at; managed fields alone are often larger than the rest."""
+    """The metadata that the graph needs; managed fields alone are often larger than the rest."""
     metadata = obj["metadata"]
     return {"metadata": {name: metadata[name] for name in _KEPT if name in metadata}}
 
 
 class _Monitor:
-    """Follows one resource and tells the graph; keeps only the uids it has seen."""
+    """Watches one resource and updates the graph; keeps only the uids it has seen."""
 
     def __init__(self, graph: Graph, served: Served) -> None:
         self._graph = graph
@@ -104,7 +104,7 @@ class GarbageCollector:
 
     @property
     def idle(self) -> bool:
-        """Nothing is left to look at now (retries wait for their time)."""
+        """True if nothing is left to do now; retries that wait for their time don't count."""
         return self._to_check.idle and self._to_orphan.idle
 
     async def run(self) -> None:
@@ -213,7 +213,7 @@ class GarbageCollector:
                 self._to_check.add(dependent)
 
     async def _classify(self, node: Node, references: list[Obj]) -> tuple[list[Obj], list[Obj], list[Obj]]:
-        """References to owners that exist, that don't, and that only wait for this object to go."""
+        """The references by owner: owners that exist, that don't, and that only wait for this object's deletion."""
         solid: list[Obj] = []
         dangling: list[Obj] = []
         waiting: list[Obj] = []
@@ -242,7 +242,7 @@ class GarbageCollector:
         return owner
 
     async def _avoid_cycle(self, node: Node) -> None:
-        """Two that block each other would wait for ever: this one stops blocking its owners."""
+        """Two objects that block each other would wait for ever: this one stops blocking its owners."""
         if not any(dependent.deleting_dependents for dependent in node.dependents):
             return
         latest = await self._read(node.identity)
@@ -341,7 +341,7 @@ class GarbageCollector:
         raise ApiError(409, "Conflict", f"{message} {identity}")
 
     async def _patch(self, identity: Identity, latest: Obj, metadata: Obj) -> bool:
-        """Whether it was done; False when somebody was faster."""
+        """True if the patch was written; False when another writer was faster."""
         served = self._served(identity.api_version, identity.kind)
         patch = {"metadata": {"resourceVersion": resource_version_of(latest), **metadata}}
         try:

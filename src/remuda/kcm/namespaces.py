@@ -1,7 +1,7 @@
-"""Namespace deletion: everything in a terminating namespace is deleted, then the namespace lets go of its finalizer.
+"""Namespace deletion: all objects in a terminating namespace are deleted, then the namespace's finalizer is removed.
 
-Every resource that discovery knows and that can be deleted is emptied; pods go first, since what they use must outlive them.
-What remains (because others hold finalizers on it) is told in the namespace's conditions, as kube-controller-manager would.
+Every deletable resource from discovery is emptied; pods go first, since the objects that they use must outlive them.
+The remaining objects (because of finalizers) are reported in the namespace's conditions, as kube-controller-manager does.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _OK = {
 
 @dataclass(slots=True)
 class Remains:
-    """What deleting a namespace's content has left, and how long it may take."""
+    """The rest of a namespace's content after a deletion pass, and the time that it may take."""
 
     estimate: int = 0
     counts: dict[GroupVersionResource, int] = field(default_factory=dict)
     finalizers: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
     discovery_error: str = ""
-    # Pods hold everything else up; kube-controller-manager tells nothing of content then.
+    # Pods delay everything else; kube-controller-manager reports no content then.
     only_pods: bool = False
 
     def problems(self) -> dict[str, tuple[str, str]]:
@@ -76,7 +76,7 @@ class Remains:
 
 
 def conditions(before: list[Obj], problems: dict[str, tuple[str, str]], now: str) -> list[Obj]:
-    """The namespace's conditions; those that did not change keep their time (and the list is equal when none did)."""
+    """The namespace's conditions; unchanged ones keep their time (and the list is equal when none changed)."""
     known = {condition.get("type"): condition for condition in before}
     result = list(before)
     for kind, ok in _OK.items():
@@ -134,7 +134,7 @@ class NamespaceController:
         if remains.errors or remains.discovery_error:
             raise ApiError(500, "InternalError", aggregate_text([*remains.errors, *filter(None, [remains.discovery_error])]))
         if remains.estimate > 0:
-            # Finalizers usually go quickly or not for long: look soon at first, then as rarely as Kubernetes does.
+            # Finalizers are usually removed quickly or not for long: look soon at first, then as rarely as Kubernetes does.
             self._rounds[name] += 1
             return Result(after=min(0.1 * 2.0 ** min(self._rounds[name], 20), remains.estimate // 2 + 1))
         self._rounds.pop(name, None)
@@ -198,7 +198,7 @@ class NamespaceController:
             remains.errors.append(error.message)
 
     async def _grace(self, namespace: Obj, served: Served) -> int:
-        """How long pods may still take to end, counted from the namespace's deletion."""
+        """The seconds that pods may still take to terminate, counted from the namespace's deletion."""
         if served.resource != PODS:
             return 0
         longest = 0

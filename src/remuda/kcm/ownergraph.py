@@ -1,8 +1,8 @@
-"""The garbage collector's picture of who owns whom: one small node per object, found by uid.
+"""The garbage collector's graph of owners: one small node per object, found by uid.
 
-Pure: it is told what happens to objects and says what to look at next. An event costs time in proportion to the object's
-own owner references, and a deletion to its dependents. An owner that is referred to before it was seen gets a *virtual*
-node; the collector asks the API whether it exists. :mod:`.garbagecollector` does the asking, deleting and patching.
+Pure: it receives the changes of objects and returns the nodes to look at next. An event costs time in proportion to the
+object's own owner references, and a deletion to its dependents. An owner that is referred to before it was seen gets a
+*virtual* node; the collector asks the API whether it exists. :mod:`.garbagecollector` reads, deletes and patches objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ABSENT_REMEMBERED = 500
 
 
 class Identity(NamedTuple):
-    """Which object, as an owner reference would name it, and its namespace."""
+    """An object's identity, as an owner reference names it, and its namespace."""
 
     api_version: str
     kind: str
@@ -49,7 +49,7 @@ class Reference(NamedTuple):
         )
 
     def names(self, identity: Identity) -> bool:
-        """The same object in every word, not only by uid."""
+        """True if every part of the identity is the same, not only the uid."""
         return (self.api_version, self.kind, self.name, self.uid) == (
             identity.api_version,
             identity.kind,
@@ -62,7 +62,7 @@ class Reference(NamedTuple):
 
 
 class Node:
-    """Compared by identity of the node itself: after a mix-up of coordinates two may stand for one uid."""
+    """Compared by identity of the node itself: after wrong coordinates two nodes may have one uid."""
 
     __slots__ = ("being_deleted", "deleting_dependents", "dependents", "identity", "orphaning", "owners", "virtual")
 
@@ -73,8 +73,8 @@ class Node:
         self.being_deleted = False
         self.deleting_dependents = False
         self.orphaning = False
-        # Most objects own nothing; they share one empty tuple until they do. A dict, since the order of a set of nodes would be
-        # another one in every process.
+        # Most objects own nothing; they share one empty tuple until they do. A dict, since a set's order of nodes would
+        # differ in every process.
         self.dependents: dict[Node, None] | tuple[()] = ()
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class Node:
 
 
 class AbsentOwners:
-    """Owners known not to exist, so that a thousand dependents cost one question. Uids never come back."""
+    """Owners known not to exist, so that a thousand dependents cost one request. Uids are never reused."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Identity, None] = OrderedDict()
@@ -119,8 +119,8 @@ class Graph:
         orphan: Callable[[Node], object],
         invalid_namespace: Callable[[Node, Reference], object],
     ) -> None:
-        """`check` is called with a node that may have to go (or whose wait may be over), `orphan` with one whose dependents
-        must be set free, `invalid_namespace` with a dependent and its reference to an owner elsewhere."""
+        """`check` is called with a node that may have to be deleted (or whose wait may be over), `orphan` with one whose
+        dependents must be released, `invalid_namespace` with a dependent and its reference to an owner elsewhere."""
         self.nodes: dict[str, Node] = {}
         self.absent = AbsentOwners()
         self._check = check
@@ -154,7 +154,7 @@ class Graph:
             self._remove(node, node.identity)
 
     def is_absent(self, identity: Identity) -> None:
-        """The API has no object with this identity, whatever the graph thinks (the answer to a question about a node)."""
+        """The API has no object with this identity, even if the graph has one (the answer to a question about a node)."""
         node = self.nodes.get(identity.uid)
         if node is None:
             return
@@ -189,7 +189,7 @@ class Graph:
             self._check(node)
 
     def _is_doubtful(self, node: Node, reference: Reference, owner: Node) -> bool:
-        """Whether this reference may mean another object than the one with its uid."""
+        """True if this reference may mean another object than the one with its uid."""
         home = owner.identity.namespace
         if home and home != node.identity.namespace:
             if not owner.virtual:
@@ -200,7 +200,7 @@ class Graph:
         return not home and home != node.identity.namespace and owner.virtual
 
     def _met(self, node: Node, identity: Identity) -> Node:
-        """An owner known only by hearsay was seen; those who named it wrongly are looked at."""
+        """An owner known only from references was seen; dependents that named it wrongly are checked."""
         if identity != node.identity:
             for dependent in _partition(node.dependents, identity)[1]:
                 if identity.namespace and dependent.identity.namespace != identity.namespace:
@@ -214,7 +214,7 @@ class Graph:
         return node
 
     def _replace(self, node: Node, identity: Identity) -> Node:
-        """A new node in place of one whose identity was wrong: the old one may be in somebody's hands."""
+        """A new node in place of one whose identity was wrong: other code may still hold the old one."""
         fresh = Node(identity, node.owners, node.virtual)
         fresh.dependents = node.dependents
         fresh.being_deleted, fresh.deleting_dependents = node.being_deleted, node.deleting_dependents
@@ -271,14 +271,14 @@ class Graph:
             self._check(dependent)
 
     def _ask_elsewhere(self, node: Node, others: list[Node], absent: Identity) -> None:
-        """Some dependents name the same uid in other words: ask for one of those next, each in its turn."""
+        """Some dependents have the same uid with other coordinates: ask for one of those next, each in its turn."""
         alternates = _alternates(others, absent)
         if alternates:
             self._check_later(self._replace(node, next((i for i in alternates if i > absent), alternates[0])))
 
 
 def _partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
-    """Those that name the owner as it is, and those that name it otherwise (or from another namespace)."""
+    """Dependents that name the owner correctly, and those that name it differently (or from another namespace)."""
     matching: list[Node] = []
     others: list[Node] = []
     for node in dependents:
@@ -302,7 +302,7 @@ def _alternates(dependents: Iterable[Node], absent: Identity) -> list[Identity]:
                 continue
             namespace = node.identity.namespace
             if not absent.namespace and (reference.api_version, reference.kind) == (absent.api_version, absent.kind):
-                # This kind is cluster-scoped, as the question about it has shown.
+                # This kind is cluster-scoped, as the request for it has shown.
                 namespace = ""
             found.add(reference.identity(namespace))
     found.discard(absent)
@@ -310,5 +310,5 @@ def _alternates(dependents: Iterable[Node], absent: Identity) -> list[Identity]:
 
 
 def reference_objects(obj: Obj, without: set[str]) -> list[dict[str, Any]]:
-    """The object's owner references but those to the given uids."""
+    """The object's owner references except those to the given uids."""
     return [reference for reference in owner_references_of(obj) if reference.get("uid") not in without]

@@ -1,6 +1,6 @@
-"""On which nodes a pod may be: what its spec says of nodes, and which taints it tolerates. Pure.
+"""The nodes on which a pod may run: its spec's constraints on nodes, and the taints that it tolerates. Pure.
 
-The DaemonSet controller asks for every node, taint eviction for those that changed, a scheduler for all of them.
+The DaemonSet controller checks every node, taint eviction the changed ones, a scheduler all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def taints_of(node: Obj) -> list[Obj]:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Labels and fields that must all be as it says. One that says nothing matches nothing."""
+    """Labels and fields that must all match. An empty term matches nothing."""
 
     labels: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
@@ -66,7 +66,7 @@ _ANY: Final = Term((), ())
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """What a pod's spec says of nodes, read once to be asked about many. `required` is None when it says nothing."""
+    """A pod's constraints on nodes, parsed once for checks of many nodes. `required` is None when there are none."""
 
     selector: dict[str, str]
     required: tuple[Term, ...] | None
@@ -91,7 +91,7 @@ class NodeChoice:
         return self.required is None or any(term.matches(node) for term in self.required)
 
     def names(self) -> set[str] | None:
-        """The only nodes that it may be on, where it names them; None when it does not."""
+        """The only nodes that it may run on, if it names them; None otherwise."""
         found: set[str] = set()
         for term in self.required or (_ANY,):
             named = [set(each.values) for each in term.fields if each.operator == "in" and each.key == "metadata.name"]
@@ -101,7 +101,7 @@ class NodeChoice:
         return found
 
     def likes(self, node: Obj) -> int:
-        """The weights of what it would prefer and finds."""
+        """The sum of the weights of its preferences that a node fulfils."""
         return sum(weight for weight, term in self.preferred if term.matches(node))
 
 

@@ -1,4 +1,4 @@
-"""What several of these controllers follow."""
+"""Resources that several of these controllers watch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an API serves, asked from its discovery documents: which resources can be listed, watched and deleted, and where.
+"""The resources of an API, from its discovery documents: those that can be listed, watched and deleted, and their paths.
 
-The garbage collector and the namespace controller must know every resource, also those of CRDs that came a moment ago.
-:class:`Discovery` asks anew when a CRD changes, and every half minute in case something else did.
+The garbage collector and the namespace controller must know every resource, also those of new CRDs.
+:class:`Discovery` asks again when a CRD changes, and every half minute in case something else did.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Snapshot:
 
     preferred: tuple[Served, ...] = ()
     kinds: dict[tuple[str, str], Served] = field(default_factory=dict)
-    # Group versions that could not be asked, and why.
+    # Group versions that could not be read, with the error.
     failures: dict[str, str] = field(default_factory=dict)
 
     def supporting(self, *verbs: str) -> list[Served]:
@@ -56,7 +56,7 @@ class Snapshot:
 
 
 async def discover(client: Client) -> Snapshot:
-    """Ask every group and version once."""
+    """Read every group and version once."""
     # Versions in the order of preference, one list per group.
     groups: list[list[str]] = [[str(version) for version in (await client.raw("GET", "/api")).get("versions") or ()]]
     for group in (await client.raw("GET", "/apis")).get("groups") or ():
@@ -83,7 +83,7 @@ async def _served(client: Client, api_version: str, failures: dict[str, str]) ->
     try:
         listed = await client.raw("GET", f"/apis/{api_version}" if group else f"/api/{api_version}")
     except ApiError as error:
-        # One that went away between the two questions is no failure.
+        # A version that was removed between the two requests is no failure.
         if not error.is_not_found:
             failures[api_version] = error.message
         return []
@@ -120,10 +120,10 @@ class Discovery:
             listener(self.snapshot)
 
     async def refresh(self) -> Snapshot:
-        """Ask now."""
+        """Read discovery now."""
         found = await discover(self._client)
         if found.failures:
-            # What can't be asked just now is not gone.
+            # Resources that can't be read just now are kept.
             found = _carry_over(found, self.snapshot)
         changed = found.preferred != self.snapshot.preferred or found.kinds != self.snapshot.kinds
         self.snapshot = found

@@ -1,4 +1,4 @@
-"""Legacy token Secrets: one of type `kubernetes.io/service-account-token` is filled for its account, and goes with it."""
+"""Legacy token Secrets: one of type `kubernetes.io/service-account-token` is filled for its account, and deleted with it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ACCOUNT_NAME, ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io
 
 class TokenIssuer(Protocol):
     def legacy_token(self, account: Obj, secret: Obj) -> str:
-        """A signed token of the account that counts as long as the Secret holds it."""
+        """A signed token of the account that is valid as long as the Secret holds it."""
 
 
 class SecretKey(NamedTuple):
-    """A Secret and whom it says it belongs to; that the Secret is gone must not lose the latter."""
+    """A Secret and the account that it names; the account must still be known after the Secret is gone."""
 
     namespace: str
     name: str
@@ -136,12 +136,12 @@ class TokenSecrets:
             filled = with_metadata({**live, "data": {**(live.get("data") or {}), **missing}}, annotations=marks)
             await self._client.update(SECRETS, filled, field_manager=MANAGER)
         except ApiError as error:
-            # The next event about it brings us back.
+            # The next event about it queues it again.
             if not error.is_not_found and not error.is_conflict:
                 raise
 
     async def _unlist(self, key: SecretKey) -> None:
-        """A Secret that is gone is taken off its account's list."""
+        """Remove a deleted Secret from its account's list."""
         account = self._accounts.get(key.namespace, key.account)
         if account is None or (key.account_uid and uid_of(account) != key.account_uid):
             return

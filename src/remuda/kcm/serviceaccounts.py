@@ -1,4 +1,4 @@
-"""What every namespace gets for its pods: the account `default`, and the CA in `kube-root-ca.crt`."""
+"""Defaults of every namespace for its pods: the account `default`, and the CA in `kube-root-ca.crt`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _is_active(namespace: Obj) -> bool:
 
 
 def _came_too_late(error: ApiError) -> bool:
-    """The namespace went while we worked for it: nothing to do any more."""
+    """True if the namespace was deleted meanwhile: nothing is left to do."""
     causes = (error.details or {}).get("causes") or ()
     return error.is_not_found or any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
@@ -120,11 +120,11 @@ class RootCaPublisher:
 
 # --- rootca ---------------------------------------------------------------------------------------------------------------
 #
-# The authorities that pods believe, which may be others tomorrow.
+# The CAs that pods trust, which may change.
 
 
 class RootCa:
-    """PEM; empty where nothing is published. Who follows is told when it has become another."""
+    """PEM; empty where nothing is published. Followers are called when it has changed."""
 
     def __init__(self, pem: str) -> None:
         self.pem = pem

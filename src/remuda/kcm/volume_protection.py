@@ -1,9 +1,9 @@
-"""Volumes and claims outlive their use: they keep their protection finalizer until they are being deleted and unused.
+"""Protection of volumes and claims in use: they keep their protection finalizer until they are being deleted and unused.
 
 Admission adds the finalizers (:class:`remuda.apiserver.admission.default_plugins.StorageObjectInUseProtection`); these
-controllers are their removers, by kube-controller-manager's rules. A claim is in use while a pod that has a node names it, also
-one that has ended: the kubelet may still have it mounted. A volume is in use while it is bound. What was stored before the
-admission plugin was there gets the finalizer late.
+controllers remove them, by kube-controller-manager's rules. A claim is in use while a pod with a node names it, also
+a finished pod: the kubelet may still have it mounted. A volume is in use while it is bound. Objects stored before the
+admission plugin existed get the finalizer late.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 
 class ClaimProtection:
-    """The remover of `kubernetes.io/pvc-protection`.
+    """Removes `kubernetes.io/pvc-protection`.
 
-    Claims of a namespace are looked at together, as they are asked about together when it goes: a cache may not know the newest
-    pod yet, so no claim is let go before the server has listed the namespace's pods once for all of them.
+    All claims of a namespace are checked together, as they are all deleted together with it: a cache may lack the newest
+    pod, so no claim is released before the server has listed the namespace's pods once for all of them.
     """
 
     name = "persistentvolumeclaim-protection-controller"
@@ -69,7 +69,7 @@ class ClaimProtection:
             self._look_at(namespace_of(new), name_of(new))
 
     def _pod_changed(self, new: Obj | None, old: Obj | None) -> None:
-        """A pod that runs on frees no claim; one that replaced another of its name may have freed that one's."""
+        """A running pod releases no claim; one that replaced another of its name may have released that one's."""
         for pod in (new, old):
             if pod is None or (pod is old and new is not None and uid_of(old) == uid_of(new)):
                 continue
@@ -96,7 +96,7 @@ class ClaimProtection:
                     if name_of(claim) not in used:
                         await _settle(self._client, CLAIMS, claim, CLAIM_FINALIZER)
                 except ApiError as error:
-                    # One claim that can't be written keeps no other from going.
+                    # A claim that can't be written does not keep the others.
                     problem = problem or error
                     continue
                 done.add(name_of(claim))
@@ -109,7 +109,7 @@ class ClaimProtection:
         return None
 
     async def _used(self, namespace: str, claims: list[Obj]) -> set[str]:
-        """The names of those that a pod uses, in the cache or (for the others) as the server knows them now."""
+        """The names of claims that a pod uses, from the cache or (for the others) from the server."""
         used = {
             name_of(claim)
             for claim in claims
@@ -124,7 +124,7 @@ class ClaimProtection:
 
 
 class VolumeProtection:
-    """The remover of `kubernetes.io/pv-protection`."""
+    """Removes `kubernetes.io/pv-protection`."""
 
     name = "persistentvolume-protection-controller"
 
@@ -151,7 +151,7 @@ class VolumeProtection:
 
 
 def claims_of(pod: Obj) -> Iterator[str]:
-    """The claims that a pod's volumes name, or would have made for themselves."""
+    """The claims that a pod's volumes name, or that are created for them."""
     for volume in dig(pod, "spec", "volumes") or ():
         if (source := volume.get("persistentVolumeClaim")) is not None:
             yield source.get("claimName") or ""
@@ -162,7 +162,7 @@ def claims_of(pod: Obj) -> Iterator[str]:
 def uses(pod: Obj, claim: Obj) -> bool:
     """A pod without a node uses nothing: no kubelet starts a pod with a claim that is being deleted.
 
-    An ephemeral volume's claim is free as soon as its pod is shut down: finalizers of the pod may wait for the claim to be gone.
+    An ephemeral volume's claim is free as soon as its pod is shut down: finalizers of the pod may wait for the claim's deletion.
     """
     if not _is_scheduled(pod):
         return False
@@ -178,12 +178,12 @@ def uses(pod: Obj, claim: Obj) -> bool:
 
 
 def _concerns(obj: Obj, finalizer: str) -> bool:
-    """Being deleted with the finalizer, or not being deleted without it."""
+    """True if it is being deleted with the finalizer, or is not being deleted and lacks it."""
     return is_being_deleted(obj) == has_finalizer(obj, finalizer)
 
 
 async def _settle(client: Client, resource: GroupVersionResource, obj: Obj, finalizer: str) -> None:
-    """Take the finalizer from an object that is being deleted, give it to one that is not."""
+    """Remove the finalizer from an object that is being deleted, add it to one that is not."""
     after = without_finalizer(obj, finalizer) if is_being_deleted(obj) else with_finalizer(obj, finalizer)
     if after is obj:
         return

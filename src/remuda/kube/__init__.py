@@ -2,6 +2,6 @@
 
 Sub-folders: `encoding/` (JSON, YAML, patches, Go's texts), `network/` (the outbound policy, TLS), `authorization/` (users,
 actions, RBAC).
-It knows Kubernetes' data model and no server: what serves an API is `apiserver/`, what calls one is `client/`.
+It knows Kubernetes' data model and no server: `apiserver/` serves an API, `client/` calls one.
 Nothing here imports another package. Begin with `objects`, `errors` and `clock`.
 """

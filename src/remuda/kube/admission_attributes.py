@@ -1,4 +1,4 @@
-"""Admission: what may still change or refuse a write after authorization and before validation and the store.
+"""Admission: changes or refusals of a write after authorization and before validation and the store.
 
 The chain runs every mutating plug-in, then every validating one. In-process plug-ins and webhooks have the same shape.
 """
@@ -13,7 +13,7 @@ from .errors import ApiError, forbidden
 
 Obj = dict[str, Any]
 
-# In place of a resource: all that a group has, now or later.
+# In place of a resource: all resources of a group, now or later.
 EVERY = "*"
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
@@ -41,12 +41,12 @@ class Attributes:
     warnings: list[str] = field(default_factory=list)
     # Annotations for the audit log.
     annotations: dict[str, str] = field(default_factory=dict)
-    # Filled by the mutating webhooks when the chain has to run a second time; nobody else's business.
+    # Filled by the mutating webhooks when the chain has to run a second time; no other code uses it.
     reinvocation: Reinvocation | None = None
 
     @property
     def display_name(self) -> str:
-        """The name an error shows: before a name is generated, what it will begin with."""
+        """The name for errors: before a name is generated, its prefix."""
         metadata = (self.obj or {}).get("metadata") or {}
         return self.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
@@ -56,7 +56,7 @@ class Attributes:
 
 @dataclass(slots=True)
 class Reinvocation:
-    """What mutating webhooks remember between the chain's first and second run for one request."""
+    """State of the mutating webhooks, kept between the chain's first and second run for one request."""
 
     second_round: bool = False
     wanted: bool = False

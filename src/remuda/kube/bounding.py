@@ -1,7 +1,7 @@
-"""Values from others cut to a size that can be kept. Pure.
+"""Size limits for values from outside that are stored. Pure.
 
-Clusters and hosts say what they like of themselves, and the server keeps some of it for each of them. :func:`bounded` gives the
-same value for the same input, so that what is cut is not written again and again.
+Clusters and hosts report any values, and the server stores some of them for each. :func:`bounded` gives the
+same value for the same input, so that a cut value is not written again and again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CUT = "…"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`text`: characters of one text; `items`: of one list or object; `depth`: how far they nest; `total`: characters of all
+    """`text`: characters of one text; `items`: of one list or object; `depth`: levels of nesting; `total`: characters of all
     texts and names together."""
 
     text: int = 1024
@@ -24,7 +24,7 @@ class Bounds:
 
 
 def bounded(value: Any, bounds: Bounds = Bounds()) -> tuple[Any, bool]:
-    """The value within its bounds, and whether anything was left out. What fits is the same object."""
+    """The value within its bounds, and whether anything was left out. A value that fits stays the same object."""
     cutting = _Cutting(bounds)
     found = cutting.of(value, bounds.depth)
     return (found, True) if cutting.cut else (value, False)

@@ -1,5 +1,5 @@
-"""Keys and certificates: how they are made, signed and read. Where they are kept is up to
-:mod:`remuda.apiserver.keys.pki` and :mod:`remuda.apiserver.keys.shared_keys`.
+"""Keys and certificates: creation, signing and parsing. :mod:`remuda.apiserver.keys.pki` and
+:mod:`remuda.apiserver.keys.shared_keys` store them.
 
 Nothing here imports `cryptography` before it is needed: an ordinary start does no X.509 work.
 """
@@ -25,7 +25,7 @@ CA_SECONDS = 3650 * DAY
 RENEW_BEFORE = 30 * DAY
 # Certificates are valid from a little before they are made: the clients' clocks may be behind.
 BACKDATE = 3600
-# How long a dropped CA vouches for the one that took over, for agents that were away all the while.
+# The time for which a replaced CA cross-signs its successor, for agents that were away during the rotation.
 HANDOVER_SECONDS = 365 * DAY
 
 _KEYS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.+?-----END [A-Z ]*PRIVATE KEY-----\n?", re.DOTALL)
@@ -33,7 +33,7 @@ _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 class PkiError(Exception):
-    """Key material that can't be used and must not be replaced without being asked."""
+    """Unusable key material that must not be replaced without the user's consent."""
 
 
 class Authority(NamedTuple):
@@ -77,7 +77,7 @@ def parse_certificate(data: bytes) -> x509.Certificate | None:
 
 
 def parse_certificates(data: bytes) -> list[x509.Certificate]:
-    """All of a bundle; none when it is not PEM."""
+    """All certificates of a bundle; none when it is not PEM."""
     from cryptography import x509
 
     try:
@@ -87,7 +87,7 @@ def parse_certificates(data: bytes) -> list[x509.Certificate]:
 
 
 def blocks(data: bytes) -> list[bytes]:
-    """The private keys of a PEM file, each by itself."""
+    """The private keys of a PEM file, one by one."""
     return _KEYS.findall(data) or [data]
 
 
@@ -97,7 +97,7 @@ def parse_keys(data: bytes, where: object) -> list[ec.EllipticCurvePrivateKey]:
 
 
 def fingerprint(key: ec.EllipticCurvePrivateKey | x509.Certificate) -> str:
-    """The same for a key, its public half and any certificate of it."""
+    """The same value for a key, its public half and any certificate of it."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     found = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -119,7 +119,7 @@ def certificate_pem(certificate: x509.Certificate) -> bytes:
 
 
 def public_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """What identifies a key pair to those who have no business with its private half."""
+    """The public key in DER, which identifies the key pair without its private half."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -140,7 +140,7 @@ def subject(name: str, groups: Iterable[str] = ()) -> x509.Name:
 def sign_authority(
     key: ec.EllipticCurvePrivateKey, clock: Clock, entropy: Entropy, common_name: str = "remuda-ca"
 ) -> x509.Certificate:
-    """A certificate for the CA's key. Always of the same name: what was signed before a renewal stays good."""
+    """A certificate for the CA's key. Always with the same name: certificates signed before a renewal stay valid."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -154,9 +154,9 @@ def sign_authority(
 
 
 def cross_signed(old: Authority, new: x509.Certificate, clock: Clock, entropy: Entropy, most_seconds: int = CA_SECONDS) -> bytes:
-    """PEM of the new authority as the old one vouches for it: whoever trusts only the old one can follow.
+    """PEM of the new authority, signed by the old one: clients that trust only the old one accept the new one, too.
 
-    Good for servers only: no client certificate of the new authority is one of the old authority by this.
+    For server certificates only: this does not make the new authority's client certificates valid under the old one.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -181,12 +181,12 @@ def common_name(certificate: x509.Certificate) -> str:
 
 
 def renewed_authority(authority: Authority, clock: Clock, entropy: Entropy) -> x509.Certificate:
-    """The same key and name, for as long as a new one lasts."""
+    """A new certificate with the same key and name, valid as long as a new CA."""
     return sign_authority(authority.key, clock, entropy, common_name(authority.certificate))
 
 
 def authority_of(certificates: bytes, keys: bytes, what: tuple[object, object]) -> Authority:
-    """Of a bundle of certificates and the keys of some: the first key signs. `what` is what the two are called."""
+    """The CA of a bundle of certificates and the keys of some: the first key signs. `what` is the names of the two in errors."""
     found = {fingerprint(each): each for each in parse_certificates(certificates)}
     key = parse_keys(keys, what[1])[0]
     if not found:
@@ -198,8 +198,8 @@ def authority_of(certificates: bytes, keys: bytes, what: tuple[object, object]) 
 
 
 def chain_of(certificates: bytes, keys: bytes, clock: Clock, entropy: Entropy, most_seconds: int = CA_SECONDS) -> bytes:
-    """What goes behind a serving certificate while one authority takes over from another: the one that signs, as those before it
-    in the bundle vouch for it. So a client that trusts only an older one goes on."""
+    """The certificates that follow a serving certificate during a CA rotation: the signing CA, cross-signed by each older CA
+    in the bundle. So clients that trust only an older CA keep working."""
     bundle = {fingerprint(each): each for each in parse_certificates(certificates)}
     order = list(bundle)
     signing, *others = parse_keys(keys, "the CA's key")
@@ -211,14 +211,14 @@ def chain_of(certificates: bytes, keys: bytes, clock: Clock, entropy: Entropy, m
 
 
 def alive_in(chain: bytes, clock: Clock) -> bytes:
-    """A chain up to the first certificate that has ended: those behind it lead nowhere."""
+    """A chain up to the first expired certificate: those after it are useless."""
     now = clock.time()
     found = itertools.takewhile(lambda each: ends(each) > now, parse_certificates(chain))
     return b"".join(certificate_pem(each) for each in found)
 
 
 def same_chain(one: Sequence[x509.Certificate], other: Sequence[x509.Certificate]) -> bool:
-    """Whether the same authorities vouch for the same keys until the same time; serial numbers differ each time they do."""
+    """True if the same authorities sign the same keys until the same time; serial numbers differ with each signature."""
 
     def said(chain: Sequence[x509.Certificate]) -> list[tuple[str, x509.Name]]:
         return [(fingerprint(each), each.issuer) for each in chain]
@@ -272,7 +272,7 @@ def sign_leaf(
 
 
 def names_in(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The names and addresses that it is good for, sorted."""
+    """The names and addresses for which it is valid, sorted."""
     from cryptography import x509
 
     try:

@@ -1,6 +1,6 @@
-"""Time, chance and entropy, injected.
+"""Time, randomness and entropy, injected.
 
-Nothing else in Remuda reads the wall clock, sleeps, rolls dice or makes secrets by itself: it asks one of the three
+Nothing else in Remuda reads the wall clock, sleeps, draws random numbers or makes secrets by itself: it uses one of the three
 values here. In production they are the system's; in simulation a :class:`VirtualClock` jumps from timer to timer and a
 seeded :class:`Rng` makes every run repeat exactly.
 
@@ -71,7 +71,7 @@ class _VirtualTimer:
 
 
 class VirtualClock:
-    """A clock that moves only when told to; timers fire in order while it moves."""
+    """A clock that moves only on request; timers fire in order while it moves."""
 
     def __init__(self, start: float = 1_800_000_000.0) -> None:
         self._now = start
@@ -104,13 +104,13 @@ class VirtualClock:
             timer.cancel()
 
     def next_timer(self) -> float | None:
-        """When the earliest live timer fires, or None when nothing is waiting."""
+        """The time at which the earliest live timer fires, or None when nothing is waiting."""
         while self._timers and self._timers[0][2].cancelled:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
     async def advance(self, seconds: float) -> None:
-        """Move on by `seconds`, firing timers on the way and letting what they wake run before the next one."""
+        """Advance by `seconds`, firing timers on the way and letting the woken tasks run before the next one."""
         target = self._now + seconds
         await self._settle()
         while (when := self.next_timer()) is not None and when <= target:
@@ -122,7 +122,7 @@ class VirtualClock:
 
     @staticmethod
     async def _settle() -> None:
-        """Let everything that is ready run, until nothing is but this; what waits for a thread or a socket is not waited for."""
+        """Let everything that is ready run; tasks that wait for a thread or a socket are not waited for."""
         ready = getattr(asyncio.get_running_loop(), "_ready", None)
         for done in range(_LONGEST_SETTLING):
             await asyncio.sleep(0)
@@ -136,20 +136,20 @@ SYSTEM_CLOCK: Clock = SystemClock()
 
 
 class SettledTime:
-    """The time of day, for whoever forgets things by their age.
+    """The time of day, for code that deletes things by their age.
 
-    A clock that is set forward makes everything old at once, and may be wrong. So it is believed when it has stayed there for
-    `settling` seconds, which are counted on the clock that is never set. One that is set back is believed at once: things are
-    then only kept for longer. Ask often: a jump is noticed when somebody looks.
+    A clock that jumps forward makes everything old at once, and may be wrong. So a jump forward is believed only after it has
+    lasted `settling` seconds on the monotonic clock. A jump back is believed at once: things are then only kept for longer.
+    Call it often: a jump is noticed only during a call.
     """
 
-    # A clock that is kept right is set by less, all the time.
+    # Synchronisation changes a clock by less, all the time.
     _SLACK = 60.0
 
     def __init__(self, clock: Clock, settling: float = 3600.0) -> None:
         self._clock = clock
         self._settling = settling
-        # How far the time of day is from the other clock: as it is believed, and what it became later, and since when.
+        # The offset between both clocks: the believed one, and a later one with its time.
         self._believed = clock.time() - clock.monotonic()
         self._claimed = self._believed
         self._since = 0.0
@@ -167,12 +167,12 @@ class SettledTime:
 
     @property
     def ahead(self) -> float:
-        """By how many seconds the clock was set forward, as far as that is not believed yet."""
+        """The seconds by which the clock jumped forward, as far as that is not believed yet."""
         return self._claimed - self._believed
 
 
 async def yield_to_loop() -> None:
-    """Let everything else that is ready run first: for work that is long but must not hold up the others."""
+    """Let other ready tasks run first: for long work that must not delay the others."""
     await asyncio.sleep(0)
 
 
@@ -225,7 +225,7 @@ def rfc3339_micro(seconds: float) -> str:
 
 
 def parse_rfc3339(text: str) -> float:
-    """Seconds since the epoch of an RFC 3339 time; ValueError when it is none."""
+    """Seconds since the epoch of an RFC 3339 time; ValueError when it is invalid."""
     if len(text) < 20 or text[10] not in "Tt":
         raise ValueError(f"not an RFC 3339 time: {text!r}")
     when = datetime.fromisoformat(text.replace("t", "T").replace("z", "Z"))
@@ -235,7 +235,7 @@ def parse_rfc3339(text: str) -> float:
 
 
 def time_of(text: Any) -> float | None:
-    """The same of what somebody else wrote: None when it is no time."""
+    """The same for text from outside: None when it is no valid time."""
     try:
         return parse_rfc3339(text) if isinstance(text, str) else None
     except ValueError:
@@ -243,7 +243,7 @@ def time_of(text: Any) -> float | None:
 
 
 class Rng:
-    """Chance that may be repeated: jitter, shuffles, generated name suffixes."""
+    """Repeatable randomness: jitter, shuffles, generated name suffixes."""
 
     # Kubernetes leaves out vowels and look-alikes, so that no suffix spells a word.
     _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"

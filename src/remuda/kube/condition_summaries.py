@@ -1,7 +1,7 @@
 """One condition out of many: Cluster API's summary (several of one object), aggregate (one of several objects) and mirror.
 
-Others parse the messages, so the layout is exact. An issue is a condition in its bad state; unknown is worse than good news
-and better than an issue. :mod:`.conditions` sets what comes out here.
+Other programs parse the messages, so the layout is exact. An issue is a condition in its bad state; unknown is worse than good
+news and better than an issue. :mod:`.conditions` writes the results.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def summary(
     calm: Callable[[Obj], bool] | None = None,
     arrange: Callable[[list[str]], list[str]] | None = None,
 ) -> Sum:
-    """The conditions `kinds` of `obj` as one. What is missing counts as unknown, unless it is `optional`.
+    """The conditions `kinds` of `obj` as one. A missing one counts as unknown, unless it is `optional`.
 
-    A condition for which `calm` holds counts as good news, whatever its status.
+    A condition for which `calm` holds counts as good news, regardless of its status.
     """
     replaced = {condition["type"]: condition for condition in override}
     found = [replaced.get(each["type"], each) for each in conditions_of(obj) if each.get("type") in kinds]
@@ -142,7 +142,7 @@ _OTHERS = {
 
 
 class _Group:
-    """Objects of one kind that say the same."""
+    """Objects of one kind with the same message."""
 
     def __init__(self) -> None:
         self.names: list[tuple[bool, str]] = []
@@ -159,7 +159,7 @@ class _Group:
 
 
 def _aggregate_lines(weighed: Sequence[tuple[_Weight, _Source]]) -> list[str]:
-    # In order of time, so that names in a group, and with them ties between groups, come out as the original's do.
+    # In order of time, so that names in a group, and with them ties between groups, have upstream's order.
     ordered = sorted(weighed, key=lambda pair: (pair[0], pair[1].condition.get("lastTransitionTime") or ""))
     groups: dict[str, dict[str, _Group]] = {}
     worst: dict[str, _Weight] = {}
@@ -233,8 +233,8 @@ def mirror(obj: Obj, kind: str, *, fallback: Sum | None = None) -> Sum:
 #
 # One v1beta1 condition out of many, for clients that still read `status.deprecated.v1beta1.conditions`.
 #
-# The worst group counts: False with severity Error, Warning, Info; then True; then Unknown. :mod:`.condition_summaries` does
-# the same for conditions of today, by other rules.
+# The worst group counts: False with severity Error, Warning, Info; then True; then Unknown. The functions above do
+# the same for today's conditions, by other rules.
 
 _RANK = {(FALSE, ERROR): 0, (FALSE, WARNING): 1, (FALSE, INFO): 2}
 _NEGATED = {TRUE: FALSE, FALSE: TRUE}
@@ -273,7 +273,7 @@ def legacy_summary(
 ) -> LegacySum | None:
     """The conditions of `obj` (all but Ready, or just `kinds`) as one; None when there are none.
 
-    With `steps` the message counts what is done; with `steps_if_only` just when no other kinds are present.
+    With `steps` the message counts the completed ones; with `steps_if_only` just when no other kinds are present.
     """
     parts = [
         _Part(
@@ -290,7 +290,7 @@ def legacy_summary(
 
 
 def legacy_aggregate(objs: Iterable[Obj], *, source: bool = False) -> LegacySum | None:
-    """The Ready conditions of several objects as one; `source` puts whose reason it is after the reason."""
+    """The Ready conditions of several objects as one; `source` adds the reason's object after the reason."""
     found = list(objs)
     parts = [_Part(obj, ready, ready["status"]) for obj in found if (ready := get(obj, "Ready", LEGACY)) is not None]
     return _merged(parts, (), len(found), source)

@@ -1,7 +1,7 @@
 """Conditions of an object, set and merged as Cluster API does it: both sets, side by side.
 
 - `status.conditions`: metav1.Condition, v1beta2's own. The transition time moves with the status only; each has the object's
-  generation; the list is kept in a fixed order, the telling ones first.
+generation; the list is kept in a fixed order, the most important first.
 - `status.deprecated.v1beta1.conditions`: the older kind, with a severity. The transition time moves with any change; `Ready`
   is first, the rest by name.
 
@@ -67,12 +67,12 @@ _ORDER = (
 )
 _RANK = {kind: rank for rank, kind in enumerate(_ORDER) if kind}
 _ELSE = _ORDER.index("")
-# Sums over many objects may come out longer than any server takes.
+# Sums over many objects may be longer than any server accepts.
 _LONGEST_MESSAGE = 32768
 
 
 class ConditionSet(NamedTuple):
-    """Where a kind of conditions is, what makes up a state, and in what order the list is kept."""
+    """The path of a kind of conditions, the fields that make up their state, and the order of the list."""
 
     path: tuple[str, ...]
     state: tuple[str, ...]
@@ -118,12 +118,12 @@ def _status(obj: Obj, kind: str, of: ConditionSet) -> str | None:
 
 
 def same_state(left: Obj, right: Obj, of: ConditionSet = CURRENT) -> bool:
-    """The same but for when it changed; absent and empty are one."""
+    """The same except for the transition time; absent and empty are equal."""
     return all((left.get(field) or None) == (right.get(field) or None) for field in of.state)
 
 
 def with_condition(obj: Obj, kind: str, status: str, reason: str, message: str = "", *, now: float, since: str = "") -> Obj:
-    """`obj` with this condition; `since` when the time of transition is known better than by looking (a mirrored one)."""
+    """`obj` with this condition; `since` is the time of transition if it is already known (a mirrored one)."""
     condition: Obj = {"type": kind, "status": status, "reason": reason, "message": message[:_LONGEST_MESSAGE]}
     generation = int(metadata(obj).get("generation") or 0)
     if generation:
@@ -157,7 +157,7 @@ def _put(before: Sequence[Obj], condition: Obj, of: ConditionSet, now: str, give
     if old is not None and same_state(old, condition, of) and not (given and old.get("lastTransitionTime") != now):
         return before if isinstance(before, list) else list(before)
     if old is not None and old.get("status") == condition.get("status") and not of.moves_with_all:
-        # metav1's rule holds even against a time that was given: it moves with the status.
+        # metav1's rule holds even for a given time: it moves with the status.
         now = old.get("lastTransitionTime") or now
     fresh = {**condition, "lastTransitionTime": now}
     if old is not None and fresh == old:
@@ -166,7 +166,7 @@ def _put(before: Sequence[Obj], condition: Obj, of: ConditionSet, now: str, give
 
 
 def _find(conditions: Sequence[Obj], kind: str) -> Obj | None:
-    # A loop: a generator takes twice as long, and there is nothing that is done more often.
+    # A loop: a generator takes twice as long, and this runs more often than anything else.
     for condition in conditions:
         if condition.get("type") == kind:
             return condition
@@ -174,13 +174,13 @@ def _find(conditions: Sequence[Obj], kind: str) -> Obj | None:
 
 
 class ConditionConflict(Exception):
-    """Somebody else changed a condition that this writer changed, too, and not to the same."""
+    """Another writer changed a condition that this writer changed, too, to a different state."""
 
 
 def merged(
     before: Sequence[Obj], after: Sequence[Obj], latest: Sequence[Obj], of: ConditionSet = CURRENT, owned: Collection[str] = ()
 ) -> list[Obj]:
-    """`latest` with what changed from `before` to `after`. Types in `owned` are this writer's: it wins; else it's a conflict."""
+    """`latest` with the changes from `before` to `after`. Types in `owned` are this writer's: it wins; else it's a conflict."""
     found = list(latest)
     for condition in after:
         old = _find(before, condition["type"])

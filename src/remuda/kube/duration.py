@@ -1,4 +1,4 @@
-"""Durations as people read them: in tables ("5d", "3m12s", "<unknown>"), and as Go writes them ("5m0s")."""
+"""Durations for people: in tables ("5d", "3m12s", "<unknown>"), and in Go's form ("5m0s")."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def human_duration(seconds: float) -> str:
 
 
 def seconds_of(timestamp: str) -> float | None:
-    """An RFC 3339 timestamp as seconds since the epoch; None when it is none."""
+    """An RFC 3339 timestamp as seconds since the epoch; None when it is invalid."""
     try:
         parsed = datetime.fromisoformat(timestamp)
     except ValueError:
@@ -49,13 +49,13 @@ def seconds_of(timestamp: str) -> float | None:
 
 
 def human_age(timestamp: str | None, now: float) -> str:
-    """How long ago `timestamp` was, as the Age column of a table says it."""
+    """The age of `timestamp`, in the form of a table's Age column."""
     since = seconds_of(timestamp) if timestamp else None
     return "<unknown>" if since is None else human_duration(now - since)
 
 
 def go_duration(seconds: int) -> str:
-    """Whole seconds as Go's time.Duration shows them: all units from the first that counts down to seconds."""
+    """Seconds in the form of Go's time.Duration: all units from the first non-zero one down to seconds."""
     sign, whole = ("-", -seconds) if seconds < 0 else ("", seconds)
     hours, minutes, rest = whole // _HOUR, whole % _HOUR // _MINUTE, whole % _MINUTE
     if hours:

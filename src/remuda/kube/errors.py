@@ -1,6 +1,6 @@
 """Errors as a Kubernetes client sees them: one exception that carries a `Status`, and field errors that become its causes.
 
-Whoever raises says what is wrong with which object; the HTTP edge and the in-process client both hand the same
+The code that raises says what is wrong with which object; the HTTP edge and the in-process client both hand the same
 `Status` on. Texts follow kube-apiserver's, because people and programs match on them.
 """
 
@@ -15,7 +15,7 @@ from .encoding.jsonio import Obj, dumps_text
 
 
 class ApiError(Exception):
-    """A request that failed, with everything a `Status` says about it."""
+    """A request that failed, with all fields of its `Status`."""
 
     def __init__(self, code: int, reason: str, message: str, details: Obj | None = None, retry_after: int = 0) -> None:
         super().__init__(message)
@@ -24,11 +24,11 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.retry_after = retry_after
-        # An expired list answers with a token to go on from, in the Status' own metadata.
+        # The response to an expired list has a token to continue with, in the Status' own metadata.
         self.continue_token = ""
-        # What HTTP shows instead of the Status, if that is not one.
+        # The HTTP body that replaces the Status, if any.
         self.page = ""
-        # What the client is told besides.
+        # Warnings for the client.
         self.warnings: list[str] = []
 
     def status(self) -> Obj:
@@ -46,7 +46,7 @@ class ApiError(Exception):
 
     @classmethod
     def from_status(cls, status: Obj, code: int = 500) -> ApiError:
-        """Whoever wrote it may be anybody: what is no code or no number counts as not said."""
+        """The status may come from any server: an invalid code or number counts as absent."""
         details = status.get("details")
         said, after = status.get("code"), details.get("retryAfterSeconds") if isinstance(details, dict) else 0
         return cls(
@@ -100,12 +100,12 @@ def not_found(group: str, resource: str, name: str) -> ApiError:
 
 
 def no_such_path() -> ApiError:
-    """The answer to a path that names nothing we serve."""
+    """The response to a path that we do not serve."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def page_not_found() -> ApiError:
-    """The answer to a path in which not even the group is ours; over HTTP it is a line of text."""
+    """The response to a path of an unknown group; over HTTP it is a line of text."""
     error = no_such_path()
     error.page = "404 page not found\n"
     return error
@@ -133,9 +133,9 @@ def bad_request(message: str) -> ApiError:
 
 
 class Unreadable(ApiError):
-    """An object that can't be read as the kind it should be.
+    """An object that can't be read as its kind.
 
-    `why` is the reason alone, `restoring` the same in the words of the converter that strategic patches go through.
+    `why` is the reason alone, `restoring` the same in the words of the converter for strategic patches.
     """
 
     def __init__(self, kind: str, version: str, wanted: str, why: str, restoring: str = "") -> None:
@@ -193,7 +193,7 @@ def unavailable(message: str, retry_after: int = 0) -> ApiError:
 
 
 class OutOfReach(ApiError):
-    """There is no way to a server now. `watch` calls back when there may be one, until what it returns is called."""
+    """A server can't be reached now. `watch` calls back when that may have changed, until its result is called."""
 
     def __init__(self, message: str, watch: Callable[[Callable[[], None]], Callable[[], None]], retry_after: int = 0) -> None:
         super().__init__(503, "ServiceUnavailable", message, None, retry_after)
@@ -242,14 +242,14 @@ _WITHOUT_VALUE = frozenset((REQUIRED, FORBIDDEN, TOO_LONG, TOO_SHORT, INTERNAL))
 
 
 class _Omitted:
-    """Marks a field error that shows no value although its type usually does."""
+    """Marks a field error without a value although its type usually has one."""
 
 
 OMITTED = _Omitted()
 
 
 class Verbatim(str):
-    """A bad value that is already in the form a field error prints: no quotes are added."""
+    """A bad value that is already in the form for a field error: no quotes are added."""
 
     __slots__ = ()
 
@@ -317,7 +317,7 @@ def show_value(value: Any) -> str:
     return dumps_text(_sorted(value)).translate(_ESCAPED)
 
 
-# Go's JSON is safe to stand in HTML.
+# Go's JSON is safe inside HTML.
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
@@ -333,7 +333,7 @@ def _sorted(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with one field. `field` is a path such as `spec.containers[0].image`."""
+    """One error in one field. `field` is a path such as `spec.containers[0].image`."""
 
     type: str
     field: str
@@ -402,7 +402,7 @@ def aggregate_text(messages: list[str]) -> str:
     return messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
 
 
-# Of an object with more wrong than this, the first is told: an answer must not outgrow the request by far.
+# Only so many errors of an object are reported: a response must not be much larger than the request.
 MAX_ERRORS = 1000
 MAX_ERROR_TEXT = 1024 * 1024
 
@@ -426,7 +426,7 @@ def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> A
 
 
 class Fenced(ApiError):
-    """Nothing was written: the fence of whoever wrote has been replaced."""
+    """Nothing was written: the writer's fence has been replaced."""
 
     def __init__(self, name: str) -> None:
         super().__init__(503, "NotLeading", f"this process does not lead as {name} any more: the store refused its write")

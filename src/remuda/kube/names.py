@@ -1,4 +1,4 @@
-"""What may be a name, a label, an annotation: Kubernetes' own rules and wording.
+"""Validation of names, labels and annotations, with Kubernetes' own rules and wording.
 
 Each `*_problems` function returns the sentences that kube-apiserver would print; an empty list means valid.
 """
@@ -13,7 +13,7 @@ from .errors import FieldError, invalid_value, too_long
 
 DNS1123_LABEL_MAX = 63
 DNS1123_SUBDOMAIN_MAX = 253
-# Of a label's value, and of its key without the prefix.
+# The limit for a label's value, and for its key without the prefix.
 LABEL_MAX = 63
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -143,7 +143,7 @@ def _hides_parent(value: str) -> list[str]:
     return ["must not start with '..'"] if value.startswith("..") else []
 
 
-# Labels and annotation keys that were found good: the same few come on nearly every object.
+# Labels and annotation keys that are known to be valid: the same few are on nearly every object.
 _good: set[tuple[str, str]] = set()
 _GOOD_MAX = 20_000
 
@@ -174,7 +174,7 @@ def annotation_errors(annotations: Mapping[str, str] | None, path: str) -> list[
     errors: list[FieldError] = []
     total = 0
     for key, value in (annotations or {}).items():
-        # A good label key is a good annotation key too; in an annotation's prefix also capitals are.
+        # A valid label key is a valid annotation key, too; an annotation's prefix may also have capitals.
         if (key, "") not in _good:
             problems = qualified_name_problems(key.lower())
             errors.extend(invalid_value(path, key, problem) for problem in problems)

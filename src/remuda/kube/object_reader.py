@@ -1,6 +1,6 @@
-"""What the API server's own parts (authorizer, admission, token checks) see of the stored objects.
+"""The stored objects as the API server's own parts (authorizer, admission, token checks) see them.
 
-They read the watch cache in-process, synchronously, and are told of every change. Objects are shared: read-only.
+They read the watch cache in-process, synchronously, and subscribe to every change. Objects are shared: read-only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 Obj = dict[str, Any]
 
-# Called with (new, old): old is None for an object that appeared, new is None for one that went.
+# Called with (new, old): old is None for an object that appeared, new is None for one that is gone.
 Listener = Callable[[Obj | None, Obj | None], None]
 
 
@@ -22,4 +22,4 @@ class ObjectSource(Protocol):
         """All of them, or those of one namespace; empty for a resource that is not served."""
 
     def subscribe(self, group: str, resource: str, listener: Listener) -> None:
-        """Call `listener(obj, None)` for what is there now, then for every change, in order, on the event loop."""
+        """Call `listener(obj, None)` for the existing objects, then for every change, in order, on the event loop."""

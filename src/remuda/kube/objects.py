@@ -140,7 +140,7 @@ def with_path(obj: Obj, path: Sequence[str], value: Any) -> Obj:
 
 
 def without_path(obj: Obj, path: Sequence[str]) -> Obj:
-    """`obj` without what is at `path`; the same object when there is nothing there."""
+    """`obj` without the value at `path`; the same object when there is none."""
     if path[0] not in obj:
         return obj
     copied = dict(obj)

@@ -1,7 +1,7 @@
-"""Owner references and finalizers: who an object belongs to, and who must be done before it goes.
+"""Owner references and finalizers: an object's owners, and the parties that must finish before it is removed.
 
-All of it returns a new object and shares what did not change; the same object when there is nothing to do. Owners are matched
-by group, kind and name, whatever the version: an owner served in two versions is one owner.
+All functions return a new object that shares unchanged parts; the same object when there is nothing to do. Owners are matched
+by group, kind and name, regardless of the version: an owner served in two versions is one owner.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def same_owner(left: Obj, right: Obj) -> bool:
 
 
 def is_owned_by(obj: Obj, owner: Obj) -> bool:
-    """By uid: a new object of the same name is another owner."""
+    """Compares uids: a new object of the same name is another owner."""
     uid = uid_of(owner)
     return any(found.get("uid") == uid for found in owner_references_of(obj))
 
@@ -43,14 +43,14 @@ def controller_of(obj: Obj) -> Obj | None:
 
 
 class AlreadyControlled(Exception):
-    """An object has one controller at most, and this one has another."""
+    """An object has at most one controller, and this one has another."""
 
     def __init__(self, obj: Obj, other: Obj) -> None:
         super().__init__(f"{obj.get('kind')} {Key.of(obj)} is controlled by {other.get('kind')} {other.get('name')}")
 
 
 def with_owner(obj: Obj, wanted: Obj) -> Obj:
-    """`obj` with this reference; one of the same owner is brought to it (version, uid, flags), the others stay."""
+    """`obj` with this reference; an existing one of the same owner is updated (version, uid, flags), the others stay."""
     found = owner_references_of(obj)
     other = controller_of(obj)
     if wanted.get("controller") and other is not None and not same_owner(other, wanted):
@@ -74,7 +74,7 @@ def has_finalizer(obj: Obj, name: str) -> bool:
 
 
 def with_finalizer(obj: Obj, name: str) -> Obj:
-    """An object that is being deleted takes no new finalizers, and no server accepts one."""
+    """`obj` with the finalizer; unchanged while it is being deleted, since no server accepts a new one then."""
     if has_finalizer(obj, name) or is_being_deleted(obj):
         return obj
     return with_metadata(obj, finalizers=[*finalizers_of(obj), name])

@@ -28,7 +28,7 @@ _BINARY_TEXT = {exponent: suffix for suffix, exponent in _BINARY.items()}
 
 
 class QuantityError(ValueError):
-    """Text that is no quantity; the message is Kubernetes' own."""
+    """Text that is no valid quantity; the message is Kubernetes' own."""
 
 
 @total_ordering
@@ -82,7 +82,7 @@ class Quantity:
 
     @property
     def value(self) -> int:
-        """Whole units, rounded up as Kubernetes does."""
+        """The quantity in whole units, rounded up as Kubernetes does."""
         return self.scaled(0)
 
     @property
@@ -135,7 +135,7 @@ _cache: dict[str, Quantity] = {"0": ZERO}
 
 
 def parse(text: str) -> Quantity:
-    """The quantity that `text` says; QuantityError when it says none."""
+    """The quantity in `text`; QuantityError when it is invalid."""
     found = _cache.get(text)
     if found is None:
         found = _parse(text)
@@ -146,7 +146,7 @@ def parse(text: str) -> Quantity:
 
 
 def from_json(value: object) -> Quantity:
-    """A quantity as it stands in JSON: a string, or a bare number."""
+    """A quantity in JSON: a string, or a bare number."""
     if isinstance(value, str):
         return parse(value.strip())
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -192,7 +192,7 @@ def _interpret(suffix: str) -> tuple[str, int]:
 
 
 def _parse_small(text: str, sign: str, number: str, fraction: str, digits: str, kind: str, exponent: int) -> Quantity | None:
-    """Numbers that Kubernetes keeps in an int64; some of them keep the text they were written in."""
+    """Numbers that Kubernetes keeps in an int64; some of them keep their original text."""
     if kind == BINARY_SI:
         if fraction or 15 - len(number) - int(exponent * 3 / 10) - 1 < 0:
             return None
@@ -220,7 +220,7 @@ def _parse_large(sign: str, digits: str, fraction: int, kind: str, exponent: int
         if amount.compare(Quantity(_MAX_INT64)) > 0:
             magnitude, scale = _MAX_INT64, 0
         elif magnitude and amount.compare(Quantity(1)) < 0:
-            # Fractions of one cannot be shown in binary.
+            # Fractions of one can't be shown in binary.
             kind = DECIMAL_SI
     return Quantity(-magnitude if sign == "-" else magnitude, scale, kind)
 

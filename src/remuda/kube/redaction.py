@@ -1,7 +1,7 @@
-"""Taking secrets out of text that will be kept: paths, queries, agents' names, reasons.
+"""Removal of secrets from text that will be stored: paths, queries, agents' names, reasons.
 
-By place (an import's address, a query's `token`), and by shape wherever it comes: our tokens, registration tokens, JSON web
-tokens, what follows Bearer or Basic. It would rather hide too much. Callers choose the text, so every pattern is one that takes
+By position (an import's address, a query's `token`), and by form anywhere: our tokens, registration tokens, JSON web
+tokens, the value after Bearer or Basic. It rather hides too much. Callers choose the text, so every pattern takes
 time in proportion to its length. The audit log (:mod:`remuda.gateway.server.audit_log`) passes everything through here.
 """
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 HIDDEN = "[hidden]"
 
-# Kubernetes' alphabet without vowels and look-alikes, of which every random secret of ours is made.
+# Kubernetes' alphabet without vowels and look-alikes, of which all our random secrets are made.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _IMPORT = re.compile(r"(/v3/import/)([^/?#\s]*)", re.IGNORECASE)
 _IMPORT_END = re.compile(r"_(c-[a-z0-9-]{1,20}|local)\.yaml")
@@ -21,7 +21,7 @@ _SECRET_NAMES = re.compile(r"token|secret|passw|pwd|key|auth|bearer|code|credent
 _SCHEME = re.compile(r"\b(bearer|basic)(\s+|%20|\+)[^\s,;]+", re.IGNORECASE)
 _COOKIE = re.compile(r"\b(R_SESS|CSRF)=[^;\s]+")
 _DOTTED = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)+")
-# Names of tokens may be told, what comes after the colon may not (the colon may be encoded, once or twice).
+# Names of tokens may be shown, the part after the colon may not (the colon may be encoded, once or twice).
 _NAMED = re.compile(r"(?<![A-Za-z0-9.-])([A-Za-z0-9.-]+)(?::|%3a|%253a)([^\s,;&\"']+)", re.IGNORECASE)
 _TOKEN_NAMES = re.compile(r"token-|kubeconfig-|agent-|u-", re.IGNORECASE)
 _RANDOM = re.compile(rf"[{_ALPHABET}]{{40,}}")
@@ -31,7 +31,7 @@ _PRIVATE_KEY = re.compile(
 
 
 def redacted(text: str) -> str:
-    """The text with what looks like a secret hidden."""
+    """The text with everything hidden that looks like a secret."""
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = _IMPORT.sub(_without_import, text)
     text = _QUERY.sub(_without_value, text)
@@ -43,7 +43,7 @@ def redacted(text: str) -> str:
 
 
 def _without_import(found: re.Match[str]) -> str:
-    """Which cluster it is for may be told."""
+    """The match with its token hidden; the ending that names the cluster may stay."""
     ending = _IMPORT_END.search(found[2])
     return found[1] + HIDDEN + (ending[0] if ending else "") if found[2] else found[0]
 

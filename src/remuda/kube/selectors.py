@@ -16,7 +16,7 @@ from .errors import FieldError, aggregate_text, go_quote, invalid_value, require
 
 
 class SelectorError(ValueError):
-    """Text or structure that is no selector; the message is what kube-apiserver would say."""
+    """Text or structure that is no valid selector; the message is kube-apiserver's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements must hold; none means everything matches. `nothing` matches no object at all."""
+    """All requirements must hold; without any, everything matches. `nothing` matches no object at all."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
@@ -213,7 +213,7 @@ _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": 
 
 
 def from_structure(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """A `LabelSelector` object's selector: absent selects nothing, empty selects everything."""
+    """The selector of a `LabelSelector` object: absent selects nothing, empty selects everything."""
     if selector is None:
         return NOTHING
     found = [Requirement(key, "in", (value,)) for key, value in sorted((selector.get("matchLabels") or {}).items())]
@@ -226,7 +226,7 @@ def from_structure(selector: Mapping[str, Any] | None) -> LabelSelector:
 
 
 def checked_structure(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """As :func:`from_structure`, but what is not valid is refused, and its text is the one that clients show and parse."""
+    """As :func:`from_structure`, but an invalid one is refused, and its text is the one that clients show and parse."""
     if selector is None:
         return NOTHING
     found = [_requirement(key, "=", [value]) for key, value in sorted((selector.get("matchLabels") or {}).items())]
@@ -255,7 +255,7 @@ def _requirement(key: str, operator: str, values: list[str]) -> Requirement:
 
 
 def structure_errors(selector: Mapping[str, Any] | None, path: str) -> list[FieldError]:
-    """What is wrong with a `LabelSelector` object."""
+    """The errors in a `LabelSelector` object."""
     if selector is None:
         return []
     errors = names.label_errors(selector.get("matchLabels"), f"{path}.matchLabels")
@@ -307,7 +307,7 @@ class FieldSelector:
         return not self.requirements
 
     def exact(self, field: str) -> str | None:
-        """The one value that `field` must have, when the selector says so."""
+        """The one value that `field` must have, if the selector requires one."""
         for requirement in self.requirements:
             if requirement.field == field and requirement.equals:
                 return requirement.value

@@ -11,7 +11,7 @@ _LARGEST = (1 << 64) - 1
 
 
 class VersionError(ValueError):
-    """Text that is no semantic version."""
+    """Text that is no valid semantic version."""
 
 
 @dataclass(frozen=True, slots=True)

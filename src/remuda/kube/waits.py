@@ -1,8 +1,8 @@
-"""Typed waiting reasons: what a decision is waiting for, on whom, since when.
+"""Typed waiting reasons: the object that a decision waits for, the actor, and the time.
 
-A controller that can't go on returns a :class:`Wait` instead of a sentence. Condition messages, events and `explain` are
-all rendered from it, so a chain of waits can be followed from a stuck cluster down to the one thing to do. Nothing about
-waits is stored; they are computed anew from a snapshot.
+A controller that can't continue returns a :class:`Wait` instead of a sentence. Condition messages, events and `explain` are
+all rendered from it, so a chain of waits can be followed from a stuck cluster to the one action that is needed. Waits are
+not stored; they are computed again from a snapshot.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """Every reason anything in Remuda waits for. One list, so that docs and `explain` can name them all."""
+    """Every reason for which anything in Remuda waits. One list, so that docs and `explain` can name them all."""
 
     FINALIZERS = "Finalizers"  # an object is being deleted and others still hold finalizers on it
     NAMESPACE_CONTENT = "NamespaceContent"  # a namespace is being deleted and still holds objects
-    CONTENT = "Content"  # an object is there, but what it must hold is not
+    CONTENT = "Content"  # an object exists, but its required content is missing
     DEPENDENTS = "Dependents"  # foreground deletion waits for dependents that block it
-    PAUSED = "Paused"  # nothing is done to an object until somebody unpauses it
-    REFERENCE = "Reference"  # what an object refers to is not there, may not be used, or is of a kind that is not known
-    PROVISIONING = "Provisioning"  # a provider has not provided yet what it was asked for
-    MALFORMED = "Malformed"  # what somebody else wrote can't be used
+    PAUSED = "Paused"  # nothing is done to an object until a user unpauses it
+    REFERENCE = "Reference"  # a referenced object does not exist, may not be used, or is of an unknown kind
+    PROVISIONING = "Provisioning"  # a provider has not finished yet
+    MALFORMED = "Malformed"  # another client wrote an unusable value
     CONNECTION = "Connection"  # a workload cluster can't be reached
     NODE = "Node"  # no node of the workload cluster belongs to a machine (yet)
-    HOOK = "Hook"  # somebody asked to be waited for, by an annotation that only they take away
+    HOOK = "Hook"  # an annotation delays this until its author removes it
     DRAIN = "Drain"  # pods are still on a node that is being drained
     VOLUMES = "Volumes"  # volumes are still attached to a node
     DELETION = "Deletion"  # another object must be gone first
-    MACHINES = "Machines"  # machines that should be there are not, or are not available
-    BUDGET = "Budget"  # more is wrong at once than may be repaired without somebody looking
-    PREFLIGHT = "Preflight"  # machines may not be made now, since the control plane is not ready for them
-    RELEASE = "Release"  # nothing is known about the Kubernetes version that is asked for
-    ROLES = "Roles"  # a cluster has no machine for a role that it can't do without
+    MACHINES = "Machines"  # machines are missing or not available
+    BUDGET = "Budget"  # more is wrong at once than may be repaired without a user
+    PREFLIGHT = "Preflight"  # no machines may be made now, since the control plane is not ready for them
+    RELEASE = "Release"  # the requested Kubernetes version is unknown
+    ROLES = "Roles"  # a cluster has no machine for a required role
     INIT_NODE = "InitNode"  # no machine can be the one that the others join
-    RESTORE = "Restore"  # all etcd data went with its machines; only a snapshot brings it back
-    STEP = "Step"  # something was just written; the next look goes on from there
+    RESTORE = "Restore"  # all etcd data was lost with its machines; only a snapshot restores it
+    STEP = "Step"  # something was just written; the next reconcile continues
     CHECK_IN = "CheckIn"  # a host has never fetched its plan
     PLAN = "Plan"  # a host has not applied its plan yet
     PLAN_FAILED = "PlanFailed"  # a host could not apply its plan; it is tried again
-    RENDER = "Render"  # a host's plan can't be made of what is known
-    PROBES = "Probes"  # a host has applied its plan, and what runs there is not healthy
+    RENDER = "Render"  # a host's plan can't be rendered from the known values
+    PROBES = "Probes"  # a host has applied its plan, but its services are not healthy
     TIER = "Tier"  # machines of another role come first
-    TURN = "Turn"  # as many machines change at once as may
+    TURN = "Turn"  # the limit of concurrent changes is reached
     QUORUM = "Quorum"  # etcd would lose its majority
     JOIN_URL = "JoinURL"  # the machine that others join has no known address yet
     UNCORDON = "Uncordon"  # a drained node does not take pods again yet
@@ -50,13 +50,13 @@ class Code(StrEnum):
     PRE_BOOTSTRAP = "PreBootstrap"  # manifests have to be in the cluster before anything else
     CLUSTER_AGENT = "ClusterAgent"  # the agent of a cluster has not connected
     AGENT = "Agent"  # the agent of a host is not the one that its server has for it
-    UNSUPPORTED = "Unsupported"  # asked for, and not offered yet
-    REFUSED = "Refused"  # the API refuses what has to be done, and says why
-    LAST_ETCD = "LastEtcd"  # the only etcd machine of a cluster goes only when a user says so
+    UNSUPPORTED = "Unsupported"  # requested, but not supported yet
+    REFUSED = "Refused"  # the API refuses the necessary write, with a reason
+    LAST_ETCD = "LastEtcd"  # the only etcd machine of a cluster is deleted only if a user confirms
 
 
 class Actor(StrEnum):
-    """Who can end the wait."""
+    """The party that can end the wait."""
 
     REMUDA = "remuda"
     USER = "user"
@@ -67,7 +67,7 @@ class Actor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """One object, as a reader would name it to kubectl."""
+    """One object, in the terms of kubectl."""
 
     group: str
     kind: str

@@ -1,7 +1,7 @@
-"""What an object that was generated says about where it comes from, in the words of Rancher's `apply` (capr.md §0.5).
+"""Origin marks of generated objects, with the labels and annotations of Rancher's `apply` (capr.md §0.5).
 
-A label that all objects of one owner and one set share, by which those that are no longer wanted are found, and annotations that
-say the same for people. `…/applied`, the object as it was last written, is not among them: servers keep track of that by now.
+All objects of one owner and one set share a label, by which unwanted ones are found, and annotations that say the same for
+people. `…/applied`, the object as it was last written, is not among them: servers track that today.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class Marks(NamedTuple):
 
 
 def marks(set_id: str, owner: Obj) -> Marks:
-    """What objects of the set `set_id` that `owner` leads to are marked with."""
+    """The labels and annotations for objects of the set `set_id` that come from `owner`."""
     kind, key = GroupVersionKind.of(owner), Key.of(owner)
-    # Go writes a kind of the core with a slash before its version, too.
+    # Go writes a slash before the version of a core kind, too.
     said = (set_id, f"{kind.group}/{kind.version}, Kind={kind.kind}", key.name, key.namespace)
     digest = hashlib.sha1("".join(said).encode(), usedforsecurity=False).hexdigest()
     return Marks({HASH: digest}, dict(zip((ID, OWNER_GVK, OWNER_NAME, OWNER_NAMESPACE), said, strict=True)))
 
 
 def origin_of(obj: Obj, set_id: str) -> Key | None:
-    """The owner that an object of this set says it comes from; None when it says none."""
+    """The owner in the annotations of an object of this set; None without them."""
     found = annotations_of(obj)
     if found.get(ID) != set_id or not found.get(OWNER_NAME):
         return None
@@ -46,7 +46,7 @@ def without_marks(annotations: dict[str, str]) -> dict[str, str]:
 
 # --- safe names -----------------------------------------------------------------------------------------------------------
 #
-# Names that are put together of others and cut to fit, byte for byte as Rancher's library does it (capr.md §0.3).
+# Names that are joined from others and cut to fit, byte for byte as Rancher's library does it (capr.md §0.3).
 #
 # Objects are looked up by computing their names again, so these must never change.
 
@@ -55,7 +55,7 @@ _ALPHANUMERIC = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def safe_concat(*parts: str) -> str:
-    """The parts with `-` between them; what would be longer than a label is cut and ends in a hash of the whole."""
+    """The parts with `-` between them; a result longer than a label is cut and ends in a hash of the whole."""
     full = "-".join(parts)
     if len(full) <= _MAX:
         return full
@@ -67,7 +67,7 @@ def safe_concat(*parts: str) -> str:
 
 
 def safe_concat_within(most: int, *parts: str) -> str:
-    """The same for a limit of one's own, such as that of a hostname."""
+    """The same for another limit, such as that of a hostname."""
     full = "-".join(parts)
     if len(full) <= most:
         return full

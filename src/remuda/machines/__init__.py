@@ -9,7 +9,7 @@ Read :mod:`.driver`, then `machineprovision.decide`.
 
 from __future__ import annotations
 
-# What `--controllers` calls them, one by one; with those of `remuda.provisioning` they are all of provisioning.
+# The names of the controllers for `--controllers`; with those of `remuda.provisioning` they are all of provisioning.
 CONTROLLERS: tuple[str, ...] = (
     "nodedriver",
     "dynamicschema",

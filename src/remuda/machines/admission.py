@@ -1,10 +1,10 @@
-"""What is refused, and what is warned of, when somebody writes what machines are made from.
+"""Refusals and warnings for writes to machine configs, machine templates and machines.
 
-A config may be changed: every pool that refers to it then gets new machines, and whoever writes it is told how many. What was
-made from it (`<D>MachineTemplate`, `<D>Machine`) says what there is and stays; the refusal names the config. It is made only by a
-writer who may read the credential that it sends to an address, as controllers may; for configs that rule is in
-:mod:`remuda.provisioning.admission.references`. A config or a template is one cluster's. The kinds are those of node drivers,
-which come and go, so the rules are for whole groups.
+A config may be changed: every pool that refers to it then gets new machines, and a warning tells the user how many. The objects
+made from it (`<D>MachineTemplate`, `<D>Machine`) describe what exists and can't be changed; the refusal names the config. Only a
+user who may read the credential that such an object sends to an address may create it, as controllers may; for configs that rule
+is in :mod:`remuda.provisioning.admission.references`. A config or a template belongs to one cluster. The kinds are those of node
+drivers, which come and go, so the rules are for whole groups.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ Obj = dict[str, Any]
 
 _VERSION = "v1"
 _POOLS = "spec.rkeConfig.machinePools"
-# What Cluster API writes on what it makes from a template.
+# Cluster API's annotation on objects that it makes from a template.
 _TEMPLATE = "cluster.x-k8s.io/cloned-from-name"
-# What may change of a machine while it stays the same one.
+# The parts of a machine's spec that may change.
 _CHANGING = frozenset({"common", "providerID"})
 _ENVELOPE = frozenset({"apiVersion", "kind", "metadata", "status"})
 _CLUSTERS = frozenset({(provisioning.GROUP, "Cluster"), (capi.GROUP, "Cluster")})
@@ -73,7 +73,7 @@ class Rules:
         self._held = held
         self._last_etcd = LastEtcdRules(source)
 
-    # --- what was made ----------------------------------------------------------------------------------------------------
+    # --- made objects -----------------------------------------------------------------------------------------------------
 
     def machine_errors(self, attributes: Attributes) -> Iterable[FieldError]:
         if attributes.operation == DELETE:
@@ -113,7 +113,7 @@ class Rules:
         return [forbidden_field(f"{path}.{each.field}", why) for each in addresses]
 
     def _origin(self, kind: str, obj: Obj) -> str:
-        """The config that it comes from, in words."""
+        """The config that it was made from, in words."""
         marks = annotations_of(obj)
         if CLONED_FROM_NAME not in marks and (template := marks.get(_TEMPLATE)):
             resource = resource_of(MACHINE_API_VERSION, f"{kind}Template").resource
@@ -208,7 +208,7 @@ class Rules:
         found = self._source.get(group, resource.resource, namespace, name)
         owner = _cluster_of(found or {})
         if owner and owner != own:
-            # To a writer who may read neither it is as if there was none: the cluster waits for an object that it may use.
+            # A writer who may read neither is not told: the cluster waits for an object that it may use.
             told = self._may_read(attributes, owner, namespace) or self._held.may(
                 attributes.user, "get", resource, name, namespace
             )
@@ -220,8 +220,8 @@ class Rules:
         return [invalid_value(path, name, f"this {kind} belongs to the cluster {owner}: make one for each cluster")]
 
     def _first_user(self, attributes: Attributes, own: str, reference: tuple[str, str, str]) -> str:
-        """Another cluster of the writer's that refers to it, and owns it as soon as its controller looks. What clusters of other
-        users name does not count: a name is not theirs by naming it."""
+        """Another cluster that the writer may read and that refers to it; its controller will make it the owner. References of
+        other users' clusters do not count: naming an object gives no right to it."""
         for cluster in self._source.list(provisioning.GROUP, "clusters", attributes.namespace):
             name = name_of(cluster)
             if name == own or not any(_reference(pool) == reference for pool in pools_written(cluster)):
@@ -246,11 +246,11 @@ class Rules:
         return self._source.get(group, resource_of(CONFIG_API_VERSION, kind).resource, namespace, name) if kind and name else None
 
 
-# --- what is asked of objects -------------------------------------------------------------------------------------------------
+# --- reads of objects ---------------------------------------------------------------------------------------------------------
 
 
 def _reference(pool: Obj) -> tuple[str, str, str]:
-    """Group, kind and name of what a pool's machines are made from."""
+    """Group, kind and name of the object from which a pool's machines are made."""
     named = pool.get("machineConfigRef")
     if not isinstance(named, dict):
         return ("", "", "")
@@ -271,13 +271,13 @@ def _fields(config: Obj) -> Obj:
 
 
 def _changed(new: Any, old: Any) -> list[str]:
-    """The fields of two maps that differ; what is null is not there."""
+    """The fields of two maps that differ; null counts as absent."""
     left, right = (each if isinstance(each, dict) else {} for each in (new, old))
     return sorted(name for name in left.keys() | right.keys() if left.get(name) != right.get(name))
 
 
 def _was_sealed(name: str, new: Any, old: Any) -> bool:
-    """Whether a value that an older version stored became its marker (:mod:`.secretfields.admission` compares them)."""
+    """True if a value that an older version stored became its marker (:mod:`.secretfields.admission` compares them)."""
     before = dig(old, name)
     return is_marker(dig(new, name)) and isinstance(before, str) and before != "" and not is_marker(before)
 
@@ -291,7 +291,7 @@ def _is_replaced(cluster: Obj, pool: Obj, old: Obj, new: Obj) -> bool:
 
 
 def _unknown(cluster: Obj, pools: list[Obj], fields: set[str]) -> Iterator[str]:
-    """Warnings of fields that pools are too old for: nobody should wait for what they change."""
+    """Warnings of fields that pools are too old for: a user should not wait for their effect."""
     for pool in pools:
         try:
             known = known_fields(pool, dict.fromkeys(fields))

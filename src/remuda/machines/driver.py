@@ -1,11 +1,10 @@
-"""What a driver is: one kind of place where machines come from, behind a few verbs. docs/drivers.md shows how to ship one.
+"""A driver: one kind of provider of machines, behind a few verbs. docs/drivers.md shows how to ship one.
 
-A driver is told what to make (:class:`Machine`, with the :class:`Options` that a person gave) and says what it did through
-`keep`, which is durable when it returns. It keeps *before* a step that can't be taken back (which name, which token it will use)
-and after it (which identifier came of it), so that a Job that is killed at any point goes on where it was or finds its machine
-by the token; nothing is made twice and nothing is forgotten. The program around it is :mod:`.provisioner`; how a driver is found
-by its name is :mod:`.driver_registry`; what a person reads of a failure is the :class:`~.errors.DriverError` that a driver
-raises.
+A driver is told what to make (:class:`Machine`, with the user's :class:`Options`) and reports what it did through `keep`, which
+is durable when it returns. It keeps *before* a step that can't be taken back (which name, which token it will use) and after it
+(which identifier came of it), so that a Job that is killed at any point continues where it was or finds its machine by the token;
+nothing is made twice or forgotten. The program around it is :mod:`.provisioner`; :mod:`.driver_registry` finds a driver by its
+name; a user reads of a failure in the :class:`~.errors.DriverError` that a driver raises.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ __all__ = [
     "Surroundings",
 ]
 
-# In a Job's environment: who the machines belong to. One Remuda has one, for good: the UID of its namespace kube-system.
+# In a Job's environment: the owner of the machines. One Remuda always has the same: the UID of its namespace kube-system.
 OWNER_VARIABLE = "REMUDA_OWNER"
 # Begins a line of a Job's output that is for the server's log alone: tenants read the Job's.
 ASIDE = "\x1f"
 
 
 class State(StrEnum):
-    """How a machine is, in rancher-machine's words."""
+    """The state of a machine, in rancher-machine's words."""
 
     STARTING = "Starting"
     RUNNING = "Running"
@@ -59,7 +58,7 @@ class State(StrEnum):
 
 
 class Bootstrapping(StrEnum):
-    """How the bootstrap script comes to run on a machine."""
+    """The ways in which the bootstrap script comes to run on a machine."""
 
     USERDATA = "userdata"  # merged into the user data that the driver's flag `userdata` names: cloud-init runs it
     SSH = "ssh"  # the program runs it, over SSH
@@ -68,8 +67,8 @@ class Bootstrapping(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a driver may use of the world; tests give it others. `say` takes a line of progress, for the log, which tenants read.
-    `outbound` says which addresses it may connect to."""
+    """The parts of the outside world that a driver may use; tests replace them. `say` takes a line of progress for the log, which
+    tenants read. `outbound` says which addresses it may connect to."""
 
     clock: Clock = SYSTEM_CLOCK
     entropy: Entropy = field(default_factory=Entropy)
@@ -90,12 +89,12 @@ class Machine:
 
     name: str
     options: Options
-    # A directory whose files are kept with the state (`id_rsa`, `id_rsa.pub`), readable by nobody else.
+    # A directory whose files are kept with the state (`id_rsa`, `id_rsa.pub`); only this user can read them.
     directory: Path
     hostname: str = ""
-    # Unguessable, kept before `create` is called for the first time, the same ever after: for client tokens and tags.
+    # Random, kept before `create` is called for the first time, never changed: for client tokens and tags.
     token: str = ""
-    # Who owns it (OWNER_VARIABLE): for tags, and so for `owned`.
+    # The machine's owner (OWNER_VARIABLE): for tags, and so for `owned`.
     owner: str = ""
     state: Mapping[str, Any] = field(default_factory=dict)
 
@@ -106,7 +105,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Something at a provider that bears an owner's tag. `what` is its kind in the provider's words ("instance", "key pair")."""
+    """A resource at a provider that has an owner's tag. `what` is its kind in the provider's words ("instance", "key pair")."""
 
     id: str
     machine: str
@@ -122,30 +121,30 @@ Keep = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 class Driver(ABC):
-    """One kind of place where machines come from. Every verb may be called again after a kill at any point of the last call.
+    """One kind of provider of machines. Every verb may be called again after a kill at any point of the last call.
 
-    Failures are raised as :class:`DriverError`, with a reason that a person can act on; anything else counts as our own fault.
+    Failures are raised as :class:`DriverError`, with a reason that a user can act on; any other exception is our own fault.
     """
 
     # As in `create --driver NAME` and in the kinds `<Name>Config`, `<Name>Machine`, `<Name>MachineTemplate`: no dashes.
     name: ClassVar[str]
-    # What it is called on a page.
+    # The name on a page.
     title: ClassVar[str] = ""
     # Each name begins with the driver's and a dash.
     flags: ClassVar[tuple[Flag, ...]]
     bootstrapping: ClassVar[Bootstrapping] = Bootstrapping.USERDATA
     # The flag (without the driver's name) that takes a file with user data; one with the script merged in replaces it.
     userdata: ClassVar[str] = "userdata"
-    # The pip extra that brings what it imports: `pip install remuda[EXTRA]`. Modules of the extra are imported in the verbs.
+    # The pip extra with the driver's dependencies: `pip install remuda[EXTRA]`. Modules of the extra are imported in the verbs.
     extra: ClassVar[str] = ""
-    # Fields of its cloud credential, and the rest of what shapes its schemas: names of fields, not of flags (`accessKey`).
+    # Fields of its cloud credential, and other inputs of its schemas: names of fields, not of flags (`accessKey`).
     public_fields: ClassVar[tuple[str, ...]] = ()
     private_fields: ClassVar[tuple[str, ...]] = ()
     optional_fields: ClassVar[tuple[str, ...]] = ()
     password_fields: ClassVar[tuple[str, ...]] = ()
     # Fields that hold a file's content, by the field whose flag takes the path of that file: {"userdata": "userdata"}.
     file_fields: ClassVar[Mapping[str, str]] = {}
-    # Whether pools may use it at once, or only after somebody activated it.
+    # True if pools may use it at once, False if an administrator has to activate it first.
     active: ClassVar[bool] = True
 
     def __init__(self, surroundings: Surroundings | None = None) -> None:
@@ -153,19 +152,18 @@ class Driver(ABC):
 
     def restored(self, state: Mapping[str, Any]) -> Mapping[str, object]:
         """Options, by name without the driver's, as far as they can be read from a state that rancher-machine wrote: for removing
-        what it made. Ours are kept beside the state."""
+        its machines. Ours are kept beside the state."""
         return {}
 
     async def precreate(self, machine: Machine) -> None:
-        """Say now what would go wrong later, and cost nothing. Changes nothing; not called again once `create` has begun."""
+        """Check for later failures, without cost. Changes nothing; not called again once `create` has begun."""
         return
 
     @abstractmethod
     async def create(self, machine: Machine, keep: Keep) -> None:
-        """Until the machine exists and `IPAddress` (or `IPv6Address`) is kept; with SSH also `SSHUser` and `SSHPort`.
-
-        The program waits afterwards until `state` says Running. When called again it goes on from `machine.state`, or finds what
-        an interrupted call made by `machine.token`.
+        """Create the machine, and return when it exists and `IPAddress` (or `IPv6Address`) is kept; with SSH also `SSHUser` and
+        `SSHPort`. The program waits afterwards until `state` says Running. When called again it continues from `machine.state`,
+        or finds what an interrupted call made by `machine.token`.
         """
 
     async def bootstrap(self, machine: Machine, script: str, keep: Keep) -> None:
@@ -178,10 +176,10 @@ class Driver(ABC):
 
     @abstractmethod
     async def state(self, machine: Machine) -> State:
-        """How it is now; NOT_FOUND when there is none."""
+        """The machine's state now; NOT_FOUND when there is none."""
 
     async def owned(self, options: Options, owner: str) -> list[Found]:
-        """All at the provider (as far as these options reach: a region, a project) that bears this owner's tag."""
+        """All resources at the provider (as far as these options reach: a region, a project) that have this owner's tag."""
         return []
 
     async def verify(self, options: Options) -> None:
@@ -189,5 +187,5 @@ class Driver(ABC):
         return
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         return

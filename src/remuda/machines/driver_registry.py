@@ -1,7 +1,7 @@
-"""Which drivers there are: ours, and those that other packages bring as entry points of the group `remuda.drivers`.
+"""The known drivers: ours, and those that other packages bring as entry points of the group `remuda.drivers`.
 
-Ours are in a table, so that they need no metadata of an installed package; nobody else's takes the name of one of ours, since
-whoever makes machines gets the credentials for them.
+Ours are in a table, so that they need no metadata of an installed package. Other packages can't take the name of one of ours,
+since a driver gets the credentials for its machines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def names() -> list[str]:
 
 
 def modules() -> list[str]:
-    """Where ours are, for whoever packs them."""
+    """The modules of our drivers, for packaging."""
     return sorted(place.partition(":")[0] for place in _OURS.values())
 
 
@@ -44,7 +44,7 @@ def find(name: str) -> type[Driver] | None:
             return None
         try:
             found = point.load()
-        except Exception as error:  # somebody else's code
+        except Exception as error:  # other packages' code
             raise DriverError(Reason.MISSING_PROGRAM, f"the driver {name} ({point.value}) can't be loaded: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Driver) and found.name == name):
         raise DriverError(Reason.MISSING_PROGRAM, f"the entry point {name} of the group {GROUP} is no driver of that name")
@@ -52,7 +52,7 @@ def find(name: str) -> type[Driver] | None:
 
 
 def missing_extra(driver: type[Driver], error: ImportError) -> DriverError:
-    """What a driver raises when a module of its extra is not there."""
+    """The error of a driver when a module of its extra is missing."""
     return DriverError(
         Reason.MISSING_PROGRAM,
         f"the driver {driver.name} needs {error.name or error}: pip install 'remuda[{driver.extra or driver.name}]'",

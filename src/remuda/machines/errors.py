@@ -1,4 +1,4 @@
-"""Why a machine could not be made or removed: a reason that a program can tell apart, and a sentence that a person can act on."""
+"""The reason why a machine could not be made or removed, for programs, and a sentence that a user can act on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """What kind of failure it was. The value is what a person reads before the message."""
+    """The kinds of failure. The value is what a user reads before the message."""
 
     AUTH_FAILED = "AuthFailed"  # the provider does not know the credentials
     PERMISSION_DENIED = "PermissionDenied"  # it knows them, and they do not suffice
@@ -27,7 +27,7 @@ class Reason(StrEnum):
 class DriverError(Exception):
     """`message` is a whole sentence without its full stop, with what to do; never with a secret in it.
 
-    `retryable` says that the same call may well work later; `field` names the option that is to blame, as in the machine config.
+    `retryable` says that the same call may well work later; `field` names the option that caused it, as in the machine config.
     """
 
     def __init__(self, reason: Reason, message: str, *, retryable: bool = False, field: str = "") -> None:
@@ -42,7 +42,8 @@ class DriverError(Exception):
 
 
 def elsewhere(what: str, there: str, here: str) -> DriverError:
-    """Of a machine that is part of another server's own machine: nothing is known of it here, not even that it is gone."""
+    """The error for a machine that runs on another server's own machine: its state is unknown here, even whether it still
+    exists."""
     do = "start that server, or let it lead by stopping the others"
     return DriverError(Reason.ELSEWHERE, f"{what} is at {there}, not at {here}: only the Remuda server there can reach it; {do}")
 

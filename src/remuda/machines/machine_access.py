@@ -1,7 +1,7 @@
-"""Who a machine lets in: address, user and key from its state Secret, and the zip in which a person gets them. Pure.
+"""Access to a machine: address, user and key from its state Secret, and the zip in which a user gets them. Pure.
 
-What stands there is either program's (:mod:`.provisioner.machine_state`, :mod:`.provisioner.machine_state`). The zip is
-Rancher's (protocols.md §7.6), and has the host's keys besides, where they are known.
+The state was written by our program or by rancher-machine (:mod:`.provisioner.machine_state`). The zip is Rancher's (protocols.md
+§7.6), and also has the host's keys, where they are known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
-# Beside the archive, in the same Secret: what a host showed when somebody first came to it through us.
+# Beside the archive, in the same Secret: the host key that was seen on the first connection through the server.
 PINNED = "knownHosts"
 PRIVATE, PUBLIC = "id_rsa", "id_rsa.pub"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -46,19 +46,19 @@ _BESIDE_THE_SERVER = "LocalMachine"
 
 
 class NoAccess(Exception):
-    """Nobody can be let in; the text says why."""
+    """The machine can't be accessed; the text says why."""
 
 
 def is_beside_the_server(machine: Obj) -> bool:
-    """Whether a Machine is one of the driver `local`, into which nobody is let through the server: a shell there would be one on
-    the server's own machine, as the server's own user, with its keys and everybody's credentials at hand. Who may do that logs in
-    there, and is known there."""
+    """True if a Machine is one of the driver `local`, which can't be accessed through the server: a shell there would be one on
+    the server's own machine, as the server's own user, with its keys and all credentials at hand. A user who may do that logs in
+    there, under an account of that machine."""
     ref = dig(machine, "spec", "infrastructureRef") or {}
     return ref.get("apiGroup") == MACHINE_GROUP and ref.get("kind") == _BESIDE_THE_SERVER
 
 
 def refusal(name: str) -> str:
-    """Why nobody gets into such a machine from elsewhere, and what to do instead."""
+    """The reason why such a machine can't be accessed from elsewhere, and what to do instead."""
     return (
         f"{name} is a machine of the driver local, on the server's own machine: a shell in it would be one as the server's user, "
         f"so none is given from elsewhere. Log in there as that user, and run: remuda ssh {name}"
@@ -75,7 +75,7 @@ class MachineAccess:
     address6: str
     private: bytes = field(default=b"", repr=False)
     public: bytes = b""
-    # Kind and key, as :mod:`.ssh` pins it; nothing as long as nobody has been there.
+    # Kind and key, as :mod:`.ssh` pins it; empty before the first connection.
     host_key: str = ""
 
     @property
@@ -90,7 +90,7 @@ class MachineAccess:
 
 
 def access_of(secret: Obj) -> MachineAccess:
-    """What a state Secret says; raises NoAccess."""
+    """The access that a state Secret describes; raises NoAccess."""
     data = _data(secret)
     packed = data.get(machine_state.KEY, b"")
     if not packed:
@@ -120,7 +120,7 @@ def access_of(secret: Obj) -> MachineAccess:
 
 
 def zipped(access: MachineAccess) -> bytes:
-    """The keys as a person downloads them; raises NoAccess when there are none."""
+    """The keys as a user downloads them; raises NoAccess when there are none."""
     if not access.private:
         raise NoAccess(f"machines of the driver {access.driver} have no SSH key")
     config = {
@@ -143,7 +143,7 @@ def zipped(access: MachineAccess) -> bytes:
 
 
 def unzipped(data: bytes) -> MachineAccess:
-    """What :func:`zipped` made; raises NoAccess."""
+    """The access in a zip made by :func:`zipped`; raises NoAccess."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as source:
             files = {entry.filename.rpartition("/")[2]: source.read(entry) for entry in source.infolist() if not entry.is_dir()}
@@ -164,7 +164,7 @@ def unzipped(data: bytes) -> MachineAccess:
 
 
 def _host_key(text: bytes) -> str:
-    """Of the first line what is not about where the host is."""
+    """The first line's key, without the host's address."""
     words = text.decode(errors="replace").partition("\n")[0].split()
     return " ".join(words[1:3])
 
@@ -182,9 +182,9 @@ def _data(secret: Obj) -> dict[str, bytes]:
 
 # --- ssh shell ------------------------------------------------------------------------------------------------------------
 #
-# A shell on a machine, over SSH with the machine's own key: what a websocket of the gateway leads to.
+# A shell on a machine, over SSH with the machine's own key: the other end of a websocket of the gateway.
 #
-# The host's key is compared with what is kept of it, and kept at first contact (:mod:`.ssh`).
+# The host's key is compared with the kept one, and kept at first contact (:mod:`.ssh`).
 
 TERM, COLUMNS, ROWS = "xterm", 80, 20
 _SESSION_SECONDS = 15.0
@@ -197,13 +197,13 @@ Pin = Callable[[str], Awaitable[None]]
 async def shell(
     access: MachineAccess, pin: Pin, clock: Clock, policy: Policy, command: str = ""
 ) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
-    """A terminal, or one `command` without. Raises NoAccess, and DriverError when the machine does not let us in."""
+    """A terminal, or one `command` without. Raises NoAccess, and DriverError when the machine refuses the login."""
     if not access.private:
         raise NoAccess(f"machines of the driver {access.driver} have no SSH key")
     if not access.addresses:
         raise NoAccess("the machine has no address yet")
     async with AsyncExitStack() as stack:
-        # asyncssh reads the key while it connects; nothing of it stays.
+        # asyncssh reads the key while it connects; it does not stay on disk.
         with TemporaryDirectory(prefix="remuda-shell-") as place:
             opened = await _connected(stack, access, Path(place), pin, clock, policy)
         yield await _begun(opened, clock, command)

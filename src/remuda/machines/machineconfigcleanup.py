@@ -1,8 +1,8 @@
-"""The machineconfigcleanup controller: machine configs that nobody has come to use go (capr.md §2.20).
+"""The machineconfigcleanup controller: deletes machine configs that no cluster uses (capr.md §2.20).
 
-A page that makes a cluster makes its configs first; whoever closes it leaves them behind. Every night, at five past twelve (UTC)
-as Rancher's CronJob does it, those go that are in a workspace, belong to nobody, are older than an hour, and that no pool of a
-cluster names. The keys are the names of definitions: each kind has its own turn.
+A page that creates a cluster creates its configs first; a user who closes it leaves them behind. Every night, at five past twelve
+(UTC) like Rancher's CronJob, the controller deletes those that are in a workspace, have no owner, are older than an hour, and
+that no pool of a cluster names. The keys are the names of definitions: each kind has its own turn.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class MachineConfigCleanup:
                 resource_version=resource_version_of(config),
             )
         except ApiError as error:
-            # Gone, or somebody has come to use it after all.
+            # Deleted already, or now in use after all.
             if not (error.is_not_found or error.is_conflict):
                 raise
             return

@@ -1,6 +1,6 @@
-"""Flags of a driver, and the options that a person gave for them: on a command line, in the environment, or in an object.
+"""Flags of a driver, and a user's options for them: on a command line, in the environment, or in an object.
 
-Types and precedence are rancher-machine's: what is on the command line counts, else the environment, else the default.
+Types and precedence are rancher-machine's: the command line comes first, then the environment, then the default.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Flag:
     default: Value | None = None
     usage: str = ""
     env: str = ""
-    # Further variables that say the same: what a cloud credential's field becomes, where that differs.
+    # Further variables with the same meaning: those made of a cloud credential's field, if their names differ.
     also: tuple[str, ...] = ()
-    # Never kept, never said.
+    # Never kept, never logged.
     secret: bool = False
 
     @property
     def initial(self) -> Value:
-        """The default, or what stands for nothing in its kind."""
+        """The default, or the empty value of its kind."""
         if self.default is not None:
             return self.default
         match self.kind:
@@ -74,7 +74,7 @@ class Options:
         arguments: Mapping[str, object] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Options:
-        """`arguments` by whole flag name or by field name (`vpcId`). Raises DriverError(INVALID) for what does not fit."""
+        """`arguments` by whole flag name or by field name (`vpcId`). Raises DriverError(INVALID) for a bad one."""
         known = {flag.name: flag for flag in flags}
         given: dict[str, Value] = {}
         for flag in flags:
@@ -107,11 +107,11 @@ class Options:
         return value
 
     def given(self, name: str) -> bool:
-        """Somebody said something, if only the default."""
+        """True if the option was given, even with its default value."""
         return self._whole(name) in self._given
 
     def field(self, name: str) -> str:
-        """What the option is called in a machine config: for messages."""
+        """The option's name in a machine config: for messages."""
         return field_of(self._whole(name))
 
     def replaced(self, **changes: Value) -> Options:
@@ -120,7 +120,7 @@ class Options:
         return Options(self._driver, self._flags.values(), {**self._given, **whole})
 
     def kept(self) -> dict[str, object]:
-        """What may be written down: all that was given but secrets, by whole flag name."""
+        """The options that may be written down: all that were given but secrets, by whole flag name."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in sorted(self._given.items())
@@ -197,5 +197,5 @@ def variable(driver: str, field: str) -> str:
 
 
 def environment(driver: str, credential: Mapping[str, str]) -> dict[str, str]:
-    """Of the decoded data of a credential's Secret: what comes after the last dash of a key is the field."""
+    """The variables for the decoded data of a credential's Secret: the field is the part of a key after its last dash."""
     return {variable(driver, key.rpartition("-")[2]): value for key, value in credential.items()}

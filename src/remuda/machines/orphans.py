@@ -1,7 +1,7 @@
-"""What a provider has of ours that no machine of ours stands for any more: paid for, and forgotten.
+"""Orphans: resources of ours at a provider that belong to no machine any more, but are still paid for.
 
-A driver marks all that it makes with its owner (:data:`~.driver.OWNER_VARIABLE`) and lists it again. Where it is to look (region,
-project, credential) is said by the machines and templates that there are, or by whoever asks.
+A driver marks all that it makes with its owner (:data:`~.driver.OWNER_VARIABLE`) and lists it again. The machines and templates
+that exist, or the caller, say where it looks (region, project, credential).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _NOT_OPTIONS = frozenset({"common", "providerID"})
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a driver looks: `credential` is the Secret it does so with, `fields` (as JSON) what machine configs say."""
+    """A place for a driver to search: `credential` is the Secret that it uses, `fields` (as JSON) the fields of machine
+    configs."""
 
     driver: str
     credential: Key | None = None
@@ -38,7 +39,7 @@ class Orphan:
 
 @dataclass(slots=True)
 class Search:
-    """What was found, and where nobody could look and why."""
+    """The orphans that were found, and the places that could not be searched, with reasons."""
 
     orphans: list[Orphan] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""SSH to a machine whose host key is known: pinned on first contact, kept in the machine's directory, and believed ever after.
+"""SSH to a machine whose host key is known: pinned on first contact, and kept in the machine's directory.
 
-A machine that we have just made has a key that nobody could tell us; from the first contact on anything else is refused.
-:func:`connect` is for drivers, for the program in a Job, and for people's shells (`remuda ssh`).
+The key of a new machine can't be known beforehand; after the first contact any other key is refused. :func:`connect` is for
+drivers, for the program in a Job, and for users' shells (`remuda ssh`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _LAST = 4000
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Whom to reach as whom. `known` is the file with the pinned host key, made on first contact; `key` is a private one's."""
+    """An SSH destination and user. `known` is the file with the pinned host key, made on first contact; `key` is a private key's
+    file."""
 
     address: str
     user: str
@@ -44,7 +45,7 @@ class Login:
 
 
 class HostKeyChanged(DriverError):
-    """Somebody else answers than before."""
+    """The host shows another key than before."""
 
     def __init__(self, login: Login, fingerprint: str) -> None:
         super().__init__(
@@ -61,7 +62,7 @@ class Shell:
         self._connection = connection
 
     async def run(self, command: str, stdin: str = "", on_line: Callable[[str], None] | None = None) -> tuple[int, str]:
-        """The exit code and the last of what was said, of both streams. Raises DriverError when the connection ends first."""
+        """The exit code and the end of the output, of both streams. Raises DriverError when the connection ends first."""
         import asyncssh
 
         said = ""
@@ -113,7 +114,7 @@ async def connection(
             shown[:] = [key.export_public_key("openssh").decode().strip(), key.get_fingerprint()]
             return not expected or shown[0].split()[:2] == expected
 
-    # Only the kind that was shown first: another one would say nothing about who it is.
+    # Only the kind of key that was shown first: another kind could not be compared.
     try:
         keys = asyncssh.load_keypairs([str(login.key)]) if login.key is not None else ()
         async with deadline(clock, _CONNECT_SECONDS):
@@ -171,7 +172,8 @@ def _algorithms(kind: str) -> list[str]:
 
 
 def _unreached(login: Login, error: BaseException) -> DriverError:
-    """The same for a closed port, a silent host and a server that does not speak SSH: it tells a user nothing of a network."""
+    """The same error for a closed port, a silent host and a server that does not speak SSH: it tells a user nothing of a
+    network."""
     return DriverError(Reason.UNAVAILABLE, outbound.told(error, f"{login.address}:{login.port}"))
 
 

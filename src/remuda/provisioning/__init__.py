@@ -1,15 +1,15 @@
 """Clusters of machines: provisioning.cattle.io and the providers of rke.cattle.io.
 
-`cluster` mirrors Clusters, `graph` makes the objects a cluster consists of, `references` checks what specs name,
-`bootstrap` and `nodes` bring hosts in, `planner` decides their plans, `plans` carries them, `operations` and
+`cluster` mirrors Clusters, `graph` makes the objects a cluster consists of, `references` checks the objects that specs name,
+`bootstrap` and `nodes` register hosts, `planner` decides their plans, `plans` carries them, `operations` and
 `releases` serve the planner; `admission` checks writes.
 Not here: machines of node drivers (`machines`), Cluster API's core (`capi`).
-Read `graph.rendering`, then `planner.decide`.
+Read `graph.cluster_objects`, then `planner.decide`.
 """
 
 from __future__ import annotations
 
-# What `--controllers` calls all of provisioning together, and one by one.
+# The name of all provisioning controllers in `--controllers`, and the name of each.
 PROVISIONING = "provisioning"
 CONTROLLERS: tuple[str, ...] = (
     "provisioningcluster",

@@ -1,8 +1,8 @@
-"""Where on a host things are: every path and every loopback address of a plan goes through here (design §5).
+"""Paths and addresses on a host: every path and every loopback address of a plan goes through here (design §5).
 
-A host of its own has them where the original puts them: `Layout("/", "localhost")`. A host that is only a directory with an
-address in 127.0.0.0/8 sends its root and its address when it registers; they are kept as an annotation on what is made for
-it. A host names its own root, so what it says is checked before it becomes part of a plan.
+An ordinary host uses the original's paths: `Layout("/", "localhost")`. A host that is only a directory with an address
+in 127.0.0.0/8 sends its root and its address when it registers; an annotation on the objects made for it keeps them.
+A host names its own root, so the value is checked before it becomes part of a plan.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from remuda.kube.encoding import jsonio
 
 ANNOTATION = "remuda.dev/layout"
-# Where the agent's installer reads them; a host says them of itself, a cluster's variables never do.
+# The agent's installer reads them; the host sets them itself, a cluster's variables never do.
 VARIABLES = frozenset(("CATTLE_HOST_ROOT", "CATTLE_HOST_LOOPBACK"))
 _LONGEST = 1024
 _PLAIN = "localhost"
-# What the cluster's stack says of the loopback; no word means both families.
+# By the cluster's stack preference; empty means both families.
 _LOOPBACKS = {"": _PLAIN, "dual": _PLAIN, "ipv4": "127.0.0.1", "ipv6": "[::1]"}
 
 
@@ -51,7 +51,7 @@ def _loopback_problem(loopback: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`root` is before every absolute path of the plan; `loopback` is the host in the URLs that the host asks itself."""
+    """`root` precedes every absolute path of the plan; `loopback` is the host in the URLs that the host itself requests."""
 
     root: str = "/"
     loopback: str = _PLAIN
@@ -63,7 +63,7 @@ class Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether plans for this host are byte for byte the original's."""
+        """True if plans for this host equal the original's byte for byte."""
         return self.root == "/" and self.loopback == _PLAIN
 
     @property
@@ -72,13 +72,13 @@ class Layout:
         return "" if self.loopback == _PLAIN else self.loopback.strip("[]")
 
     def path(self, absolute: str) -> str:
-        """Where a path of an ordinary host is on this one. What a user named with `..` stays below the root."""
+        """The path on this host for a path of an ordinary host. User paths with `..` stay below the root."""
         if self.root == "/":
             return absolute
         return self.root + posixpath.normpath("/" + absolute.lstrip("/"))
 
     def below(self, path: str) -> str:
-        """The same of a path that may be one of this host already."""
+        """The same for a path that may already be one of this host's."""
         plain = posixpath.normpath(path)
         return plain if self.root != "/" and plain.startswith(f"{self.root}/") else self.path(path)
 
@@ -91,7 +91,7 @@ PLAIN = Layout()
 
 
 def of_annotations(annotations: Mapping[str, str]) -> Layout:
-    """The layout that a machine's annotations tell; raises LayoutError."""
+    """The layout in a machine's annotations; raises LayoutError."""
     text = annotations.get(ANNOTATION)
     return parse(text) if text else PLAIN
 
@@ -111,5 +111,5 @@ def parse(text: str) -> Layout:
 
 
 def text_of(layout: Layout) -> str:
-    """What `parse` reads."""
+    """The text that `parse` reads."""
     return jsonio.dumps_text({"loopback": layout.loopback, "root": layout.root})

@@ -1,7 +1,7 @@
-"""The caches that the controllers of machines share, and how a machine, its bootstrap and its plan find each other.
+"""The caches that the controllers of machines share, and the lookups between a machine, its bootstrap and its plan.
 
-A plan's Secret is written by its host, labels, owners and all, so nothing is concluded from what it says of itself: its name
-can't be changed, and the names of plans follow from those of bootstraps.
+A host can write its plan's Secret, including labels and owners, so these are not trusted. The Secret's name can't change,
+and it follows from the bootstrap's name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Views:
         await synced(*self.caches)
 
     def machine_of(self, bootstrap: Obj) -> Obj | None:
-        """The Machine that owns it; by uid, for another of the same name is another machine."""
+        """The Machine that owns it, by uid: another Machine may have the same name."""
         for key in _owning_machines(bootstrap):
             found = self.machines.get(*key)
             if found is not None and any(each.get("uid") == uid_of(found) for each in owner_references_of(bootstrap)):
@@ -50,7 +50,7 @@ class Views:
         return None
 
     def machines_with(self, bootstrap: Key) -> list[Obj]:
-        """The Machines that say they are made by it: also when it is gone."""
+        """The Machines that reference this bootstrap, even if it is gone."""
         return sorted(self.machines.indexed(_BY_BOOTSTRAP, bootstrap), key=name_of)
 
     def cluster_of(self, obj: Obj) -> Obj | None:
@@ -59,7 +59,7 @@ class Views:
         return self.clusters.get(namespace_of(obj), name) if name else None
 
     def control_plane_of(self, cluster: Obj) -> Obj | None:
-        """None also when it is of another kind."""
+        """None also if the control plane is of another kind."""
         ref = dig(cluster, "spec", "controlPlaneRef") or {}
         if ref.get("kind") != "RKEControlPlane" or ref.get("apiGroup") != rke.GROUP:
             return None
@@ -85,7 +85,7 @@ class Views:
 
 
 def plan_secrets(informers: Informers) -> Informer:
-    """The one cache of them, whoever asks."""
+    """The one cache of plan Secrets, shared by all callers."""
     return informers.of(SECRETS, fields=PLAN_FIELDS, transform=without_managed_fields)
 
 

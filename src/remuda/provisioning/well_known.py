@@ -1,6 +1,6 @@
-"""What machines, their plans and their accounts are called and marked with, byte for byte as others look for it (capr.md §1.13).
+"""Names, labels and annotations of machines, their plans and accounts, byte for byte as Rancher's (capr.md §1.13).
 
-Names are found again by computing them, so they must never change.
+Names are recomputed to find objects again, so they must never change.
 """
 
 from __future__ import annotations
@@ -83,45 +83,45 @@ TOKEN_OF_ACCOUNT: Final = "rancher.io/service-account.secret-ref"
 PRE_TERMINATE_HOOK: Final = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/rke-bootstrap-cleanup"
 PRE_TERMINATE_OWNER: Final = "rke-bootstrap-controller"
 
-# Ours. Written by the gateway on a request: the uid of the Machine whose plan token the caller showed.
+# Ours. Written by the gateway on a request: the uid of the Machine whose plan token the caller presented.
 PLAN_TOKEN_SHOWN: Final = "remuda.dev/plan-token-shown"
 # Written by an administrator on a Machine: its machine-id may register once more, from a host that lost its token.
 REGISTER_AGAIN: Final = "remuda.dev/register-again"
-# Written by a user on a Machine: it may go although it is the only etcd machine of its cluster.
+# Written by a user on a Machine: it may be deleted although it is the only etcd machine of its cluster.
 DELETE_LAST_ETCD: Final = "remuda.dev/delete-last-etcd"
 # On a plan's Secret: the checksum of the CA that the server hands out now (:mod:`remuda.agent.ca_trust` reads it).
 CA_CHECKSUM: Final = "remuda.dev/ca-checksum"
-# Written on a request that is not followed: why.
+# Written on a request that was refused: the reason.
 REFUSED: Final = "remuda.dev/refused"
 
-# Written on the Secret with a host's token: how often hosts were refused, since when and why (refusals.py).
+# Written on the Secret with a host's token: number, start and reason of refused registrations (host_identity.py).
 REFUSALS: Final = "remuda.dev/registration-refusals"
 
 CUSTOM_PREFIX: Final = "custom-"
 
 
 def plan_name(bootstrap: str) -> str:
-    """The plan Secret of a bootstrap; its ServiceAccount, Role and RoleBinding are called so, too."""
+    """The name of a bootstrap's plan Secret, and of its ServiceAccount, Role and RoleBinding."""
     return safe_concat(bootstrap, "machine", "plan")
 
 
 def bootstrap_name(bootstrap: str) -> str:
-    """The Secret with the install script, and the ServiceAccount whose token is in it."""
+    """The name of the Secret with the install script, and of the ServiceAccount whose token is in it."""
     return safe_concat(bootstrap, "machine", "bootstrap")
 
 
 def request_name(machine_id: str, prefix: str = CUSTOM_PREFIX) -> str:
-    """The machine-request Secret of a host, and what comes of it."""
+    """The name of a host's machine-request Secret, and of the objects made from it."""
     return prefix + hashlib.sha256(machine_id.encode()).hexdigest()[:12]
 
 
 # --- names ----------------------------------------------------------------------------------------------------------------
 #
-# What the two Clusters of one cluster are called and marked with, as Rancher and its clients look for it.
+# Names and annotations of the two Clusters of one cluster, as Rancher and its clients expect them.
 
 Obj = dict[str, Any]
 
-# Names of Rancher's handlers, which show in finalizers and marks (capr.md §2.1).
+# Names of Rancher's handlers, which appear in finalizers and annotations (capr.md §2.1).
 FROM_WANTED: Final = "cluster-create"
 FROM_MANAGED: Final = "provisioning-cluster-create"
 WANTED_FINALIZER: Final = "wrangler.cattle.io/provisioning-cluster-remove"
@@ -141,8 +141,8 @@ _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def cluster_id(uid: str, attempt: int = 0) -> str:
-    """The id that a cluster gets: as good as random, but the same for whoever tries, so that one that died in between, or two at
-    the same time, don't make two."""
+    """The id of a new cluster: as good as random, but the same at each attempt, so that a retry or a concurrent attempt
+    creates no second cluster."""
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
     number = int.from_bytes(digest, "big")
     letters = []
@@ -153,29 +153,29 @@ def cluster_id(uid: str, attempt: int = 0) -> str:
 
 
 def belongs(managed: Obj, wanted: Obj) -> bool:
-    """Whether a management Cluster was made from this one: whoever names another's must not get hold of it."""
+    """True if a management Cluster was made from this one: a cluster that names another's must not gain access to it."""
     return origin_of(managed, FROM_WANTED) == Key.of(wanted)
 
 
 def is_administrated(wanted: Obj) -> bool:
-    """Whether its machines are ours to make and configure, as opposed to a cluster that is there already."""
+    """True if this server creates and configures its machines; false for an imported cluster."""
     return dig(wanted, "spec", "rkeConfig") is not None
 
 
 def managed_name_of(wanted: Obj) -> str:
-    """The id of its management Cluster as far as it is known."""
+    """The id of its management Cluster; "" if not known yet."""
     found = dig(wanted, "status", "clusterName")
     return found if isinstance(found, str) else ""
 
 
 # --- names ----------------------------------------------------------------------------------------------------------------
 #
-# What the objects of a cluster are called and marked with, byte for byte as Rancher looks for it (capr.md §0.3, §3).
+# Names and labels of a cluster's objects, byte for byte as Rancher expects them (capr.md §0.3, §3).
 #
-# Names are found again by computing them, and a machine template of another name replaces every machine of its pool: none of
-# this may ever change.
+# Names are recomputed to find objects again, and a machine template with another name replaces every machine of its pool:
+# none of this may ever change.
 
-# The name of Rancher's handler, which shows in marks, and that of the one that undoes it, which shows in finalizers.
+# The name of Rancher's handler, as in annotations, and of the one that undoes it, as in finalizers.
 SET_ID: Final = "rke-cluster"
 FINALIZER: Final = "wrangler.cattle.io/rke-cluster-remove"
 
@@ -198,7 +198,7 @@ CLONED_FROM_KIND: Final = "rke.cattle.io/cloned-from-kind"
 CLONED_FROM_NAME: Final = "rke.cattle.io/cloned-from-name"
 # Ours. On a machine config: the digest of its template before its secret fields were sealed, by the digest since.
 SEALED_DIGESTS: Final = "remuda.dev/sealed-template-digests"
-# Ours. On a machine config, and copied to its templates: who wrote which address in it (remuda.provisioning.references).
+# Ours. On a machine config, and copied to its templates: the author of each address in it (remuda.provisioning.references).
 ADDRESS_AUTHORS: Final = "remuda.dev/address-authors"
 PRIME: Final = well_known.PRIME
 REDEPLOY_AGENT: Final = well_known.REDEPLOY_AGENT
@@ -207,7 +207,7 @@ AUTOSCALER_PAUSED: Final = "provisioning.cattle.io/cluster-autoscaler-paused"
 
 
 def pool_name(cluster: str, pool: str) -> str:
-    """The MachineDeployment of a pool, and its MachineHealthCheck."""
+    """The name of a pool's MachineDeployment and of its MachineHealthCheck."""
     return safe_concat(cluster, pool)
 
 
@@ -221,8 +221,8 @@ def bootstrap_hash(pool: str, userdata: str) -> str:
 
 
 def template_hash(pool: str, fields: Obj) -> str:
-    """What a machine is like, in few characters: the driver's fields, without those that say nothing and without `common`,
-    which may change while machines stay. `pool` is the name of the pool's MachineDeployment."""
+    """A short hash of a machine's properties: the driver's fields, without empty ones and without `common`, which may change
+    while machines stay. `pool` is the name of the pool's MachineDeployment."""
     said = {name: value for name, value in fields.items() if name != "common" and not _is_empty(value)}
     return _digest(pool, gojson.dumps(said))
 
@@ -232,12 +232,12 @@ def hashed_name(pool: str, digest: str) -> str:
 
 
 def template_kind(config_kind: str) -> str:
-    """`PodConfig` says what the machines of a `PodMachineTemplate` are like."""
+    """`PodConfig` describes the machines of a `PodMachineTemplate`."""
     return f"{config_kind.removesuffix('Config')}MachineTemplate"
 
 
 def resource_of(api_version: str, kind: str) -> GroupVersionResource:
-    """Where objects of a driver's kinds are found; their plurals are all made alike."""
+    """The resource of a driver's kind; all their plurals are formed alike."""
     group, version = GroupVersion.parse(api_version)
     return GroupVersionResource(group, version, f"{kind.lower()}s")
 
@@ -247,28 +247,28 @@ def _digest(pool: str, said: bytes) -> str:
 
 
 def _is_empty(value: Any) -> bool:
-    """Only nothing, no text and no items: `false`, 0 and a map without entries say something."""
+    """True for None, "" and []; `false`, 0 and an empty map are values."""
     return value is None or value in ("", [])
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------------
 #
-# Labels and annotations that only the planner reads or writes; the rest of them are in :mod:`remuda.provisioning.well_known`.
+# Labels and annotations that only the planner reads or writes; all others are above.
 
 OS_LABEL: Final = well_known.OPERATING_SYSTEM
 INIT_NODE_MACHINE_ID: Final = well_known.INIT_NODE_MACHINE
 JOIN_URL_AUTOSET_DISABLED: Final = "rke.cattle.io/join-url-autoset-disabled"
 
-# Ours: how often the plan has failed, and when it is tried again. Rancher never tries again, so it has no name for it.
+# Ours: the number of failures of the plan, and the time of the next try. Rancher never retries, so it has no name for this.
 PLAN_FAILURE: Final = "remuda.dev/plan-failure"
 
-# Ours: when the agent of a machine was last asked whether it is there.
+# Ours: the time when a machine's agent was last asked for a sign of life.
 ASKED_AT: Final = "remuda.dev/asked-at"
 
-# Ours: the agent that a host was given in its plan, and what came of it. By the other one, on the control plane, somebody asks
+# Ours: the agent that a host was given in its plan, and the result. The other one, on the control plane, is a user's request
 # for another try.
 AGENT_UPDATE: Final = "remuda.dev/agent-update"
 
-# On Machines: what lets one go whose node can't be drained.
+# On Machines: they allow the deletion of a machine whose node can't be drained.
 EXCLUDE_NODE_DRAINING: Final = "machine.cluster.x-k8s.io/exclude-node-draining"
 EXCLUDE_VOLUME_DETACH: Final = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"

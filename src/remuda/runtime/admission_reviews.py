@@ -1,4 +1,4 @@
-"""AdmissionReview and ConversionReview, answered: the pure half of :mod:`.webhook_server`."""
+"""Answers to AdmissionReview and ConversionReview: the pure half of :mod:`.webhook_server`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Obj = dict[str, Any]
 
 
 class BadReview(Exception):
-    """What was sent is no review."""
+    """The request body is no valid review."""
 
 
 def _request(review: Any, kind: str) -> Obj:
@@ -51,7 +51,7 @@ def _attributes(request: Obj) -> Attributes:
 
 
 def admission(review: Any, of: AdmittedType, *, mutating: bool) -> Obj:
-    """The review with its response, as far as nobody else has to be asked."""
+    """The review with its response, as far as the object alone decides it."""
     request = _request(review, "AdmissionReview")
     attributes = _attributes(request)
     response: Obj = {"uid": request["uid"], "allowed": True}
@@ -117,7 +117,7 @@ def _status(error: ApiError) -> Obj:
 
 
 def conversion(review: Any, types: Iterable[AdmittedType]) -> Obj:
-    """The review with its response; one object that can't be converted fails all, as the API server wants it."""
+    """The review with its response; one object that can't be converted fails all, as the API server requires."""
     request = _request(review, "ConversionReview")
     by_kind = {(each.group, each.kind): each for each in types if each.convert is not None}
     wanted = str(request.get("desiredAPIVersion") or "")

@@ -3,7 +3,7 @@
 An :class:`AdmittedType` holds plain functions. :func:`remuda.apiserver.admission.chain.install` puts them into the embedded API
 server; on a real Kubernetes the same functions answer webhooks (:mod:`.webhook_server`). Either way they see the object in the
 one version they are written for: a request in another version is converted before and, if it was changed, back afterwards, as
-`matchPolicy: Equivalent` does it.
+with `matchPolicy: Equivalent`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from remuda.kube.errors import FieldError, invalid
 
 Obj = dict[str, Any]
 
-# Gives the object with defaults, or None when there is nothing to add. The object it sees is not its own: copy on write.
+# Returns the object with defaults, or None when there is nothing to add. Its argument is shared: copy on write.
 Default = Callable[[Attributes], Obj | None]
-# The same for what takes a question to somebody else, or a write beside the object; asked after the defaults. Writes nothing for
-# a dry run.
+# The same for defaults that need a request to another server, or a write beside the object; called after the defaults. Writes
+# nothing for a dry run.
 Mutate = Callable[[Attributes], Awaitable[Obj | None]]
-# Gives what is wrong; may also raise an ApiError of its own, or append to `attributes.warnings`.
+# Returns the errors; may also raise an ApiError of its own, or append to `attributes.warnings`.
 Validate = Callable[[Attributes], Iterable[FieldError]]
-# The same for what takes a question to somebody else; asked last, when nothing else is wrong.
+# The same for checks that need a request to another server; called last, when nothing else is wrong.
 Verify = Callable[[Attributes], Awaitable[Iterable[FieldError]]]
-# The object in another version ("group/version"); the one it is given stays as it is.
+# Returns the object in another version ("group/version"); the argument stays as it is.
 Convert = Callable[[Obj, str], Obj]
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedType:
-    """`version` is what `default` and `validate` are written for. A type with one version needs no `convert`. `verify` goes with
-    a `validate`.
+    """`version` is the one that `default` and `validate` are written for. A type with one version needs no `convert`. `verify`
+    requires a `validate`.
 
-    With the resource `*` (:data:`EVERY`) it is all kinds of a group whose definitions are made while we run; `kind` is then a
-    word for them that a path can have in it. With `namespaces` it is what is in those alone. `only_if` (CEL) says about which
-    requests a webhook is asked at all; in process the functions themselves look away from others.
+    With the resource `*` (:data:`EVERY`) it is all kinds of a group whose definitions are made at runtime; `kind` is then a
+    word for them in paths. With `namespaces` it is only the objects in those. `only_if` (CEL) limits the requests for which
+    a webhook is called at all; in process the functions themselves ignore the others.
     """
 
     group: str
@@ -66,7 +66,7 @@ class AdmittedType:
         return (CREATE, UPDATE, DELETE) if self.validates_deletion else (CREATE, UPDATE)
 
     def concerns(self, attributes: Attributes) -> bool:
-        """Whether it is about objects of the request's namespace."""
+        """True if it is about objects of the request's namespace."""
         return not self.namespaces or attributes.namespace in self.namespaces
 
     def defaulted(self, attributes: Attributes) -> Obj | None:
@@ -79,7 +79,7 @@ class AdmittedType:
         return self._in_version(changed, f"{attributes.group}/{attributes.version}")
 
     async def mutated(self, attributes: Attributes) -> Obj | None:
-        """The object as it is to be stored, in the request's own version; None when nothing changes."""
+        """The object as it will be stored, in the request's own version; None when nothing changes."""
         changed = self.defaulted(attributes)
         if self.mutate is None or attributes.obj is None:
             return changed
@@ -91,11 +91,11 @@ class AdmittedType:
         return [] if self.validate is None else list(self.validate(self._understood(attributes)))
 
     def check(self, attributes: Attributes) -> None:
-        """Raise what a client is to see when something is wrong."""
+        """Raise the client's error when something is wrong."""
         self._refuse(attributes, self.errors(attributes))
 
     async def verified(self, attributes: Attributes) -> None:
-        """Raise what a client is to see when somebody else says that something is wrong."""
+        """Raise the client's error when a check that needs other servers finds a problem."""
         if self.verify is not None:
             self._refuse(attributes, list(await self.verify(self._understood(attributes))))
 
@@ -121,7 +121,7 @@ class AdmittedType:
 
 
 def merged(types: Iterable[AdmittedType]) -> tuple[AdmittedType, ...]:
-    """One for each kind: packages have rules of their own for the same one, and a webhook has one address. Raises ValueError."""
+    """One type for each kind: packages have their own rules for one kind, but a webhook has one address. Raises ValueError."""
     by_kind: dict[tuple[str, str, str], list[AdmittedType]] = {}
     for each in types:
         by_kind.setdefault((each.group, each.resource, each.kind), []).append(each)
@@ -201,7 +201,7 @@ def _any_condition(types: Sequence[AdmittedType]) -> str:
     return " || ".join(f"({each.only_if})" for each in types) if all(each.only_if for each in types) else ""
 
 
-# How each field of several types becomes one. A field that is not here fails at the first merge.
+# The merge of each field of several types. A field that is missing here fails at the first merge.
 _MERGED: Mapping[str, Callable[[Sequence[AdmittedType]], Any]] = {
     "group": _same("group"),
     "version": _same("version"),

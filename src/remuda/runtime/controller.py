@@ -1,12 +1,12 @@
-"""What a controller is: a declaration of what it follows, and a class with `reconcile`.
+"""A controller: a declaration of what it watches, and a class with `reconcile`.
 
     class Widgets:
         controller = Controller("widget", WIDGETS, watches=(Watch(PODS, owner("Widget", "example.com")),), concurrency=10)
 
         async def reconcile(self, key: Key) -> Result: ...
 
-:mod:`.lifecycle` runs them. Mapping functions and predicates are pure: they see an object and say which keys it concerns, and
-whether a change of it matters at all.
+:mod:`.lifecycle` runs them. Mapping functions and predicates are pure: they map an object to the keys it concerns, and
+decide whether a change of it matters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Obj = dict[str, Any]
 
 # The keys of the controller's own objects that an object concerns.
 Mapping = Callable[[Obj], Iterable[Key]]
-# Whether a change matters: (new, old), one of which is None for what appeared or went.
+# Decides whether a change matters: (new, old), one of which is None for an object that appeared or went.
 Predicate = Callable[[Obj | None, Obj | None], bool]
 
 
@@ -33,7 +33,7 @@ def itself(obj: Obj) -> Iterable[Key]:
 
 
 def owner(kind: str, group: str, *, controller: bool = False) -> Mapping:
-    """The owners of this kind (whatever the version); with `controller` only the one that controls the object."""
+    """The owners of this kind (in any version); with `controller` only the one that controls the object."""
 
     def keys(obj: Obj) -> Iterable[Key]:
         for reference in owner_references_of(obj):
@@ -60,7 +60,7 @@ def any_change(new: Obj | None, old: Obj | None) -> bool:
 
 
 def spec_change(new: Obj | None, old: Obj | None) -> bool:
-    """It came, it went, its generation moved, or its metadata that people write did: not a status that others keep."""
+    """True if it appeared, went, or its spec or its users' metadata changed: not for a status that other writers change."""
     if new is None or old is None:
         return True
     return any(
@@ -71,7 +71,7 @@ def spec_change(new: Obj | None, old: Obj | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Follow `resource`; a change that `when` lets through queues the keys that `to` gives for the new and the old state."""
+    """Watch `resource`; a change that `when` accepts queues the keys that `to` returns for the new and the old state."""
 
     resource: GroupVersionResource
     to: Mapping = itself
@@ -91,8 +91,8 @@ def by_namespace(key: Key) -> Hashable:
 class Controller:
     """The declaration. Times are seconds.
 
-    resync:  every key is looked at again this often, at low priority, whatever happened; 0 never.
-    wait:    a key whose result holds waits is looked at again this often.
+    resync:  every key is reconciled again at this interval, at low priority; 0 never.
+    wait:    a key whose result holds waits is reconciled again at this interval.
     lane:    keys of different lanes take turns; usually the cluster that a key belongs to.
     timeout: a reconcile that takes longer is cut and tried again.
     """
@@ -123,4 +123,4 @@ class Reconciler(Protocol):
     def controller(self) -> Controller: ...
 
     async def reconcile(self, key: Key) -> Result | None:
-        """Make true what should be true for this object, as far as that is possible now; say what it waits for."""
+        """Reconcile this object as far as possible now; the result has its waits."""

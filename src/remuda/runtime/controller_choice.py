@@ -1,6 +1,6 @@
-"""Which controllers run, as kube-controller-manager's `--controllers` says it: `*` for all, `a` for one, `-a` for all but one.
+"""The choice of controllers, as in kube-controller-manager's `--controllers`: `*` for all, `a` for one, `-a` for all but one.
 
-What is named wins over `*`. Where nothing but exceptions is named, `*` is meant. Some names stand for many: a choice of `capi` is
+A name wins over `*`. With only exceptions, `*` is implied. Some names stand for groups: a choice of `capi` is
 one of every controller in that group, and a choice of one of them by its own name wins over that of its group.
 """
 
@@ -13,12 +13,12 @@ EVERYTHING = "*"
 
 
 class UnknownController(ValueError):
-    """A name that nobody has."""
+    """A name that no controller or group has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`named`: what was said, by name, True for wanted. `others`: whether what was not named is wanted."""
+    """`named`: the chosen names, True for wanted. `others`: whether other controllers are wanted."""
 
     named: Mapping[str, bool]
     others: bool
@@ -33,12 +33,12 @@ class Choice:
         return self.others
 
     def of(self, controllers: Iterable[str]) -> tuple[str, ...]:
-        """Those of the given that are wanted."""
+        """The wanted ones of the given controllers."""
         return tuple(controller for controller in controllers if controller in self)
 
 
 def choose(text: str, known: Iterable[str] = (), groups: Mapping[str, tuple[str, ...]] | None = None) -> Choice:
-    """What `text`, a list with commas, says about controllers. Raises UnknownController."""
+    """The choice that `text`, a comma-separated list, makes. Raises UnknownController."""
     groups = groups or {}
     names = {*known, *groups, *(member for members in groups.values() for member in members)}
     said = [part.strip() for part in text.split(",") if part.strip()]

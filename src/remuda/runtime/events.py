@@ -1,4 +1,4 @@
-"""Events about objects, as client-go's recorder writes them; :mod:`.events` decides what is written at all."""
+"""Events about objects, as client-go's recorder writes them; the second half decides which events are written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMES_TRIED = 5
 
 
 def reference_to(obj: Obj) -> Obj:
-    """An ObjectReference, as `involvedObject` wants it."""
+    """An ObjectReference, in the form of `involvedObject`."""
     meta = metadata(obj)
     found = {
         "apiVersion": obj.get("apiVersion"),
@@ -54,7 +54,7 @@ class Recorder:
         self._last = 0
 
     def event(self, obj: Obj, type_: str, reason: str, message: str) -> None:
-        """Tell about `obj`; lost when too many wait, since an event never holds up the work it tells of."""
+        """Queue an event about `obj`; dropped when too many wait, since an event never delays the work it reports."""
         if len(self._waiting) >= _ROOM:
             log.warning("too many events wait; %s is lost", reason)
             return
@@ -68,7 +68,7 @@ class Recorder:
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what waits."""
+        """Send the queued events."""
         self._wake.clear()
         while self._waiting:
             await self.record(*self._waiting.popleft())
@@ -86,7 +86,7 @@ class Recorder:
                 return
             await self._create(namespace, decision, reference, type_, reason)
         except (ApiError, OSError) as error:
-            # Refused for good or cut on the way: an event is not worth a second try. Whoever leads now tells it, or sees no need.
+            # Refused for good or cut on the way: an event is not worth a second try. The leader will record it if it is needed.
             level = logging.DEBUG if isinstance(error, NotLeading) else logging.WARNING
             log.log(level, "event %s about %s: %s", reason, reference.get("name"), error)
 
@@ -120,7 +120,7 @@ class Recorder:
             "reportingInstance": "",
         }
         for _ in range(_NAMES_TRIED):
-            # Two in one moment, which on a virtual clock is the rule, must differ; another component may have been there, too.
+            # Two events at one moment, which a virtual clock often has, must differ; another component may have written, too.
             self._last = max(int(now * 1_000_000_000), self._last + 1)
             name = f"{reference.get('name', '')}.{self._last:x}"
             named = {**event, "metadata": {"name": name, "namespace": namespace}}
@@ -136,11 +136,12 @@ class Recorder:
 
 # --- event correlation ----------------------------------------------------------------------------------------------------
 #
-# Which events become new objects, which count up an old one, and which are dropped: client-go's rules, pure.
+# Correlation of events into new objects, updates of old ones, or nothing: client-go's rules, pure.
 #
-# - More than 25 events of a kind about one object are spam: afterwards one every five minutes gets through. - The tenth event
-# within ten minutes that differs from the others only by its message becomes "(combined from similar events)", and later ones
-# update that. - An event that was told before, word for word, counts up instead of coming again.
+# - More than 25 events of a kind about one object are spam: afterwards one every five minutes gets through.
+# - The tenth event within ten minutes that differs only by its message becomes "(combined from similar events)"; later ones
+#   update that.
+# - An event that repeats another word for word increments its count.
 
 _REMEMBERED = 4096
 _SIMILAR, _SIMILAR_SECONDS = 10, 600.0
@@ -174,7 +175,7 @@ class _Memory(Generic[V]):
 
 @dataclass(slots=True)
 class _Bucket:
-    """Tokens that come back slowly."""
+    """A token bucket that refills slowly."""
 
     tokens: float
     at: float
@@ -196,7 +197,7 @@ class _Similar:
 
 @dataclass(slots=True)
 class Told:
-    """An event object that is there: its name, how often it was told, and since when."""
+    """An existing event object: its name, its count, and its first time."""
 
     name: str
     count: int
@@ -204,7 +205,7 @@ class Told:
 
 
 class Fact(NamedTuple):
-    """What happened to which object."""
+    """One event's type, reason and message, and the object that it is about."""
 
     about: tuple[str, ...]  # apiVersion, kind, namespace, name, uid, fieldPath
     type: str
@@ -225,7 +226,7 @@ class Correlator:
         self._told: _Memory[Told] = _Memory()
 
     def decide(self, fact: Fact, now: float) -> Decision | None:
-        """What to write, or None when nothing."""
+        """The event to write, or None."""
         message, key = self._combined(fact, now)
         if not self._bucket(fact, now).take(now):
             return None

@@ -1,7 +1,7 @@
-"""No decision on a cache that is older than one's own writes.
+"""Protection against decisions on a cache that is older than the controller's own writes.
 
-A reconcile that made three machines and is called again before its informer saw them would make three more. So writers note
-what they wrote, and a reconcile begins with :meth:`Freshness.caught_up`. In-process the caches are there within a turn of the
+A reconcile that made three machines and runs again before its informer saw them would make three more. So writers record
+their writes, and a reconcile begins with :meth:`Freshness.caught_up`. In-process the caches follow within a turn of the
 event loop; over a network it takes as long as the watch does. Nothing here is needed for correctness across processes: after
 a crash the caches begin with a list.
 """
@@ -22,7 +22,7 @@ _PATIENCE = 10.0
 
 
 class Freshness:
-    """What reconciles (of any `who`: controller and key) wrote, and the caches that must have seen it before the next."""
+    """The writes of reconciles (by `who`: controller and key), and the caches that must have seen them before the next one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class Freshness:
         self._deleted: dict[Hashable, list[tuple[Informer, Key, str]]] = {}
 
     def wrote(self, who: Hashable, informer: Informer, obj: Obj) -> None:
-        """`obj` as the server answered the write."""
+        """Record a write; `obj` is the server's response to it."""
         revision = resource_version_of(obj)
         if not revision.isdigit() or informer.has_reached(revision):
             return
@@ -39,7 +39,7 @@ class Freshness:
             expected[informer] = revision
 
     def deleted(self, who: Hashable, informer: Informer, obj: Obj) -> None:
-        """A deletion was accepted: the cache must show it as going or gone."""
+        """Record an accepted deletion: the cache must show the object as terminating or gone."""
         self._deleted.setdefault(who, []).append((informer, Key.of(obj), uid_of(obj)))
 
     async def caught_up(self, who: Hashable) -> None:
@@ -59,7 +59,7 @@ class Freshness:
             raise Retry("the caches have not seen the last deletions yet")
 
     def forget(self, who: Hashable) -> None:
-        """`who` is gone."""
+        """Drop the records of `who`, which is gone."""
         self._written.pop(who, None)
         self._deleted.pop(who, None)
 

@@ -1,7 +1,7 @@
-"""An informer: a local, indexed copy of some objects, kept true by :mod:`.reflector`.
+"""An informer: a local, indexed copy of some objects, kept up to date by :mod:`.reflector`.
 
-Handlers see each change once, in order, also across a new list. Objects are shared: read-only. What is kept of each object is
-all of it, only its metadata, or whatever `transform` leaves. :class:`~remuda.runtime.informer.Informers` shares them.
+Handlers see each change once, in order, also across a new list. Objects are shared: read-only. The informer keeps all of each
+object, only its metadata, or the result of `transform`. :class:`~remuda.runtime.informer.Informers` shares informers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .reflector import MOST_REMOTE, Pauses, Reflector
 log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
-# Called with (new, old), as apiserver.source.Listener: old is None for what appeared, new is None for what went.
+# Called with (new, old), as kube.object_reader.Listener: old is None for an object that appeared, new is None for one that went.
 Handler = Callable[[Obj | None, Obj | None], None]
 IndexFunction = Callable[[Obj], Iterable[Hashable]]
 Transform = Callable[[Obj], Obj]
@@ -67,7 +67,7 @@ class Informer:
             glances=glances,
             most=most,
         )
-        # True while handlers are told what was there before they asked, as opposed to what happens.
+        # True while handlers are called for existing objects, as opposed to changes.
         self.initial = False
         self._objects: dict[Key, Obj] = {}
         self._functions: dict[str, IndexFunction] = {}
@@ -82,7 +82,7 @@ class Informer:
         return self.reflector.synced
 
     async def run(self) -> None:
-        """Keep up until cancelled."""
+        """Follow changes until cancelled."""
         await self.reflector.run()
 
     async def look(self) -> bool:
@@ -109,7 +109,7 @@ class Informer:
         return len(self._objects)
 
     def add_index(self, name: str, function: IndexFunction) -> None:
-        """Make `indexed` and `select` find by what `function` gives; adding the same name again changes nothing."""
+        """Let `indexed` and `select` find objects by the values of `function`; adding the same name again changes nothing."""
         if name in self._functions:
             return
         self._functions[name] = function
@@ -120,7 +120,7 @@ class Informer:
                 index.setdefault(value, {})[key] = obj
 
     def indexed(self, index: str, value: Hashable) -> list[Obj]:
-        """The objects for which the index's function gave `value`."""
+        """The objects for which the index's function returned `value`."""
         return list(self._indexes[index].get(value, {}).values())
 
     def select(self, labels: LabelSelector, namespace: str = "") -> list[Obj]:
@@ -133,7 +133,7 @@ class Informer:
         return [obj for obj in found if labels.matches(labels_of(obj))]
 
     def has_reached(self, resource_version: str) -> bool:
-        """Whether everything up to a revision (as a write gave it back) has been seen here."""
+        """True if all changes up to a revision (as a write returned it) have been seen here."""
         return self.reflector.has_reached(resource_version)
 
     async def reach(self, resource_version: str) -> None:
@@ -141,7 +141,7 @@ class Informer:
         await self.reflector.reach(resource_version)
 
     def on_change(self, handler: Handler) -> Callable[[], None]:
-        """Call `handler` for what is there now, then for every change; call the result to stop that."""
+        """Call `handler` for the existing objects, then for every change; call the result to stop that."""
         self._handlers.append(handler)
         before, self.initial = self.initial, True
         try:
@@ -177,7 +177,7 @@ class Informer:
             if revision and resource_version_of(old) == revision:
                 return
             if uid_of(old) != uid_of(obj):
-                # Deleted and made anew while nobody looked: two changes, not one.
+                # Deleted and created again between two looks: two changes, not one.
                 self._drop(key, old)
                 old = None
         self._objects[key] = obj
@@ -216,7 +216,7 @@ class Informer:
         try:
             handler(new, old)
         except Exception:
-            # One listener's mistake must not take the change from the others.
+            # One handler's error must not keep the change from the others.
             log.exception("a handler of %s failed on %s", self.resource.group_resource, Key.of(new or old or {}))
 
 
@@ -225,7 +225,7 @@ def _namespace(obj: Obj) -> tuple[str, ...]:
 
 
 def without_managed_fields(obj: Obj) -> Obj:
-    """A transform for who does not need to know which manager wrote which field: often half of an object."""
+    """A transform for controllers that don't need managed fields, which are often half of an object."""
     metadata = obj.get("metadata") or {}
     if "managedFields" not in metadata:
         return obj
@@ -234,10 +234,10 @@ def without_managed_fields(obj: Obj) -> Obj:
 
 # --- shared informers -----------------------------------------------------------------------------------------------------
 #
-# Informers that several controllers share, so that each resource is followed once.
+# Informers that several controllers share, so that each resource is watched once.
 #
-# One :class:`Informers` is one API server. Controllers ask for what they follow before or while it runs; what is asked for
-# later (a provider's kind that has just appeared) starts at once.
+# One :class:`Informers` is one API server. Controllers request informers before or while it runs; one that is requested
+# later (for a provider's kind that has just appeared) starts at once.
 
 _Selection = tuple[GroupVersionResource, str, str, str, bool, Transform | None]
 
@@ -254,7 +254,7 @@ class Informers:
         registry: Registry | None = None,
         pauses: Pauses = Pauses(),  # noqa: B008 - a constant
     ) -> None:
-        """`registry` is where the controllers that share these count."""
+        """`registry` is for the metrics of the controllers that share these."""
         self.registry = registry or Registry()
         self._client = client
         self._clock = clock
@@ -298,13 +298,13 @@ class Informers:
         return iter(list(self._informers.values()))
 
     async def run(self) -> None:
-        """Keep all of them up until cancelled."""
+        """Run all of them until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
                 for informer in self:
                     self._start(informer)
-                # Also with nothing to follow yet: somebody may still ask.
+                # Also when there is nothing to watch yet: another informer may still be requested.
                 await asyncio.get_running_loop().create_future()
             finally:
                 self._group = None

@@ -1,15 +1,15 @@
-"""Leader election on a Lease, as client-go does it: whoever keeps renewing leads, the others wait until a lease ran out.
+"""Leader election on a Lease, as in client-go: the replica that keeps renewing leads, the others wait until the lease expires.
 
 No clock is compared with another one. A candidate notes on its own monotonic clock when it last saw the Lease *change*, and
 takes it over only when it saw no change for the lease's whole duration. The leader counts from before it sent the last renewal
 that succeeded, gives up `renew_deadline` seconds after that, and is refused writes from then on (:meth:`Elector.fenced`), which
-is `lease_duration - renew_deadline` seconds before anybody else can begin.
+is `lease_duration - renew_deadline` seconds before another replica can begin.
 
-On a clean stop the Lease is given back, and the next candidate has it within a retry period, or at once if something tells it to
-look (:meth:`Elector.nudge`). :func:`lead` runs something for as long as this process leads, again and again.
+On a clean stop the Lease is released, and the next candidate takes it within a retry period, or at once after a
+:meth:`Elector.nudge`. :func:`lead` runs its work for as long as this process leads, again and again.
 
-Where the store takes part, :mod:`remuda.apiserver.replicas.fencing` also refuses what was already under way when leadership
-ended.
+Where the store takes part, :mod:`remuda.apiserver.replicas.fencing` also refuses writes that were already under way when
+leadership ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _JITTER = 1.2
 
 
 class NotLeading(ApiError):
-    """A write that came when this process did not lead (any more); it was not sent, or it is not known to have arrived."""
+    """A write while this process did not lead (any more); it was not sent, or it is unknown whether it arrived."""
 
     def __init__(self, lease: str) -> None:
         super().__init__(503, "NotLeading", f"this process does not hold the lease {lease}")
@@ -45,7 +45,7 @@ class NotLeading(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """How long things last, in seconds."""
+    """The durations of leader election, in seconds."""
 
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
@@ -58,7 +58,7 @@ class Term:
 
 @dataclass(slots=True)
 class _Record:
-    """The Lease's content as last seen, and when that was new to us."""
+    """The Lease's content as last seen, and the time of its last change here."""
 
     lease: Obj
     since: float
@@ -76,7 +76,7 @@ class _Record:
 
 
 class Elector:
-    """One candidate. `identity` must differ between all of them, also between two lives of one process."""
+    """One candidate. `identity` must differ between all candidates, also between two runs of one process."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Elector:
         self._namespace = namespace
         self._term = term
         self._seen: _Record | None = None
-        # Until when we lead, on our own clock; counted from before the last good renewal was sent.
+        # The end of our term, on our own clock; counted from before the last good renewal was sent.
         self._until = 0.0
         self._nudged = asyncio.Event()
         self._slow: Counter | None = None
@@ -109,33 +109,33 @@ class Elector:
 
     @property
     def leading(self) -> bool:
-        """True only while nobody else can lead, whatever the network and our own pauses did."""
+        """True only while no other replica can lead, regardless of the network and of our own pauses."""
         return self._clock.monotonic() < self._until
 
     @property
     def pause(self) -> float:
-        """Between two tries of one candidate."""
+        """The pause between two attempts of one candidate."""
         return self._term.retry_period * self._rng.uniform(1.0, _JITTER)
 
     @property
     def leader(self) -> str:
-        """Who leads, as far as is known here."""
+        """The leader's identity, as far as it is known here."""
         return self._seen.holder if self._seen is not None else ""
 
     @property
     def revision(self) -> int:
-        """The resourceVersion of the Lease as it was last seen or written here."""
+        """The resourceVersion of the Lease as last seen or written here."""
         return int(self._seen.lease["metadata"]["resourceVersion"]) if self._seen is not None else 0
 
     def nudge(self) -> None:
-        """The Lease may be free: a candidate that waits looks now, and not only when its retry period has passed."""
+        """The Lease may be free: a waiting candidate checks it now, and not only after its retry period."""
         self._nudged.set()
 
     @asynccontextmanager
     async def fenced(self) -> AsyncIterator[None]:
-        """A write goes in here: it is refused when this process does not lead, and cut off when leadership ends meanwhile.
+        """Runs a write inside: it is refused when this process does not lead, and cancelled when leadership ends meanwhile.
 
-        A term that was renewed meanwhile goes on, and so does the write, however long it takes.
+        When the term is renewed meanwhile, the write continues, however long it takes.
         """
         if not self.leading:
             raise NotLeading(self.name)
@@ -195,7 +195,7 @@ class Elector:
         log.warning("no longer leading: %s/%s", self._namespace, self.name)
 
     async def release(self) -> None:
-        """Give the Lease back, so that another one need not wait for its end; call when nothing writes any more."""
+        """Release the Lease, so that another replica need not wait for its expiry; call it when all writes have ended."""
         seen, held = self._seen, self.leading
         self._until = 0.0
         if not held or seen is None or seen.holder != self.identity:
@@ -222,7 +222,7 @@ class Elector:
     async def _acquire_or_renew(self, began: float) -> bool:
         seen = self._seen
         if seen is not None and seen.holder == self.identity and self.leading:
-            # Most renewals need no reading: what we wrote last is what is there, or else the write is refused.
+            # Most renewals need no read: our last write is still there, or else the new one is refused.
             try:
                 return await self._write(seen.lease, began, renewal=True)
             except ApiError as error:
@@ -240,7 +240,7 @@ class Elector:
         ours = seen.holder == self.identity
         if seen.holder and not ours and seen.valid(self._clock.monotonic()):
             return False
-        # Ours from a term that ran out counts as anybody's: others may have waited it out, and the write decides.
+        # Our own expired Lease counts as another's: others may have waited it out, and the write decides.
         return await self._write(lease, began, renewal=ours)
 
     def _observe(self, lease: Obj) -> _Record:
@@ -255,7 +255,7 @@ class Elector:
         return True
 
     async def _write(self, lease: Obj, began: float, *, renewal: bool) -> bool:
-        """Compare and set by resourceVersion: of several who try, one succeeds."""
+        """Compare and set by resourceVersion: of several candidates, one succeeds."""
         spec = self._spec(lease.get("spec") or {}, renewal)
         self._lead(await self._client.update(LEASES, {**lease, "spec": spec}), began)
         return True
@@ -269,7 +269,7 @@ class Elector:
         transitions = int(old.get("leaseTransitions") or 0)
         return {
             "holderIdentity": self.identity,
-            # Rounded up: others must not think it shorter than we do.
+            # Rounded up: for others it must not be shorter than for us.
             "leaseDurationSeconds": -int(-self._term.lease_duration // 1),
             "acquireTime": old.get("acquireTime") or now if renewal else now,
             "renewTime": now,
@@ -280,9 +280,9 @@ class Elector:
 async def lead(
     elector: Elector, prepare: Callable[[], Awaitable[T]], work: Callable[[T], Coroutine[Any, Any, None]], clock: Clock
 ) -> None:
-    """Whenever this process leads, `prepare`, then `work` with what that gave; until cancelled, or until `work` fails.
+    """While this process leads, `prepare`, then `work` with its result; until cancelled, or until `work` fails.
 
-    Leadership that is lost ends the work: it is cancelled and waited for. Work that ends by itself, or with NotLeading, ends the
+    Lost leadership ends the work: it is cancelled and awaited. Work that ends by itself, or with NotLeading, ends the
     term as well. The Lease is given back unless it is lost. It is not renewed while `prepare` runs, which so knows its revision.
     """
     while True:
@@ -304,7 +304,7 @@ async def lead(
                 await asyncio.gather(task, return_exceptions=True)
             await elector.release()
         _raise_failure(tasks[:1], lost)
-        # Not at once: whatever it was, it may need a moment to pass, and others are welcome to lead meanwhile.
+        # Not at once: the cause may need a moment to pass, and another replica may lead meanwhile.
         await clock.sleep(elector.pause)
 
 
@@ -320,7 +320,7 @@ def _raise_failure(tasks: list[asyncio.Task[None]], lost: bool) -> None:
 
 # --- guarded client -------------------------------------------------------------------------------------------------------
 #
-# A `Client` that reads always and writes only while this process leads.
+# A `Client` that always reads, and writes only while this process leads.
 
 
 class GuardedClient(WrappedClient):

@@ -1,10 +1,10 @@
-"""Controllers from start to end: informers first, then work; a clean stop finishes what is in hand, or abandons it in time.
+"""Controllers from start to end: informers first, then work; a clean stop finishes running reconciles, or cancels them in time.
 
 Without an elector controllers work as long as :meth:`Manager.run` does. With one they work while this process leads; the
-informers run all the time, so that a standby takes over with full caches. Each term has queues of its own: what was queued in
-an earlier one is found again from the caches, as after a crash.
+informers run all the time, so that a standby takes over with full caches. Each term has queues of its own: keys that were queued
+in an earlier one are found again from the caches, as after a crash.
 
-Abandoning a reconcile is safe because any reconcile may be the first after a crash; it is cancelled where it waits.
+Cancelling a reconcile is safe because any reconcile may be the first after a crash; it is cancelled at its next await.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Working:
             log.debug("%s", "; ".join(said) or "waits for nothing any more")
 
     def _dated(self, wait: Wait, before: Result) -> Wait:
-        """Since when: as it says itself, else since it was first seen by this process."""
+        """The wait with its start: its own, else the time when this process first saw it."""
         if wait.since:
             return wait
         same = (each.since for each in before.waits if replace(each, since="") == wait)
@@ -104,7 +104,7 @@ class Working:
         return [((self.name, code), float(count)) for code, count in codes.items()]
 
     def watch(self, watch: Watch, informer: Informer | None = None) -> Callable[[], None]:
-        """Follow more, also while it works; `informer` when it is of another server than the controller's own.
+        """Add a watch, also while it works; `informer` when it is for another server than the controller's own.
 
         Call the result to end that.
         """
@@ -124,7 +124,7 @@ class Working:
         self._stops.append(stop)
 
         def end() -> None:
-            # Also forgotten, or the informer of a cluster that is gone would be kept for as long as this works.
+            # Also dropped from the list, or the informer of a deleted cluster would be kept for as long as this works.
             stop()
             if stop in self._stops:
                 self._stops.remove(stop)
@@ -136,7 +136,7 @@ class Working:
         declared = self._declared
         primary = _informer(self._informers, declared.primary)
         try:
-            # Everything that a reconcile reads must be there before the first one.
+            # All objects that a reconcile reads must be in the caches before the first one.
             await synced(primary, *(_informer(self._informers, watch) for watch in declared.watches))
             for watch in (declared.primary, *declared.watches):
                 self.watch(watch)
@@ -165,7 +165,7 @@ class Working:
 
 
 class _Following:
-    """What a controller follows besides what it declares, whichever term it is."""
+    """A watch that a controller adds to those it declares; it stays across terms."""
 
     def __init__(self, name: str, watch: Watch, informer: Informer | None) -> None:
         self.name = name
@@ -193,7 +193,7 @@ class Manager:
         elector: Elector | None = None,
         grace: float = 30.0,
     ) -> None:
-        """`grace`: how long reconciles that run when it is told to stop have to finish."""
+        """`grace`: the time for running reconciles to finish when the manager is told to stop."""
         self.client: Client = GuardedClient(client, elector) if elector is not None else client
         self.clock = clock
         self.rng = rng
@@ -210,14 +210,14 @@ class Manager:
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def add(self, reconciler: Reconciler) -> None:
-        """Before `run`. Its informers are asked for at once, so that a standby fills their caches, too."""
+        """Call it before `run`. Its informers are requested at once, so that a standby fills their caches, too."""
         declared = reconciler.controller
         for watch in (declared.primary, *declared.watches):
             _informer(self.informers, watch)
         self._reconcilers.append(reconciler)
 
     def beside(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Something else that runs until cancelled whenever the controllers do (a connection keeper, a webhook server)."""
+        """Another task that runs until cancelled whenever the controllers do (a connection keeper, a webhook server)."""
         self._beside.append(run)
 
     def recorder(self, component: str) -> Recorder:
@@ -230,9 +230,9 @@ class Manager:
         return found
 
     def follow(self, name: str, watch: Watch, informer: Informer | None = None) -> Callable[[], None]:
-        """Let a controller follow more, from now on and in every later term; call the result to end that.
+        """Add a watch to a controller, from now on and in every later term; call the result to remove it.
 
-        `informer` when it is of another server than the manager's own.
+        `informer` when it is for another server than the manager's own.
         """
         following = _Following(name, watch, informer)
         self._followed.append(following)
@@ -246,17 +246,17 @@ class Manager:
         return stop
 
     def working(self, name: str) -> Working | None:
-        """A controller at work, by name: to watch more, to queue a key by hand, to see what waits."""
+        """A running controller, by name: to add watches, to queue a key by hand, to see its waits."""
         return self._working.get(name)
 
     def waits(self) -> Iterator[Wait]:
-        """What all controllers wait for at the moment; nothing while they don't work."""
+        """The current waits of all controllers; none while they don't work."""
         for working in self._working.values():
             for result in working.waits.values():
                 yield from result.waits
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
-        """Until `stop` is set; then cleanly. Cancelling abandons everything at once."""
+        """Run until `stop` is set; then stop cleanly. Cancelling abandons everything at once."""
         stop = stop or asyncio.Event()
         async with asyncio.TaskGroup() as group:
             following = group.create_task(self.informers.run(), name="informers")
@@ -288,7 +288,7 @@ class Manager:
                 await elector.release()
 
     async def _term(self, stop: asyncio.Event, lost: asyncio.Event | None = None) -> None:
-        """Work until told to stop (and finish), or until leadership is lost (and abandon)."""
+        """Work until told to stop (and finish), or until leadership is lost (and cancel)."""
         made = [Working(each, self.informers, self.clock, self.rng, self.registry) for each in self._reconcilers]
         self._working = {working.name: working for working in made}
         for following in self._followed:
@@ -302,7 +302,7 @@ class Manager:
         try:
             done, _ = await asyncio.wait([*tasks, *aside, *waiting], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                # A part that ends by itself has failed; whoever runs us is told with what.
+                # A part that ends by itself has failed; the caller gets its exception.
                 if task not in waiting:
                     task.result()
             if stop.is_set() and not (lost is not None and lost.is_set()):
@@ -328,7 +328,7 @@ class Manager:
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do the work, unless told to stop before it is done; whether it was done."""
+    """Do the work, unless told to stop before its end; True if it was completed."""
     working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)

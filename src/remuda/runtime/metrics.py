@@ -1,7 +1,7 @@
 """Numbers about queues, reconciles and leadership, in Prometheus' text form, under controller-runtime's names.
 
-A :class:`Registry` belongs to one process; whoever serves `/metrics` includes its :meth:`Registry.text`. Families are made by
-the first who asks for them and shared by all who ask later, so that ten queues are ten label sets of one family.
+A :class:`Registry` belongs to one process; the server of `/metrics` includes its :meth:`Registry.text`. A family is made on
+first use and shared afterwards, so that ten queues are ten label sets of one family.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 
 Labels = tuple[str, ...]
-# Read when somebody asks: label values and the number.
+# Read at each scrape: label values and the number.
 Reading = Callable[[], Iterable[tuple[Labels, float]]]
 
 
@@ -42,7 +42,7 @@ class Counter:
 
 
 class Gauge:
-    """Every part that has such a number adds a way to read it, and takes it away when it ends."""
+    """Every component with such a number adds a reading function, and removes it when it ends."""
 
     kind = "gauge"
 
@@ -51,7 +51,7 @@ class Gauge:
         self._readings: list[Reading] = []
 
     def read(self, reading: Reading) -> Callable[[], None]:
-        """Show what `reading` gives; call the result to stop that."""
+        """Show the values of `reading`; call the result to stop that."""
         self._readings.append(reading)
 
         def forget() -> None:
@@ -67,7 +67,7 @@ class Gauge:
 
 
 class Tally(Gauge):
-    """Counts that their owners keep, and that go when their owners do."""
+    """Counts that their owners keep, and that disappear with their owners."""
 
     kind = "counter"
 
@@ -146,7 +146,7 @@ _RECONCILE_BUCKETS = (
 
 
 class QueueMetrics:
-    """What client-go's work queues tell about themselves, for one queue."""
+    """The metrics of client-go's work queues, for one queue."""
 
     def __init__(self, registry: Registry, name: str) -> None:
         both = ("name", "controller")
@@ -168,7 +168,7 @@ class QueueMetrics:
         self._retries = registry.counter("workqueue_retries_total", "Keys added with a delay.", both)
 
     def follow(self, depths: Callable[[], Iterable[tuple[int, int]]], ages: Callable[[], list[float]]) -> Callable[[], None]:
-        """Read the queue's depth by priority and the ages of what is in hand; call the result when the queue closes."""
+        """Read the queue's depth by priority and the ages of keys in hand; call the result when the queue closes."""
         labels = self._labels
         stops = (
             self._depth.read(lambda: [((*labels, str(priority)), float(count)) for priority, count in depths()]),
@@ -196,7 +196,7 @@ class QueueMetrics:
 
 
 class ReconcileMetrics:
-    """What controller-runtime tells about a controller."""
+    """The metrics of controller-runtime, for one controller."""
 
     def __init__(self, registry: Registry, name: str) -> None:
         one = ("controller",)
@@ -214,7 +214,7 @@ class ReconcileMetrics:
         )
         self._most = registry.gauge("controller_runtime_max_concurrent_reconciles", "Reconciles allowed at once.", one)
         self._active = registry.gauge("controller_runtime_active_workers", "Reconciles that run now.", one)
-        # So that a dashboard shows a zero and not a hole.
+        # Zero values, so that a dashboard has no gap.
         for result in ("success", "error", "requeue", "requeue_after"):
             self._total.add(name, result, by=0.0)
         for counter in (self._errors, self._panics, self._timeouts):

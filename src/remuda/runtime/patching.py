@@ -1,13 +1,13 @@
-"""Write back what a reconcile changed of an object, and nothing else, in as few requests as can be.
+"""Patches of the changes that a reconcile made to an object, and nothing else, in as few requests as possible.
 
     patch = Patch(client, MACHINES, machine, clock, owned={"Ready", "Available"})
     machine = with_condition(machine, …)
     await patch.write(machine)
 
-What differs from the object as it was read goes out as at most two patches: metadata and spec first (a finalizer must be
-there before a status tells of it), then the status with its conditions. Conditions are lists that several controllers
-write, so their patch is bound to the revision it was computed from; when somebody was faster, the changes are carried over to
-the newer state (:func:`remuda.kube.conditions.merged`) and sent again. The rest is merged by the server, field by field.
+The difference from the object as read is sent as at most two patches: metadata and spec first (a finalizer must be
+there before a status mentions it), then the status with its conditions. Conditions are lists that several controllers
+write, so their patch is bound to the revision it was computed from; on a conflict, the changes are carried over to
+the newer state (:func:`remuda.kube.conditions.merged`) and sent again. The server merges the rest, field by field.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TRIES, _PAUSE = 8, 0.05
 
 
 class Patch:
-    """Make it with the object as read; `owned` are the condition types (of both sets) in which this writer has the last word."""
+    """Make it with the object as read; `owned` are the condition types (of both sets) for which this writer wins."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Patch:
         return self._before
 
     async def write(self, after: Obj, *, observed: bool = False) -> Obj:
-        """Send the difference; the object as the server has it now. `observed`: the reconcile went well, so that
+        """Send the difference; the object as the server has it now. `observed`: the reconcile succeeded, so that
         `status.observedGeneration` may follow the generation."""
         if observed:
             after = with_path(after, ("status", "observedGeneration"), _generation(after))
@@ -88,8 +88,8 @@ class Patch:
         return found
 
     def _seen_through(self, after: Obj, found: Obj, observed: bool) -> Obj:
-        """A change of the spec that is this writer's own has been observed by it, too: else all of its conditions would have
-        to be written again, only to say so."""
+        """The observed generation after this writer's own change of the spec: else all of its conditions would have
+        to be written again only for that."""
         before = _generation(self._before)
         if not before or _generation(found) != before + 1:
             return after
@@ -117,7 +117,7 @@ class Patch:
         return found
 
     def _status_patch(self, after: Obj) -> Obj | None:
-        """The status but for conditions, as a merge patch; None when not even conditions changed."""
+        """The status without conditions, as a merge patch; None when not even conditions changed."""
         plain = create_merge_patch(_plain_status(self._before), _plain_status(after))
         changed = any(conditions_of(self._before, of) != conditions_of(after, of) for of in BOTH)
         return plain if plain or changed else None
@@ -146,7 +146,7 @@ class Patch:
             try:
                 target = merged(before, wanted, present, of, self._owned)
             except ConditionConflict as conflict:
-                # The next look sees what they wrote.
+                # The next reconcile sees the other writer's change.
                 raise Retry(str(conflict)) from None
             if target != present:
                 patch = with_path(patch, of.path, target or None)

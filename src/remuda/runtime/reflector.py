@@ -1,13 +1,13 @@
-"""List and watch: everything that happens to some objects, told to a sink, without gaps, without repeats and without end.
+"""List and watch: all changes of some objects, passed to a sink without gaps, without repeats and without end.
 
-It learns once what there is, then follows changes from that revision. What there is comes as a stream (WatchList) from a
-server at the other end of a connection, and as a list in pages from one that does not know that, or that lives in this very
-process. A connection that breaks is taken up again at the last revision seen; only when the server has forgotten that
-revision (410) is everything read again, and the sink sorts out what is new. :class:`~remuda.runtime.informer.Informer` is the
+It reads the existing objects once, then follows changes from that revision. They come as a stream (WatchList) from a
+remote server, and as a list in pages from one that does not support that, or that runs in this very
+process. A broken connection is resumed at the last revision seen; only when the server has forgotten that
+revision (410) is everything read again, and the sink finds the changes. :class:`~remuda.runtime.informer.Informer` is the
 usual sink; the garbage collector is another, which keeps much less of each object.
 
-Who follows a thousand servers may rather be late than hold a thousand connections. With `glances`, `look` only asks what has
-happened since it was last called, and hangs up.
+For a thousand servers, some delay is better than a thousand connections. With `glances`, `look` only reads the changes since
+its last call, and disconnects.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Obj = dict[str, Any]
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _PAGE = 500
-# Of one kind. More than any Kubernetes is made for; but the other side may be anybody's program, with pages that never end.
+# Of one kind. More than any Kubernetes is made for; but the other side may be any program, with pages that never end.
 MOST_REMOTE = 500_000
-# The server ends a watch after a while of its own choosing; asking for an end bounds how long a dead one can go unnoticed.
+# The server ends a watch at a time of its choice; the requested timeout limits how long a dead one goes unnoticed.
 _WATCH_SECONDS, _OVERDUE_SECONDS = 300, 60
-# What is past comes at once. This is the shortest watch that can be asked for.
+# Past changes come at once. This is the shortest watch that can be requested.
 _GLANCE_SECONDS = 1
 
 
 class Pauses(NamedTuple):
-    """Seconds between tries that fail: the first, and the longest it grows to."""
+    """Seconds between failed tries: the first pause, and the longest."""
 
     first: float = 0.2
     longest: float = 30.0
@@ -46,7 +46,7 @@ class Pauses(NamedTuple):
 
 class Sink(Protocol):
     def replace(self, objs: list[Obj]) -> None:
-        """These are all there are now."""
+        """Replace all objects by these."""
 
     def put(self, obj: Obj) -> None: ...
 
@@ -72,12 +72,12 @@ class Reflector:
         glances: bool = False,
         most: int = MOST_REMOTE,
     ) -> None:
-        """`transform` makes of each object what the sink gets to see, one by one, so that a long list stays small. A remote list
-        of more than `most` objects is not taken."""
+        """`transform` reduces each object for the sink, one by one, so that a long list stays small. A remote list
+        of more than `most` objects is refused."""
         self.resource = resource
         self.synced = asyncio.Event()
         self.revision = ""
-        # How often everything was read; more than once means that the server forgot, or the resource went and came.
+        # The number of full reads; more than one means that the server forgot the revision, or the resource went and came back.
         self.listings = 0
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self._client = client
@@ -87,7 +87,7 @@ class Reflector:
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._glances = glances
         self._most = most
-        # A stream of everything is for who stays.
+        # A stream of everything is only for a lasting watch.
         self._streaming = client.remote and not glances
         self._forgotten = False
         self._page_size = page_size or (_PAGE if client.remote else 0)
@@ -107,7 +107,7 @@ class Reflector:
                 await self.rest()
 
     async def rest(self) -> None:
-        """The pause after a failure; it grows until something comes again, and ends when the server can be reached again."""
+        """The pause after a failure; it grows until a request succeeds, and ends when the server can be reached again."""
         pause = self._pause * self._rng.uniform(0.8, 1.2)
         self._pause = min(self._pause * 2, self._pauses.longest)
         failed, self._out_of_reach = self._out_of_reach, None
@@ -126,7 +126,7 @@ class Reflector:
             unwatch()
 
     async def look(self) -> bool:
-        """One connection's worth of what :meth:`run` does; False when it failed, which is logged."""
+        """One connection of :meth:`run`; False when it failed, which is logged."""
         while True:
             try:
                 await self._once()
@@ -136,19 +136,19 @@ class Reflector:
                 if self._knows_better(error):
                     continue
                 self._out_of_reach = error if isinstance(error, OutOfReach) else None
-                # A resource that is not served (yet, or any more) is nothing to shout about.
+                # A resource that is not served (yet, or any more) is worth no warning.
                 level = logging.DEBUG if error.code == 404 else logging.WARNING
                 log.log(level, "following %s: %s", self.resource.group_resource, error.message)
             except (OSError, TimeoutError) as error:
                 log.warning("following %s: %s", self.resource.group_resource, error or "no sign of life")
             except Exception:
-                # Whatever broke, reading everything puts it right or shows it again.
+                # After any failure, a new list puts it right or shows the failure again.
                 log.exception("following %s failed", self.resource.group_resource)
                 self.revision = ""
             return False
 
     def _knows_better(self, error: ApiError) -> bool:
-        """Whether there is another way to ask, at once."""
+        """True if the request can be repeated at once in another way."""
         if error.is_gone or error.code == 410:
             self.revision = ""
             first, self._forgotten = not self._forgotten, True
@@ -157,7 +157,7 @@ class Reflector:
             self._streaming = False
             return True
         if error.code < 500 and error.code != 429:
-            # What the server says about this resource has changed: what was true of it may not be any more.
+            # The server's support for this resource may have changed: the known revision may be invalid.
             self.revision = ""
         return False
 
@@ -165,7 +165,7 @@ class Reflector:
         return self._streaming and not self.revision and error.code in (400, 405, 422)
 
     async def _once(self) -> None:
-        """One connection's worth: read everything if need be, then follow until the server ends the watch."""
+        """One connection: read everything if necessary, then follow until the server ends the watch."""
         if self.revision:
             await self._watch(None)
         elif self._streaming:
@@ -183,11 +183,11 @@ class Reflector:
         self.synced.set()
 
     def has_reached(self, revision: str) -> bool:
-        """Whether everything up to a revision (as a write gave it back) has been seen here."""
+        """True if all changes up to a revision (as a write returned it) have been seen here."""
         return self.revision.isdigit() and revision.isdigit() and int(self.revision) >= int(revision)
 
     async def reach(self, revision: str) -> None:
-        """Wait until :meth:`has_reached`; for ever, if nothing comes: the caller has a deadline."""
+        """Wait until :meth:`has_reached`, without a timeout: the caller has a deadline."""
         if self.has_reached(revision) or not revision.isdigit():
             return
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -215,7 +215,7 @@ class Reflector:
         try:
             return await self._pages(self._page_size)
         except ApiError as error:
-            # The pages took longer than the server remembers: then all in one.
+            # The pages took longer than the server remembers: then all objects in one page.
             if error.code != 410 or not self._page_size:
                 raise
             return await self._pages(0)
@@ -239,11 +239,11 @@ class Reflector:
             self._check_size(len(found))
             if not token:
                 return str(metadata.get("resourceVersion") or "0"), found
-            # In-process a page comes without waiting: at the start of a full server, requests go between the pages.
+            # In-process a page comes without waiting: at the start of a full server, other requests run between the pages.
             await yield_to_loop()
 
     async def _watch(self, gathered: dict[Key, Obj] | None) -> None:
-        """Follow from the revision reached; with `gathered`, from nothing, and what comes first is all there is."""
+        """Follow from the revision reached; with `gathered`, from nothing, and the initial events are all existing objects."""
         seconds = int(_WATCH_SECONDS * self._rng.uniform(1.0, 2.0)) if self._client.remote else 0
         if self._glances:
             seconds = _GLANCE_SECONDS
@@ -298,7 +298,7 @@ def _typed(page: Obj) -> list[Obj]:
 
 @contextlib.asynccontextmanager
 async def _closing(stream: AsyncIterator[WatchEvent]) -> AsyncIterator[None]:
-    """Close the watch when its reader leaves, so that the server forgets it at once."""
+    """Close the watch when its reader leaves, so that the server drops it at once."""
     try:
         yield
     finally:
@@ -309,7 +309,7 @@ async def _closing(stream: AsyncIterator[WatchEvent]) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _limited(clock: Clock, seconds: int) -> AsyncIterator[None]:
-    """A watch that the server does not end when asked to has no server any more."""
+    """Ends a watch whose server has not ended it by its timeout: that server is gone."""
     if not seconds:
         yield
         return

@@ -1,8 +1,8 @@
 """Certificates for the webhooks, made and rotated by us and shared by all replicas through one Secret.
 
 A serving certificate is renewed when a third of its life is left, and so is the CA. A new CA is published first and signs
-only after :attr:`Lives.settle` seconds, when everybody who verifies has it; the old one stays in the bundle until it has
-ended. What to do follows from the material and the time alone (:func:`renewed`): replicas that see the same Secret agree.
+only after :attr:`Lives.settle` seconds, when all clients have it; the old one stays in the bundle until it has
+expired. The next step follows from the material and the time alone (:func:`renewed`): replicas that see the same Secret agree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AGAIN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """Seconds that a CA and a serving certificate live, and that a new CA is only shown before it signs."""
+    """Seconds that a CA and a serving certificate are valid, and that a new CA is only published before it signs."""
 
     authority: float = 3650 * 86400.0
     serving: float = 365 * 86400.0
@@ -50,7 +50,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Newest CA first; `certificate` and `key` are what the server shows."""
+    """Newest CA first; `certificate` and `key` are the server's."""
 
     authorities: tuple[Authority, ...]
     certificate: bytes
@@ -58,7 +58,7 @@ class Material:
 
     @property
     def bundle(self) -> bytes:
-        """What clients verify against."""
+        """The CAs that clients verify against."""
         return b"".join(authority.certificate for authority in self.authorities)
 
     def to_data(self) -> dict[str, str]:
@@ -68,7 +68,7 @@ class Material:
 
     @classmethod
     def from_data(cls, data: Obj) -> Material | None:
-        """None when anything is missing or doesn't fit together: then all is made anew."""
+        """None when anything is missing or inconsistent: then all is made anew."""
         try:
             found = {name: base64.b64decode(data[name]) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
             authorities = tuple(
@@ -90,12 +90,12 @@ def _parts(pem: bytes) -> list[bytes]:
 
 
 def renewed(found: Material | None, names: Sequence[str], now: float, entropy: Entropy, lives: Lives) -> Material:
-    """What should be in use now; `found` itself when it still is good."""
+    """The material to use now; `found` itself while it is good."""
     authorities = tuple(each for each in found.authorities if _ends(each.certificate) > now) if found is not None else ()
     if not authorities or _ends(authorities[0].certificate) - now < lives.authority / 3:
         authorities = (_make_authority(now, entropy, lives), *authorities)
     settled = [each for each in authorities if _begins(each.certificate) + _BACKDATE + lives.settle <= now]
-    # With nobody who could have known an older one, the new one signs at once.
+    # When no client can know an older one, the new one signs at once.
     signer = settled[0] if settled else authorities[-1]
     if found is not None and authorities == found.authorities and _fits(found, signer, names, now, lives):
         return found
@@ -186,7 +186,7 @@ def _make_authority(now: float, entropy: Entropy, lives: Lives) -> Authority:
     from cryptography.hazmat.primitives.hashes import SHA256
 
     key = new_key_pem(entropy)
-    # A name of its own for each: a verifier that finds two of one name may try the wrong one.
+    # A different name for each: a verifier that finds two CAs of one name may try the wrong one.
     name = f"remuda-webhooks-{entropy.token_bytes(4).hex()}"
     builder = (
         _builder(name, None, key, now, lives.authority, entropy)
@@ -202,7 +202,7 @@ def _sign_serving(signer: Authority, key: bytes, names: Sequence[str], now: floa
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     issuer = _certificate(signer.certificate)
-    # A certificate must not outlive who signed it.
+    # A certificate must not outlive its issuer.
     seconds = min(lives.serving, issuer.not_valid_after_utc.timestamp() - now)
     builder = (
         _builder(names[0], issuer.subject, key, now, seconds, entropy)
@@ -228,7 +228,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 class SharedCertificates:
-    """The material in a Secret; whoever comes first makes or renews it, the others take it from there."""
+    """The material in a Secret; the first replica makes or renews it, the others read it from there."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class SharedCertificates:
         names: Sequence[str],
         lives: Lives = Lives(),
     ) -> None:
-        """`names` are the host names and addresses under which the webhooks are called."""
+        """`names` are the host names and addresses at which the webhooks are called."""
         self._client = client
         self._clock = clock
         self._entropy = entropy
@@ -250,7 +250,7 @@ class SharedCertificates:
         self._lives = lives
 
     async def current(self) -> Material:
-        """What should be in use now, which is what the Secret holds when this returns."""
+        """The material to use now, which is what the Secret holds when this returns."""
         while True:
             secret = await self._read()
             found = None if secret is None else Material.from_data(secret.get("data") or {})

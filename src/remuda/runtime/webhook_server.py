@@ -1,8 +1,8 @@
-"""Our admission on a real Kubernetes: an HTTPS server for the webhooks, and its registration kept right.
+"""Our admission on a real Kubernetes: an HTTPS server for the webhooks, and the upkeep of its registration.
 
-:class:`WebhookServer` serves what :mod:`.admitted_types` declares, with certificates of our own (:mod:`.webhook_certificates`).
-It also keeps the webhook configurations and the CRDs' conversion pointing at itself with the CAs that are good now: nothing
-else has to be installed, and what somebody broke is put back within a minute.
+:class:`WebhookServer` serves the types of :mod:`.admitted_types`, with certificates of our own (:mod:`.webhook_certificates`).
+It also keeps the webhook configurations and the CRDs' conversion pointing at itself with the current CAs: nothing
+else has to be installed, and a broken registration is repaired within a minute.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CONVERT = "/convert"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """How the API server reaches us: a Service of the cluster, or a URL (`https://host:port`) when we run beside it."""
+    """The address at which the API server reaches us: a Service, or a URL (`https://host:port`) when we run beside it."""
 
     url: str = ""
     namespace: str = ""
@@ -56,7 +56,7 @@ class Address:
         return {"service": {"namespace": self.namespace, "name": self.service, "port": self.port, "path": path}, **trusted}
 
     def names(self) -> tuple[str, ...]:
-        """What the serving certificate must be valid for."""
+        """The names for which the serving certificate must be valid."""
         if self.url:
             return (self.url.removeprefix("https://").rpartition(":")[0].strip("[]"),)
         return (f"{self.service}.{self.namespace}.svc", f"{self.service}.{self.namespace}.svc.cluster.local")
@@ -121,7 +121,7 @@ def conversion_of(address: Address, bundle: bytes) -> Obj:
 
 
 class Registration:
-    """Who is asked about our types, as the API server knows it."""
+    """The registration of our types' webhooks at the API server."""
 
     def __init__(self, client: Client, name: str, types: Sequence[AdmittedType], address: Address) -> None:
         self._client = client
@@ -130,7 +130,7 @@ class Registration:
         self._address = address
 
     async def ensure(self, bundle: bytes) -> None:
-        """Point everything at us; writes only what differs."""
+        """Point all registrations at us; writes only differences."""
         for resource, make in ((MUTATING, mutating_configuration), (VALIDATING, validating_configuration)):
             wanted = make(self._name, self._types, self._address, bundle)
             if wanted["webhooks"]:
@@ -145,7 +145,7 @@ class Registration:
             found = await self._client.get(CRDS, crd)
         except ApiError as error:
             if error.is_not_found:
-                # Not installed yet; the next look will find it.
+                # Not installed yet; the next check will find it.
                 return
             raise
         if not _covers(dig(found, "spec", "conversion"), wanted):
@@ -154,14 +154,14 @@ class Registration:
 
 
 def _covers(found: Any, wanted: Any) -> bool:
-    """Whether `found` says all that is wanted; what a server adds by default doesn't matter."""
+    """True if `found` has all that is wanted; a server's defaults don't matter."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_covers(found.get(key), value) for key, value in wanted.items())
     return bool(found == wanted)
 
 
 class WebhookServer:
-    """Listen with `open`, then `run` until cancelled, then `close`. Every replica serves, whoever leads."""
+    """Listen with `open`, then `run` until cancelled, then `close`. Every replica serves, not only the leader."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class WebhookServer:
         *,
         every: float = 60.0,
     ) -> None:
-        """`every`: how often certificates and registration are looked at."""
+        """`every`: the interval of checks of certificates and registration."""
         self._types = tuple(types)
         self._certificates = certificates
         self._registration = registration
@@ -186,7 +186,7 @@ class WebhookServer:
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:
-        """Certificates ready, listening, registered."""
+        """Prepare certificates, listen, register."""
         self._show(await self._certificates.current())
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.add_routes(self._routes())
@@ -198,7 +198,7 @@ class WebhookServer:
         await self._look()
 
     async def run(self) -> None:
-        """Keep certificates fresh and the registration right until cancelled."""
+        """Keep certificates and registration up to date until cancelled."""
         while True:
             await self._clock.sleep(self._every * self._rng.uniform(0.9, 1.1))
             try:
@@ -214,7 +214,7 @@ class WebhookServer:
     async def _look(self) -> None:
         material = await self._certificates.current()
         if self._registration is not None:
-            # First everybody trusts it, then it is shown.
+            # First clients trust it, then it is served.
             await self._registration.ensure(material.bundle)
         self._show(material)
 
@@ -222,7 +222,7 @@ class WebhookServer:
         if self._shown is not None and self._shown.certificate == material.certificate:
             self._shown = material
             return
-        # The context takes files only; new connections get the new certificate, open ones go on.
+        # The context accepts only files; new connections get the new certificate, open ones keep theirs.
         with tempfile.TemporaryDirectory(prefix="remuda-webhook-") as directory:
             certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
             certificate.write_bytes(material.certificate)
@@ -265,6 +265,6 @@ async def _answered(request: web.Request, answer: Any) -> web.Response:
     except (jsonio.JsonError, admission_reviews.BadReview) as error:
         return web.Response(status=400, text=str(error))
     except ConnectionError:
-        # Whoever asked does not wait for the answer any more.
+        # The client does not wait for the answer any more.
         return web.Response(status=400)
     return web.Response(body=jsonio.dumps(body), content_type="application/json")

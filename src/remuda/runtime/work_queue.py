@@ -1,11 +1,11 @@
-"""A work queue: each key at most once in it, at most once in hand, and later again when it failed.
+"""A work queue: each key at most once in it, at most once in hand, and again later after a failure.
 
-Adding a key that waits does nothing (but may raise its priority); adding one that is being worked on makes it come again when
+Adding a waiting key does nothing (but may raise its priority); adding one that is being worked on queues it again when
 it is done. So a burst of events costs one reconcile, and two workers never hold the same key. Delays are on the injected clock.
 
-Who goes first: the higher priority, and within one priority the lanes (of which a key's `lane` is usually its cluster) in
+The order: higher priority first, and within one priority the lanes (a key's `lane` is usually its cluster) in
 turn, so that a cluster with a thousand changes delays another one's single change by one key and not by a thousand. One key
-in :data:`LOW_SHARE` is taken from the lowest priority that waits: a resync may be slow, but it must come to an end.
+in :data:`LOW_SHARE` is taken from the lowest waiting priority: a resync may be slow, but it must end.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .metrics import QueueMetrics
 
 K = TypeVar("K", bound=Hashable)
 
-# controller-runtime's numbers: what changed now goes before what was there at the start or comes up by the calendar.
+# controller-runtime's numbers: new changes go before the objects of the initial list and periodic looks.
 FRESH, LOW = 0, -100
 LOW_SHARE = 16
 
 
 class QueueClosed(Exception):
-    """There is nothing more to do."""
+    """The queue is closed and has no more keys."""
 
 
 def _one_lane(_: object) -> Hashable:
@@ -45,22 +45,22 @@ class WorkQueue(Generic[K]):
         lane: Callable[[K], Hashable] = _one_lane,
         metrics: QueueMetrics | None = None,
     ) -> None:
-        """A key that fails waits `backoff` seconds, twice as long each time, never longer than `cap`; with jitter."""
+        """A failed key waits `backoff` seconds, twice as long each time, never longer than `cap`; with jitter."""
         self._clock = clock
         self._rng = rng
         self._backoff = backoff
         self._cap = cap
         self._lane = lane
         self._ready: dict[int, _Lanes[K]] = {}
-        # What waits: its priority, since when, and in which lane: an object that goes may be in another by then.
+        # The waiting keys: priority, time of queueing, and lane: a deleted object's lane may have changed by then.
         self._queued: dict[K, tuple[int, float, Hashable]] = {}
         self._in_hand: dict[K, float] = {}
         self._again: dict[K, int] = {}
         self._delayed: dict[K, tuple[float, int, Timer]] = {}
         self._failures: dict[K, int] = {}
-        # The delayed keys that nobody but `look_after` asked for.
+        # The delayed keys that only `look_after` asked for.
         self._looks: set[K] = set()
-        # Until when a key is left alone, whatever happens.
+        # The time until which a key is left alone.
         self._resting: dict[K, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._given = 0
@@ -73,7 +73,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def idle(self) -> bool:
-        """Nothing waits to be worked on now and nobody works; keys that wait for their time don't count."""
+        """True if no key is ready and no worker is busy; delayed keys don't count."""
         return not self._queued and not self._in_hand
 
     @property
@@ -82,7 +82,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def next_due(self) -> float | None:
-        """When the earliest delayed key comes, on the clock's monotonic scale."""
+        """The time of the earliest delayed key, on the clock's monotonic scale."""
         return min((when for when, _, _ in self._delayed.values()), default=None)
 
     def add(self, key: K, priority: int = FRESH) -> None:
@@ -113,7 +113,7 @@ class WorkQueue(Generic[K]):
         lanes.put(key, lane)
 
     def add_after(self, key: K, seconds: float, priority: int = FRESH) -> None:
-        """Add the key when `seconds` have passed; of several such wishes the earliest counts."""
+        """Add the key after `seconds`; of several such calls the earliest time counts."""
         if seconds <= 0:
             self.add(key, priority)
             return
@@ -132,20 +132,20 @@ class WorkQueue(Generic[K]):
         self._delayed[key] = (when, priority, self._clock.call_later(seconds, lambda: self._due(key)))
 
     def look_after(self, key: K, seconds: float) -> None:
-        """Add the key when `seconds` have passed, without haste; :meth:`unlook` calls it off, if nobody else asked for it."""
+        """Add the key after `seconds`, at low priority; :meth:`unlook` cancels that unless another call asked for the key."""
         alone = key not in self._delayed
         self.add_after(key, seconds, LOW)
         if alone and key in self._delayed:
             self._looks.add(key)
 
     def unlook(self, key: K) -> None:
-        """What the key was to be looked at again for is over. Other wishes stay."""
+        """Cancels `look_after` for this key. Other requests for it stay."""
         if key in self._looks:
             self._looks.discard(key)
             self._delayed.pop(key)[2].cancel()
 
     def rest(self, key: K, seconds: float) -> None:
-        """Leave the key alone for so long: what asks for it meanwhile is answered once, afterwards."""
+        """Leave the key alone for so long: requests meanwhile are served once, afterwards."""
         self._resting[key] = self._clock.monotonic() + seconds
 
     def _rest_left(self, key: K) -> float:
@@ -158,21 +158,21 @@ class WorkQueue(Generic[K]):
         return left
 
     def retry(self, key: K) -> float:
-        """Add the key after a delay that grows with its failures; the delay."""
+        """Add the key after a delay that grows with its failures; returns the delay."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         delay: float = min(self._backoff * 2.0 ** min(count, 60), self._cap)
-        # Up to a fifth less, so that what failed together does not come back together.
+        # Up to a fifth less, so that keys that failed together don't return together.
         delay *= 1.0 - self._rng.uniform(0.0, 0.2)
         self.add_after(key, delay)
         return delay
 
     def forget(self, key: K) -> None:
-        """The key's next failure is its first."""
+        """Resets the key's count of failures."""
         self._failures.pop(key, None)
 
     def drop(self, key: K) -> None:
-        """The key is gone for good: nothing about it is kept."""
+        """Drops all state of a key that is gone for good."""
         self._failures.pop(key, None)
         self._resting.pop(key, None)
 
@@ -180,7 +180,7 @@ class WorkQueue(Generic[K]):
         return self._failures.get(key, 0)
 
     async def get(self) -> K:
-        """The next key, which is in the caller's hands until `done`. Raises QueueClosed after `close`."""
+        """The next key, which the caller holds until `done`. Raises QueueClosed after `close`."""
         while not self._queued:
             if self._closed:
                 raise QueueClosed
@@ -190,7 +190,7 @@ class WorkQueue(Generic[K]):
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    # It was woken and cancelled at once: somebody else must take what it was woken for.
+                    # It was woken and cancelled at once: another worker must take the key it was woken for.
                     self._wake()
                 raise
         return self._take()
@@ -216,7 +216,7 @@ class WorkQueue(Generic[K]):
             self.add(key, again)
 
     def close(self) -> None:
-        """No more keys are taken in or given out."""
+        """No more keys are accepted or handed out."""
         self._closed = True
         self._ready.clear()
         self._queued.clear()
@@ -255,10 +255,10 @@ class WorkQueue(Generic[K]):
 
 
 class _Lanes(Generic[K]):
-    """The waiting keys of one priority: a line per lane, and the lanes take turns."""
+    """The waiting keys of one priority: a queue per lane, and the lanes take turns."""
 
     def __init__(self) -> None:
-        # Dicts as ordered sets: a key may also leave from the middle of its line.
+        # Dicts as ordered sets: a key may also leave from the middle of its queue.
         self._lines: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
 
     def __bool__(self) -> bool:

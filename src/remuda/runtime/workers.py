@@ -1,7 +1,7 @@
-"""Workers on a queue: one function that makes true what should be true for a key, and what its outcome means for the queue.
+"""Workers on a queue: one function that reconciles a key, and the effect of its result on the queue.
 
-The function gets a key and nothing else, because any reconcile may be the first after a crash. What it raises is logged once
-and tried again later; what it returns says whether to come back by itself. :mod:`.controller` puts watches before the queue.
+The function gets only a key, because any reconcile may be the first after a crash. Its exception is logged once and it
+is tried again later; its result says when to come back. :mod:`.controller` puts watches before the queue.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`after`: come back in so many seconds (also when no event asks for it). None: all is done until something changes.
+    """`after`: come back in so many seconds (also without an event). None: all is done until something changes.
 
-    `waits`: what keeps this object from being done. A result with waits also comes back by itself, slowly, so that one lost
+    `waits`: the reasons why this object is not done. A result with waits also comes back by itself, slowly, so that one lost
     event can't stall it for ever.
 
-    `rest`: leave it alone for so many seconds, whatever happens meanwhile. For what costs others something each time (a drain
-    in a workload cluster), or costs as much as it is large (the sum of a thousand machines).
+    `rest`: leave it alone for so many seconds, even if it changes meanwhile. For work that costs others something each time (a
+    drain in a workload cluster), or costs as much as it is large (the sum of a thousand machines).
     """
 
     after: float | None = None
@@ -44,12 +44,12 @@ DONE = Result()
 
 
 class Retry(Exception):
-    """Not yet: try again with growing pauses, and don't make a fuss. Anything else that is raised is logged as a failure."""
+    """Not ready yet: try again with growing pauses, without an error in the log. Any other exception is logged as a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciling:
-    """Which reconcile this is; every log line written during it says so."""
+    """The identity of the current reconcile; every log line written during it contains it."""
 
     controller: str
     key: str
@@ -99,7 +99,7 @@ class Workers(Generic[K]):
         metrics: ReconcileMetrics | None = None,
         on_result: Callable[[K, Result], None] | None = None,
     ) -> None:
-        """`timeout`: how long one reconcile may take; `wait_seconds`: when a key that waits is looked at again anyway."""
+        """`timeout`: the limit of one reconcile; `wait_seconds`: the interval at which a waiting key is reconciled again."""
         self.name = name
         self.queue = queue
         self._reconcile = reconcile
@@ -113,7 +113,7 @@ class Workers(Generic[K]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Work until cancelled, or until the queue is closed and what is in hand is finished."""
+        """Work until cancelled, or until the queue is closed and running reconciles are finished."""
         forget = self._metrics.follow(self._concurrency, lambda: self.queue.in_hand) if self._metrics is not None else None
         try:
             async with asyncio.TaskGroup() as group:
@@ -141,7 +141,7 @@ class Workers(Generic[K]):
                 self._metrics.ended(outcome, self._clock.monotonic() - began)
 
     async def _one(self, key: K) -> str:
-        """Reconcile once; how it ended, in the words of the metrics."""
+        """Reconcile once; the result, in the words of the metrics."""
         try:
             result = await self._timed(key) or DONE
         except Retry as error:
@@ -151,7 +151,7 @@ class Workers(Generic[K]):
             log.warning("took longer than %.0fs; again in %.3fs", self._timeout, self.queue.retry(key))
             return "timeout"
         except ApiError as error:
-            # A conflict means that somebody was faster; the next try sees what they did. Who does not lead says so once.
+            # A conflict means that another writer was faster; the next try sees the change. Leader election logs NotLeading once.
             level = logging.DEBUG if error.is_conflict or isinstance(error, NotLeading) else logging.WARNING
             log.log(level, "%s; again in %.3fs", error.message, self.queue.retry(key))
             return "error"
@@ -172,12 +172,12 @@ class Workers(Generic[K]):
             self._on_result(key, result)
         if result.rest:
             self.queue.rest(key, result.rest)
-        # It may have waited before; what it waits for now is what counts.
+        # It may have waited before; only its present waits count.
         self.queue.unlook(key)
         if result.after is not None:
             self.queue.add_after(key, result.after)
             return "requeue_after"
         if result.waits and self._wait_seconds:
-            # Spread out: what waits together must not all wake together.
+            # With jitter: keys that wait together must not all wake together.
             self.queue.look_after(key, self._wait_seconds * self._rng.uniform(0.9, 1.1))
         return "success"

@@ -1,9 +1,9 @@
-"""A stream of a tunnel as asyncio and aiohttp know connections, for libraries that bring their own HTTP.
+"""A stream of a tunnel as an asyncio and aiohttp connection, for libraries that bring their own HTTP.
 
-asyncio's bytes are pushed at a protocol; ours are read when somebody wants more. :class:`StreamTransport` turns one into the
-other and keeps both brakes: it reads no further while the protocol has paused it, and tells the protocol to wait while the
-stream takes nothing. :class:`TunnelConnector` is aiohttp's pool of connections on top of it, with TLS inside the tunnel (the
-server's name is the host of the URL, an address is looked for among the certificate's addresses).
+asyncio pushes bytes to a protocol; a stream's bytes are read on demand. :class:`StreamTransport` converts between the two and
+keeps flow control both ways: it stops reading while the protocol has paused it, and pauses the protocol while the stream accepts
+nothing. :class:`TunnelConnector` is aiohttp's connection pool on top of it, with TLS inside the tunnel (the server's name is the
+host of the URL; an IP address must be among the certificate's addresses).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Context = Callable[[], ssl.SSLContext]
 
 
 class StreamTransport(asyncio.Transport):
-    """Made and started by :meth:`connect`."""
+    """Created and started by :meth:`connect`."""
 
     def __init__(self, stream: ByteStream, protocol: asyncio.Protocol, extra: dict[str, Any]) -> None:
         super().__init__(extra)
@@ -57,7 +57,7 @@ class StreamTransport(asyncio.Transport):
         transport._tasks = [asyncio.create_task(transport._read_all()), asyncio.create_task(transport._write_all())]
         return transport
 
-    # --- what protocols ask for -----------------------------------------------------------------------------------------
+    # --- the protocol's calls -------------------------------------------------------------------------------------------
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
@@ -81,7 +81,7 @@ class StreamTransport(asyncio.Transport):
         return self._size
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """The limits are fixed: they bound what a slow tunnel may cost."""
+        """The limits are fixed: they bound the memory that a slow tunnel needs."""
 
     def can_write_eof(self) -> bool:
         return False
@@ -97,7 +97,7 @@ class StreamTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """After what was written has been sent."""
+        """Close after the written data has been sent."""
         self._closing = True
         self._may_read.set()
         self._to_write.set()
@@ -114,7 +114,7 @@ class StreamTransport(asyncio.Transport):
                 data = await self._stream.read()
                 if not data:
                     break
-                # It may have been paused while we waited; this much it still takes.
+                # It may have been paused during the wait; it still takes this much.
                 self._protocol.data_received(data)
         except (OSError, ssl.SSLError) as error:
             self._end(error)
@@ -153,8 +153,8 @@ class StreamTransport(asyncio.Transport):
             return
         self._lost = True
         self._stream.close()
-        # The one that calls this is about to return by itself. They know us: who also kept them would make a circle, with a TLS
-        # connection in it, that stays until somebody looks for circles.
+        # The task that calls this is about to return by itself. The tasks refer to this transport: a reference back would make a
+        # cycle, with a TLS connection in it, that stays until the garbage collector runs.
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             if task is not asyncio.current_task():
@@ -163,9 +163,9 @@ class StreamTransport(asyncio.Transport):
 
 
 class TunnelConnector(aiohttp.BaseConnector):
-    """aiohttp's connections, dialled through a tunnel. `context` is for https; what it does not believe is not spoken to.
+    """aiohttp's connections, dialled through a tunnel. `context` is for https; untrusted servers are refused.
 
-    Those that nobody uses are kept for `keep` seconds.
+    Idle connections are kept for `keep` seconds.
     """
 
     def __init__(

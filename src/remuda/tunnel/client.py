@@ -1,10 +1,10 @@
-"""The side that dials out, keeps a session to a server, and serves the streams that the server opens on it.
+"""The client side: dials out, keeps a session to a server, and serves the streams that the server opens on it.
 
-What may be dialled is decided by an allow-list. The Go client ends its whole session over one refused address; ours
-fails that stream only, which a Go server understands just as well: otherwise one bad request would cut off everybody.
+An allow-list decides which addresses may be dialled. The Go client ends its whole session over one refused address; ours
+fails that stream only, which a Go server understands just as well: otherwise one bad request would disconnect all users.
 
-When a session ends the client connects again, after a pause that is drawn at random, so that a thousand clients of a
-server that was restarted do not come back in one moment.
+When a session ends the client reconnects, after a random pause, so that a thousand clients of a restarted server do not
+reconnect at the same moment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .websocket import LARGEST_MESSAGE, ClientSocket, Wire
 HANDSHAKE_WITHIN = 10.0
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 20.0
-# A session that lasted this long was a success, whatever ended it.
+# A session that lasted this long was a success, however it ended.
 _SETTLED = 60.0
 _LONGEST_ANSWER = 1024
 
@@ -45,14 +45,14 @@ Headers = Callable[[], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where to connect and how: `url` is ws:// or wss://, `ca` PEM of who is believed (the system's when empty)."""
+    """Address and trust: `url` is ws:// or wss://, `ca` is PEM of the trusted CAs (the system's if empty)."""
 
     url: str
     ca: bytes = b""
-    # Whom the system believes is believed beside `ca`.
+    # Also trusts the system's CAs, beside `ca`.
     system_too: bool = False
     insecure: bool = False
-    # An http:// URL, perhaps with user and password; None asks the environment, "" goes without one.
+    # An http:// URL, optionally with user and password; None reads the environment, "" means no proxy.
     proxy: str | None = field(default=None, repr=False)
 
     def context(self) -> ssl.SSLContext:
@@ -65,14 +65,14 @@ class Server:
             return context
         if self.ca:
             _load(context, self.ca, self.url)
-        # Read anew each time: whom the system believes may have changed.
+        # Read anew each time: the system's trusted CAs may have changed.
         context.load_default_certs()
         return context
 
 
 def _context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Authorities made by older installers lack an extension that Python demands since 3.13, and Go does not.
+    # CAs made by older installers lack an extension that Python requires since 3.13, and Go does not.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -87,14 +87,14 @@ def _load(context: ssl.SSLContext, ca: bytes, url: str) -> None:
 
 @lru_cache(maxsize=4)
 def _trusting(ca: bytes, url: str) -> ssl.SSLContext:
-    """Both tunnels of an agent, and those of every agent in a process, share one."""
+    """A context shared by both tunnels of an agent, and by all agents in a process."""
     context = _context()
     _load(context, ca, url)
     return context
 
 
 class TunnelClient:
-    """Keeps one session to a server. `serve` replaces dialling: what it is given is a stream to do with as it likes."""
+    """Keeps one session to a server. `serve` replaces dialling: it gets each stream, and may do anything with it."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class TunnelClient:
         self.session: Session | None = None
 
     async def run(self) -> None:
-        """Connect, serve, and connect again, until cancelled."""
+        """Connect, serve, and reconnect, until cancelled."""
         pause = FIRST_PAUSE
         while True:
             started = self._clock.monotonic()
@@ -133,9 +133,9 @@ class TunnelClient:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def connect_once(self) -> str:
-        """One session, from the handshake to its end; the reason why it ended. Raises when it did not begin."""
+        """Run one session, from the handshake to its end; the result is the reason for its end. Raises if it did not begin."""
         timeout = aiohttp.ClientTimeout(total=None)
-        # No pool and no environment: one connection, and the proxy that `proxy_for` says.
+        # No pool and no environment: one connection, and the proxy of `proxy_for`.
         async with aiohttp.ClientSession(timeout=timeout, ws_response_class=ClientSocket, trust_env=False) as http:
             socket = await self._handshake(http)
             session = Session(Wire(socket, socket.abort), self._clock, self._rng, accept=self._accept)
@@ -169,7 +169,7 @@ class TunnelClient:
         proxy, shown = self._proxy()
         headers = dict(self._headers())
         if not secure:
-            # A proxy that only forwards reads the request itself; one that tunnels has a request of its own.
+            # A forwarding proxy reads the request itself; a tunnelling one gets a request of its own.
             headers |= shown
         try:
             async with deadline(self._clock, HANDSHAKE_WITHIN):
@@ -193,7 +193,7 @@ class TunnelClient:
         return socket
 
     def _proxy(self) -> tuple[URL | None, dict[str, str]]:
-        """The proxy, and the headers that say to it who we are."""
+        """The proxy, and the headers that authenticate the client to it."""
         found = proxy_for(self._server.url, os.environ) if self._server.proxy is None else self._server.proxy
         return introduced(found) if found else (None, {})
 
@@ -209,10 +209,10 @@ class TunnelClient:
 
 # --- dialing --------------------------------------------------------------------------------------------------------------
 #
-# Where a stream leads on to: a connection dialled on this side, and the bytes carried between the two.
+# The target of a stream: a connection dialled on this side, and copying of bytes between the two.
 #
-# Half-closed connections do not exist in the tunnel. When the local side ends, what the other side had sent by then is still
-# handed over before everything is closed; when the other side ends, all it sent is handed over first.
+# Half-closed connections do not exist in the tunnel. When the local side ends, data that the other side had sent by then is
+# still delivered before everything is closed; when the other side ends, all its data is delivered first.
 
 DIAL_WITHIN = 60.0
 
@@ -221,7 +221,7 @@ Dial = Callable[[str, str], Awaitable[Connection]]
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Go's `host:port`, an IPv6 address in brackets; ValueError when it is none."""
+    """Split Go's `host:port`, an IPv6 address in brackets; ValueError if it is invalid."""
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"address {address}: not host:port")
@@ -233,7 +233,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 async def dial_network(network: str, address: str) -> Connection:
-    """A connection by the machine's own network: tcp, tcp4, tcp6 or unix."""
+    """Connect through the machine's own network: tcp, tcp4, tcp6 or unix."""
     if network == "unix":
         return await asyncio.open_unix_connection(address, limit=2 * CHUNK)
     if network not in ("tcp", "tcp4", "tcp6"):
@@ -243,7 +243,7 @@ async def dial_network(network: str, address: str) -> Connection:
 
 
 async def serve_by_dialling(stream: Stream, dial: Dial, clock: Clock) -> None:
-    """Dial what the stream asks for and carry bytes both ways until one side ends."""
+    """Dial the stream's address and copy bytes both ways until one side ends."""
     try:
         async with deadline(clock, DIAL_WITHIN):
             reader, writer = await dial(stream.network, stream.address)
@@ -253,7 +253,7 @@ async def serve_by_dialling(stream: Stream, dial: Dial, clock: Clock) -> None:
 
 
 def _why(error: Exception) -> str:
-    """The words Go would use, since somebody may look for them."""
+    """Go's words for an error, since users may search for them."""
     if isinstance(error, TimeoutError) and not getattr(error, "errno", None):
         return "i/o timeout"
     number = getattr(error, "errno", None)
@@ -263,7 +263,7 @@ def _why(error: Exception) -> str:
 
 
 async def join(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carry bytes between a stream and a connection; both are closed afterwards."""
+    """Copy bytes between a stream and a connection; both are closed afterwards."""
     outward = asyncio.ensure_future(_to_stream(reader, stream))
     inward = asyncio.ensure_future(_to_connection(stream, writer))
     try:

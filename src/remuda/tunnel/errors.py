@@ -1,31 +1,31 @@
-"""What can go wrong in a tunnel, told apart by how much of it is lost: one stream, or the whole session."""
+"""Errors of a tunnel, by their extent: one stream, or the whole session."""
 
 from __future__ import annotations
 
 
 class TunnelError(ConnectionError):
-    """Anything that went wrong with a tunnel; a ConnectionError, so that whoever only knows sockets understands it."""
+    """Any error of a tunnel; a ConnectionError, so that code which only knows sockets handles it."""
 
 
 class FrameError(TunnelError):
-    """The other side sent bytes that are no message; its session ends."""
+    """The other side sent an invalid message; its session ends."""
 
 
 class StreamError(TunnelError):
-    """One stream has failed; the text is the other side's own, or ours when we gave it up."""
+    """One stream has failed; the text is the other side's own, or ours if we closed it."""
 
 
 class StreamClosed(StreamError):
-    """Written to after one of both sides closed it."""
+    """A write after either side closed the stream."""
 
 
 class SessionEnded(TunnelError):
-    """The session is over, and every stream on it."""
+    """The session has ended, and every stream on it."""
 
 
 class NoSession(TunnelError):
-    """Nobody with this client key is connected."""
+    """No client with this key is connected."""
 
 
 class Refused(TunnelError):
-    """The server did not accept the client, or an authorizer wants to say why it won't."""
+    """The server did not accept the client; an authorizer raises it to give its reason."""

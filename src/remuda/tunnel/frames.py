@@ -1,8 +1,8 @@
-"""remotedialer's messages as bytes, and back (protocols.md §8.2).
+"""Codec of remotedialer's messages (protocols.md §8.2).
 
-A message is one binary websocket message: `id · stream · kind · [deadline] · body`, the numbers Go's signed varints. The
-id is ignored by whoever reads it, and so is the deadline, which must be there all the same for Data and Connect. Nothing
-here knows about sockets; :mod:`.session` gives the messages their meaning.
+A message is one binary websocket message: `id · stream · kind · [deadline] · body`, the numbers Go's signed varints. Readers
+ignore the id, and also the deadline, which must still be present for Data and Connect. This module knows no sockets;
+:mod:`.session` gives the messages their meaning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Kind(IntEnum):
     SYNC_CONNECTIONS = 8
 
 
-# How much of a body the Go side reads; what is longer is cut there without a word.
+# The part of a body that the Go side reads; it silently cuts longer ones.
 LONGEST_CONNECT = 266
 LONGEST_ERROR = 100
 LONGEST_CLIENT = 100
@@ -39,7 +39,7 @@ _ID_BYTES = 8
 
 
 class Message(NamedTuple):
-    """One message. `kind` is a plain number, since kinds that we don't know are passed over, not refused."""
+    """One message. `kind` is a plain number, since unknown kinds are ignored, not refused."""
 
     id: int
     stream: int
@@ -55,7 +55,7 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(raw: memoryview, at: int) -> tuple[int, int]:
-    """The number that starts at `at`, and where the next thing starts."""
+    """The number that starts at `at`, and the position after it."""
     try:
         value, after = varints.read_varint(raw, at)
     except IndexError:
@@ -68,7 +68,7 @@ def read_varint(raw: memoryview, at: int) -> tuple[int, int]:
 
 
 def encode(number: int, stream: int, kind: int, body: bytes = b"") -> bytes:
-    """One message. `number` is its id, which wraps as Go's does."""
+    """One message as bytes. `number` is its id, which wraps as Go's does."""
     head = varint((number + (1 << 63)) % _WORD - (1 << 63)) + varint(stream) + varint(kind)
     if kind in (Kind.DATA, Kind.CONNECT):
         return b"".join((head, _DEADLINE, body))
@@ -87,7 +87,7 @@ def decode(raw: bytes) -> Message:
 
 
 def connect_body(network: str, address: str) -> bytes:
-    """Where to dial. Too long is an error here, because the other side would dial what is left of it."""
+    """The body of a Connect. Too long an address is an error here, because the other side would dial a cut one."""
     if "/" in network:
         raise ValueError(f"a network has no slash in its name: {network!r}")
     body = f"{network}/{address}".encode()
@@ -105,7 +105,7 @@ def read_connect(body: memoryview) -> tuple[str, str]:
 
 
 def error_body(text: str) -> bytes:
-    """What went wrong, no longer than the other side reads, and never cut within a character."""
+    """The body of an Error, no longer than the other side reads, and never cut within a character."""
     return text.encode("utf-8", "replace")[:LONGEST_ERROR].decode("utf-8", "ignore").encode()
 
 

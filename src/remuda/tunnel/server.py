@@ -1,9 +1,9 @@
-"""The side that clients connect to and that dials through them (protocols.md §8.1, §8.3).
+"""The server side: accepts clients and dials through them (protocols.md §8.1, §8.3).
 
-An authorizer says under which client key a caller is known. Several sessions may share a key (replicas of an agent, or one
-that has come back before its old line was noticed to be dead). A stream goes over the oldest session that was heard from
-lately, so a silent line is passed over long before it counts as dead, and the next one takes over when a session ends.
-Streams of a session end with it; nothing is moved from one line to another.
+An authorizer gives the client key of a caller. Several sessions may share a key (replicas of an agent, or one that has
+reconnected before its old connection was found dead). A stream uses the oldest session with recent messages, so a silent
+connection is avoided long before it counts as dead, and the next one takes over when a session ends. Streams of a session
+end with it; none moves to another connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .websocket import LARGEST_MESSAGE, Wire
 
 # Three pings may be late or lost before another session is preferred.
 _LATELY = 3 * PING_EVERY
-# Replicas of an agent, and lines of theirs that are dead but not yet noticed to be.
+# Replicas of an agent, and their dead connections that are not yet detected.
 MOST_SESSIONS = 16
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ Admit = Callable[[Session], Awaitable[None]]
 
 
 class SessionListener(Protocol):
-    """Is told of every session, also of those that were there before it."""
+    """Notified of every session, also of existing ones when it is added."""
 
     def session_added(self, key: str, number: int) -> None: ...
 
@@ -45,7 +45,7 @@ class SessionListener(Protocol):
 
 
 class TunnelServer:
-    """All sessions of this process. `handle` is an aiohttp handler; where it is mounted is the gateway's business."""
+    """All sessions of this process. `handle` is an aiohttp handler; the gateway mounts it."""
 
     def __init__(self, authorize: Authorizer, clock: Clock, rng: Rng) -> None:
         self._authorize = authorize
@@ -57,7 +57,7 @@ class TunnelServer:
         self._closed = False
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Serve one client for as long as it stays."""
+        """Serve one client as long as it is connected."""
         try:
             key = await self._authorize(request)
         except Refused as refusal:
@@ -69,7 +69,7 @@ class TunnelServer:
     async def accept(
         self, request: web.BaseRequest, key: str, *, mark: object = None, admit: Admit | None = None
     ) -> web.StreamResponse:
-        """The same for a client that somebody else has authorized under this key; `mark` stays on its session."""
+        """Serve a client that the caller has already authorized under this key; `mark` stays on its session."""
         if self._closed:
             return web.Response(status=503, text="shutting down")
         if not self._has_room(key):
@@ -89,7 +89,7 @@ class TunnelServer:
         return socket
 
     def _has_room(self, key: str) -> bool:
-        """One more session may come; the most silent one makes room for it, if it is silent."""
+        """True if one more session may be added; the most silent one is ended for it, if it is silent."""
         live = self.sessions(key)
         if len(live) < MOST_SESSIONS:
             return True
@@ -149,7 +149,7 @@ class TunnelServer:
         self._listeners.remove(listener)
 
     def clients(self) -> list[str]:
-        """The keys of everybody who is connected."""
+        """The keys of all connected clients."""
         return [key for key in self._sessions if self.has_session(key)]
 
     def has_session(self, key: str) -> bool:
@@ -160,9 +160,9 @@ class TunnelServer:
         return [session for session in self._sessions.get(key, ()) if session.alive]
 
     async def dial(self, key: str, network: str, address: str, *, within: float = 0.0) -> Stream:
-        """A stream to an address on the client's side; who is not connected may come back within some seconds.
+        """Open a stream to an address on the client's side; waits up to `within` seconds for an absent client.
 
-        The dial itself is not waited for: that it failed shows when the stream is read.
+        It does not wait for the dial itself: a failure appears when the stream is read.
         """
         if within and not self.has_session(key):
             await self._session_of(key, within)
@@ -170,7 +170,7 @@ class TunnelServer:
         if not live:
             raise NoSession(f"failed to find Session for client {key}")
         lately = self._clock.monotonic() - _LATELY
-        # Oldest first, as in Go; when all are silent, the one that has been so for the shortest time.
+        # Oldest first, as in Go; if all are silent, the one heard from last.
         chosen = next((session for session in live if session.heard_at >= lately), None)
         return (chosen or max(live, key=lambda session: session.heard_at)).open(network, address)
 
@@ -189,14 +189,14 @@ class TunnelServer:
                 self._waiting.pop(key, None)
 
     def drop(self, key: str, reason: str) -> int:
-        """End every session of a key, for example because its token was revoked; how many there were."""
+        """End every session of a key, for example because its token was revoked; the result is their number."""
         live = self.sessions(key)
         for session in live:
             session.end(reason)
         return len(live)
 
     def close(self) -> None:
-        """Take nobody new and end every session; their handlers return soon after."""
+        """Refuse new clients and end every session; their handlers return soon after."""
         self._closed = True
         for key in list(self._sessions):
             self.drop(key, "shutting down")

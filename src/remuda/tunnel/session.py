@@ -1,17 +1,17 @@
-"""Many streams over one websocket: who reads, who writes, whose turn it is, and when the line counts as dead.
+"""Many streams over one websocket: reading, writing, fair scheduling, and detection of dead connections.
 
-Three tasks live as long as a session: one reads and never waits for anything but the socket; one writes, first what is
-small and urgent, then one chunk per stream in turn, so that no stream starves another; one looks after time. The reader
-never writes: two sides that both wait for the other to read would stand still for ever.
+Three tasks live as long as a session: one reads and waits only for the socket; one writes, first small and urgent
+messages, then one chunk per stream in turn, so that no stream starves another; one handles timeouts. The reader never
+writes: two sides that both wait for the other to read would be deadlocked.
 
-:mod:`.server` keeps sessions and opens streams on them, :mod:`.client` is where streams lead on to something else.
-Times are the Go side's (protocols.md §8.5): the client pings every 5 s, a line without ping or pong for 60 s is dead, and
-so is one that takes nothing for 60 s; data is no sign of life. Every 60 s the client lists its streams, and the server
-drops those of its own that are not in the list. Beyond that, a line on which nothing at all has come for 25 s is dead: with
-a ping every 5 s no living one is that quiet, and a cut is told within half a minute.
+:mod:`.server` keeps sessions and opens streams on them, :mod:`.client` connects streams to their targets.
+Times are the Go side's (protocols.md §8.5): the client pings every 5 s, a connection without ping or pong for 60 s is dead,
+and so is one that accepts no data for 60 s; data is no sign of life. Every 60 s the client lists its streams, and the server
+drops those of its own that are not in the list. In addition, a connection that receives nothing at all for 25 s is dead:
+with a ping every 5 s no live one is that quiet, and a cut is detected within half a minute.
 
-What a session may cost is bounded: so many streams, and so many bytes of all of them together that have come and were not
-read. Near that bound every stream is braked early; beyond it the one that holds most is ended, not the session.
+The cost of a session is bounded: a number of streams, and a number of received but unread bytes of all of them together.
+Near that bound every stream is throttled early; beyond it the stream that holds most is ended, not the session.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CROWDED_ABOVE = 32 << 20
 MOST_UNREAD = 128 << 20
 
 CLIENT_KEY = "client"
-# Complaints about unknown streams that may wait in line; more of them tell nobody anything new.
+# The most queued errors for unknown streams; more of them would carry no new information.
 _MOST_COMPLAINTS = 1024
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ Accept = Callable[[Stream], Awaitable[None]]
 
 
 class Session:
-    """One websocket's worth of streams. The side with `accept` is the client: it pings, and serves what is opened."""
+    """The streams of one websocket. The side with `accept` is the client: it pings, and serves opened streams."""
 
     def __init__(
         self, wire: Wire, clock: Clock, rng: Rng, *, key: str = CLIENT_KEY, number: int = 0, accept: Accept | None = None
@@ -72,7 +72,7 @@ class Session:
         self.clock = clock
         self.key = key
         self.number = number
-        # Whatever the one who let it in knows it by.
+        # An opaque value of the caller that accepted the session.
         self.mark: object = None
         self.reason: str | None = None
         self.heard_at = clock.monotonic()
@@ -102,11 +102,11 @@ class Session:
 
     @property
     def streams(self) -> int:
-        """How many are open."""
+        """The number of open streams."""
         return len(self._streams)
 
     def open(self, network: str, address: str) -> Stream:
-        """A stream to an address on the other side. It is there at once; that it could not be dialled is told by reading."""
+        """Open a stream to an address on the other side. It exists at once; reading reports a failed dial."""
         if self.reason is not None:
             raise SessionEnded(f"the session of {self.key} is over: {self.reason}")
         if len(self._streams) >= MOST_STREAMS:
@@ -119,7 +119,7 @@ class Session:
         return stream
 
     async def serve(self) -> str:
-        """Carry streams until the session ends; the reason why it did. Nothing that it started outlives it."""
+        """Carry streams until the session ends; the result is the reason. None of its tasks outlives it."""
         self._start(self._write_all())
         self._start(self._look_after_time())
         reason = "stopped"
@@ -133,7 +133,7 @@ class Session:
         return self.reason or reason
 
     def end(self, reason: str) -> None:
-        """Drop the line; every stream fails. The first reason is the one that is kept."""
+        """Drop the connection; every stream fails. The first reason is kept."""
         if self.reason is not None:
             return
         self.reason = reason
@@ -142,7 +142,7 @@ class Session:
         for stream in streams.values():
             stream.on_session_end()
 
-    # What streams ask for.
+    # Calls by streams.
 
     @property
     def crowded(self) -> bool:
@@ -206,10 +206,10 @@ class Session:
         elif kind == Kind.SYNC_CONNECTIONS:
             self._drop_stale(read_sync(message.body))
         elif kind in (Kind.ADD_CLIENT, Kind.REMOVE_CLIENT):
-            # Only peers announce clients, and there are none; what is no announcement still ends the session, as in Go.
+            # Only peers announce clients, and there are none; an invalid announcement still ends the session, as in Go.
             read_client(message.body)
         elif stream is None:
-            # The end of a stream is often told twice. Kinds of a later version are passed over, too.
+            # The end of a stream is often reported twice. Kinds of a later version are ignored, too.
             return
         elif kind == Kind.ERROR:
             self.forget(stream)
@@ -255,7 +255,7 @@ class Session:
     def _drop_stale(self, listed: frozenset[int]) -> None:
         if self._accept is not None:
             return
-        # A Connect may still be on its way to whoever wrote the list, but not for longer than a line may be silent.
+        # A Connect may not have reached the sender of the list yet, but no longer than a connection may be silent.
         known_before = self.clock.monotonic() - SILENT_AFTER
         for stream in [s for s in self._streams.values() if s.id not in listed and s.opened_at <= known_before]:
             self.forget(stream)
@@ -271,11 +271,11 @@ class Session:
                 while await self._write_next():
                     pass
         except (ConnectionError, RuntimeError) as error:
-            # aiohttp says RuntimeError when the websocket was closed in between.
+            # aiohttp raises RuntimeError if the websocket was closed in between.
             self.end(f"writing failed: {error}")
 
     async def _write_next(self) -> bool:
-        """Send one thing, the most urgent first; False when there is nothing."""
+        """Send one message, the most urgent first; False if there is none."""
         self._sending_since = self.clock.monotonic()
         try:
             if self._pong_due:

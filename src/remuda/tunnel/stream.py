@@ -1,25 +1,25 @@
-"""One connection inside a tunnel: bytes in order both ways, and the brakes for both ways.
+"""One connection inside a tunnel: ordered bytes both ways, and flow control both ways.
 
-What has come and was not read yet is bounded: above `PAUSE_ABOVE` the other side is asked to pause, below `RESUME_BELOW`
-to go on (protocols.md §8.4). What is to go out is one chunk at a time, so that whoever writes waits as long as the other
-side brakes or the line is full. :mod:`.session` decides whose chunk goes next; it is the only other module that touches
-the parts of a stream that are not public.
+Received but unread data is bounded: above `PAUSE_ABOVE` the other side is asked to pause, below `RESUME_BELOW` to resume
+(protocols.md §8.4). Outgoing data is one chunk at a time, so a writer waits while the other side pauses it or the websocket
+is full. :mod:`.session` decides whose chunk goes next; it is the only other module that touches the private parts of a
+stream.
 
-The Go side keeps one flag for both directions: whoever asks for a pause stops writing, too; whoever sends Resume also takes
-itself for resumed, but does not wake its own writer; a paused side that reads resumes itself. So two Go sides that both send
-much may stand still for ever. These rules keep that from us, against Go and against ourselves:
+The Go side keeps one flag for both directions: a side that asks for a pause stops writing, too; a side that sends Resume also
+considers itself resumed, but does not wake its own writer; a paused side that reads resumes itself. So two Go sides that both
+send much may deadlock. These rules keep our side from that, against Go and against ourselves:
 
 - sending Resume also ends our own pause, because the other side has just forgotten that it asked for one; if it still is
   over its limit it asks again with the next data;
 - a Resume that arrives while we still want a pause is answered with Pause again, and one that ends our pause with a Resume,
-  which is what wakes Go's writer;
-- a pause that lasts is tried, since it may have crossed our Resume, or be Go's before a service that answers while it reads
-  (the service can't go on reading because Go does not take its answer, nor Go writing because the service does not read). A
-  Resume frees the other side's hands, a while later a few bytes find out whether it asks for a pause again, and when it does
-  the next try comes twice as late. What that adds to a reader that has truly stopped is `_PROBE` bytes a minute. When we
-  want a pause ourselves there is no Resume to send; then the few bytes alone make a Go side that has room say so.
+  which wakes Go's writer;
+- a long pause is probed, since it may have crossed our Resume, or be that of a Go side whose service answers while it reads
+  (the service can't continue reading because Go does not take its answer, nor Go writing because the service does not read).
+  A Resume lets the other side continue, a while later a few bytes find out whether it asks for a pause again, and if it does
+  the next probe waits twice as long. For a reader that has truly stopped, this adds `_PROBE` bytes a minute. While we want a
+  pause ourselves we can't send Resume; then the few bytes alone make a Go side with free space send its Resume.
 
-There is no half-close in this protocol: the end of one direction is the end of both.
+The protocol has no half-close: the end of one direction is the end of both.
 """
 
 from __future__ import annotations
@@ -37,55 +37,55 @@ PAUSE_ABOVE = 1 << 21
 RESUME_BELOW = PAUSE_ABOVE // 8
 # When all streams of a session together hold much, each may hold only this before it is asked to pause.
 PAUSE_ABOVE_IN_A_CROWD = 2 * CHUNK
-# A pause needs a way to the other side and what is on the line still arrives; beyond this it is not heeding us.
+# A pause takes time to arrive, and data on the way still comes; a side that sends more than this ignores the pause.
 NEVER_ABOVE = 16 * PAUSE_ABOVE
 
-# When a pause is first tried, how late the tries may become, how long the other side has to get rid of what it holds, and
-# to answer the bytes that follow.
+# The first delay and the longest delay before a pause is probed, the time for the other side to drain its buffers, and the
+# time for it to answer the probe.
 _TRY_AFTER = 0.25
 _TRY_AT_LAST = 60.0
 _DRAIN_FOR = 0.25
 _ANSWER_WITHIN = 1.0
 _PROBE = 512
-# How long a closed stream may wait for the other side's Resume to send its last chunk.
+# The time for which a closed stream may wait for the other side's Resume to send its last chunk.
 _LINGER = 60.0
 
 DISCONNECTED = "tunnel disconnect"
 
 
 class ByteStream(Protocol):
-    """What a stream is to those who only move bytes: :class:`Stream`, or TLS on top of one (:mod:`.tls`)."""
+    """A stream for code that only moves bytes: :class:`Stream`, or TLS on top of one (:mod:`.tls`)."""
 
     async def read(self, most: int = ...) -> bytes:
-        """Some bytes, at most `most`; none at the end."""
+        """Read some bytes, at most `most`; none at the end."""
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Returns when everything is on its way or next in line."""
+        """Write; returns when everything is sent or next in line."""
 
     def close(self) -> None:
-        """Send what was written, then end both directions."""
+        """Send the written data, then end both directions."""
 
 
 class Carrier(Protocol):
-    """What a stream needs of its session."""
+    """The session as a stream uses it."""
 
     clock: Clock
 
     @property
     def crowded(self) -> bool:
-        """All streams together hold so much that each must be content with little."""
+        """True if all streams together hold so much that each must limit itself."""
 
     def hold(self, change: int) -> None:
-        """A stream holds so many more bytes, or fewer, that have come and were not read."""
+        """Count so many more (or fewer) received but unread bytes of a stream."""
 
     def urgent(self, stream: Stream) -> None:
-        """The stream has something small to send that must not queue behind data."""
+        """Announce a small message of the stream that must not queue behind data."""
 
     def ready(self, stream: Stream) -> None:
-        """The stream has a chunk or its end to send, when it is its turn."""
+        """Queue the stream, which has a chunk or its end to send."""
 
     def forget(self, stream: Stream) -> None:
-        """The stream is over; its id means nothing any more."""
+        """Drop the stream, which has ended."""
 
 
 class Stream:
@@ -145,12 +145,12 @@ class Stream:
 
     @property
     def over(self) -> bool:
-        """Nothing can be written any more."""
+        """True if nothing can be written any more."""
         return self._ended is not None or self._final is not None
 
     @property
     def buffered(self) -> int:
-        """Bytes that have come and were not read."""
+        """The number of received but unread bytes."""
         return len(self._received)
 
     async def read(self, most: int = 2 * CHUNK) -> bytes:
@@ -198,11 +198,11 @@ class Stream:
             raise StreamClosed(f"{self!r} is closed: {self._ended or self._final}")
 
     def close(self) -> None:
-        """End both directions, after what was written before has been sent."""
+        """End both directions, after earlier writes have been sent."""
         self._end_here(EOF)
 
     def fail(self, text: str) -> None:
-        """End both directions at once and tell the other side why; whoever reads or writes here is told the same."""
+        """End both directions at once and tell the other side why; local readers and writers get the same error."""
         if self.over:
             self._forget_received()
             return
@@ -211,7 +211,7 @@ class Stream:
         self._end_here(text)
 
     def leftover(self) -> bytes:
-        """Everything that has come and was not read, without waiting."""
+        """All received but unread bytes, without waiting."""
         data = bytes(self._received)
         self._forget_received()
         return data
@@ -235,10 +235,10 @@ class Stream:
         self._slot = None
         self._carrier.ready(self)
 
-    # What follows is called by the session.
+    # Called by the session.
 
     def take_urgent(self) -> tuple[Kind, bytes] | None:
-        """The next thing that does not queue behind data."""
+        """The next message that does not queue behind data."""
         if self._connect is not None:
             body, self._connect = self._connect, None
             return Kind.CONNECT, body
@@ -248,7 +248,7 @@ class Stream:
         return None
 
     def take(self) -> tuple[Kind, bytes] | None:
-        """The next chunk, or the end when there is none before it."""
+        """The next chunk, or the end if no chunk is before it."""
         if self._slot is not None:
             if self._probing:
                 return self._take_probe(self._slot)
@@ -275,7 +275,7 @@ class Stream:
 
     @property
     def waiting(self) -> bool:
-        """There is something for its next turn."""
+        """True if there is something to send in its next turn."""
         if self._slot is not None:
             return self._probing or not self._paused
         return self._final is not None and not self._finished
@@ -308,18 +308,18 @@ class Stream:
         self._unpause()
 
     def on_error(self, text: str) -> None:
-        """The other side has ended it. What has come can still be read."""
+        """The other side has ended the stream. Received data can still be read."""
         if self._ended is not None:
             return
         self._ended = text
         self._slot = None
-        # Echoed as Go does it: nobody needs it, and it is the byte that a trace of the original shows.
+        # Echoed as in Go: no side needs it, but recorded traces of the original contain it.
         self._final = text
         self._wake()
         self._carrier.ready(self)
 
     def on_session_end(self, text: str = DISCONNECTED) -> None:
-        """Nothing can be sent any more, not even the end."""
+        """The session has ended: nothing can be sent any more, not even the end."""
         if self._ended is None:
             self._ended = text
         self._slot = None
@@ -366,7 +366,7 @@ class Stream:
             self._carrier.ready(self)
 
     def _signal(self, kind: Kind) -> None:
-        # Only the latest counts, so there is never more than one in line.
+        # Only the latest counts, so at most one is queued.
         self._flow = kind
         self._carrier.urgent(self)
 

@@ -1,6 +1,6 @@
-"""TLS spoken over a stream, as a stream: the handshake and the records are Python's own, the bytes go where we say.
+"""TLS over a stream, itself a stream: handshake and records are Python's own, this module moves the bytes.
 
-asyncio's `start_tls` wants a transport of its own event loop, and a stream of a tunnel is none. An `ssl.MemoryBIO` on each
+asyncio's `start_tls` requires a transport of its own event loop, and a tunnel's stream is not one. An `ssl.MemoryBIO` on each
 side of an `ssl.SSLObject` needs no transport at all.
 """
 
@@ -17,7 +17,7 @@ from .stream import CHUNK, ByteStream
 
 
 class TlsStream:
-    """A :class:`~remuda.tunnel.stream.ByteStream` whose bytes are encrypted on the one below. Made by :func:`start_tls`."""
+    """A :class:`~remuda.tunnel.stream.ByteStream` that encrypts its bytes on the one below. Made by :func:`start_tls`."""
 
     def __init__(self, below: ByteStream, context: ssl.SSLContext, server_hostname: str | None, server_side: bool) -> None:
         self._below = below
@@ -29,12 +29,12 @@ class TlsStream:
 
     @property
     def ssl_object(self) -> ssl.SSLObject:
-        """Version, cipher and certificate of the other side."""
+        """Access to the version, the cipher and the other side's certificate."""
         return self._tls
 
     @property
     def buffered(self) -> int:
-        """Bytes that have come from below and were not read, as they are or decrypted."""
+        """The number of bytes received from below but not read, encrypted or decrypted."""
         return self._incoming.pending + self._tls.pending()
 
     async def handshake(self) -> None:
@@ -44,7 +44,7 @@ class TlsStream:
             except ssl.SSLWantReadError:
                 pass
             except ssl.SSLError:
-                # The alert says to the other side what was wrong.
+                # The alert tells the other side what was wrong.
                 with contextlib.suppress(OSError):
                     await self._flush()
                 raise
@@ -59,20 +59,20 @@ class TlsStream:
             try:
                 return self._take(self._tls.read(most), most)
             except ssl.SSLWantReadError:
-                # Waiting in here would keep the error, with all the frames that it came through.
+                # Waiting inside the handler would keep the exception and all its frames alive.
                 pass
             except ssl.SSLZeroReturnError:
                 return b""
             except ssl.SSLError as error:
                 if not is_cut(error):
                     raise
-                # Somebody on the way may have cut it: that is not the end that the other side meant.
+                # An attacker on the way may have cut the connection: this is not an end that the other side sent.
                 raise StreamError("the connection ended without TLS's own end") from None
             await self._flush()
             await self._feed()
 
     def _take(self, first: bytes, most: int) -> bytes:
-        """What else can be read without waiting: a record is 16 KiB, and whoever reads would rather have more at a time."""
+        """More data that can be read without waiting: a record is 16 KiB, and readers prefer larger pieces."""
         if not self._incoming.pending:
             return first
         found, size = [first], len(first)
@@ -80,7 +80,7 @@ class TlsStream:
             try:
                 data = self._tls.read(most - size)
             except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
-                # It is said again to whoever reads next.
+                # The next read raises it again.
                 break
             except ssl.SSLError as error:
                 if not is_cut(error):
@@ -99,20 +99,20 @@ class TlsStream:
             await self._flush()
 
     def close(self) -> None:
-        """End both directions at once, without TLS's own end; `finish` says that first."""
+        """End both directions at once, without TLS's close_notify; `finish` sends that first."""
         self._below.close()
 
     async def finish(self) -> None:
-        """Say TLS's own end to the other side, then close."""
+        """Send TLS's close_notify to the other side, then close."""
         with contextlib.suppress(OSError):
-            # It is written at once; what is asked for then is the other side's end, which is not waited for.
+            # unwrap writes it at once, and then wants the other side's; this does not wait for it.
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
             await self._flush()
         self._below.close()
 
     async def _flush(self) -> None:
-        # Whoever holds the lock sends everything that is there, so records never change places.
+        # The holder of the lock sends all pending data, so records stay in order.
         async with self._order:
             while data := self._outgoing.read(CHUNK):
                 await self._below.write(data)
@@ -128,7 +128,7 @@ class TlsStream:
 async def start_tls(
     below: ByteStream, context: ssl.SSLContext, *, server_hostname: str | None = None, server_side: bool = False
 ) -> TlsStream:
-    """TLS on a stream, after its handshake. When that fails the stream is closed and the reason raised."""
+    """TLS on a stream, after its handshake. If that fails, the stream is closed and the reason raised."""
     stream = TlsStream(below, context, server_hostname, server_side)
     try:
         await stream.handshake()

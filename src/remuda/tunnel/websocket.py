@@ -1,6 +1,6 @@
-"""The websocket under a session, whichever side opened it: a handful of verbs over aiohttp's two classes.
+"""The websocket under a session, on either side: a few methods over aiohttp's two classes.
 
-Pings and pongs are handed up instead of being answered by aiohttp: Go answers with an empty pong whatever the ping held,
+Pings and pongs are handed up instead of being answered by aiohttp: Go answers any ping with an empty pong,
 and counts pings and pongs, not data, as signs of life (protocols.md §8.5).
 """
 
@@ -12,14 +12,14 @@ from collections.abc import Callable
 import aiohttp
 from aiohttp import WSMsgType, web
 
-# Go has no limit. A Go program that writes more than this in one go is not known; a peer that does would fill our memory.
+# Go has no limit. No known Go program writes more than this at once; a peer that does would fill our memory.
 LARGEST_MESSAGE = 16 << 20
 
 WebSocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
 
 class ClientSocket(aiohttp.ClientWebSocketResponse):
-    """aiohttp's client websocket that can be dropped without a farewell, for a line on which nobody answers."""
+    """aiohttp's client websocket that can be dropped without a close handshake, for a connection on which no peer answers."""
 
     def abort(self) -> None:
         transport = self._response.connection.transport if self._response.connection is not None else None
@@ -35,7 +35,7 @@ class Wire:
         self._abort = abort
 
     async def receive(self) -> tuple[WSMsgType, bytes]:
-        """The next message; CLOSED when there will be none. Text comes without its content: nobody may send it."""
+        """The next message; CLOSED after the last. Text comes without its content: the protocol has no text messages."""
         message = await self._socket.receive()
         if message.type is WSMsgType.BINARY:
             return message.type, message.data
@@ -55,6 +55,6 @@ class Wire:
         await self._socket.pong(b"")
 
     def abort(self) -> None:
-        """Drop the connection at once; whatever waits for it fails."""
+        """Drop the connection at once; pending reads and writes fail."""
         with contextlib.suppress(RuntimeError, OSError):
             self._abort()

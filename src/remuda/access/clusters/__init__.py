@@ -1,4 +1,4 @@
-"""Clusters that are managed: their standard objects, their registration tokens, and the tokens that a cluster checks itself.
+"""Managed clusters: their standard objects, their registration tokens, and the tokens that a cluster checks itself.
 
 Controllers: `management_cluster`, `clusterregistrationtoken`, `cluster_auth`. Pure: `token_rotation`, `registration_commands`,
 `cluster_auth_tokens`. `local_cluster` has the objects of a new server, `server_settings` the settings that clusters are told;

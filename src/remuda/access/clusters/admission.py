@@ -1,7 +1,7 @@
-"""What is refused of clusters that are managed, of their tokens and of workspaces, whoever asks.
+"""Admission rules for managed clusters, their tokens and workspaces that hold for every user.
 
-What depends on who asks is with the roles (:mod:`remuda.access.roles.protected_cluster_fields`). Rules are about what is
-written now: what was there before them can still be changed elsewhere, and deleted.
+Rules that depend on the user are with the roles (:mod:`remuda.access.roles.protected_cluster_fields`). Rules apply to the fields
+that change: an older object that breaks them can still be changed elsewhere, and deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def admitted() -> tuple[AdmittedType, ...]:
 
 
 def concerns(attributes: Attributes) -> bool:
-    """Whether there is anything to judge: what is on its way out may go as it is."""
+    """True if there is anything to check: objects that are being deleted are not checked."""
     return attributes.obj is not None and not (attributes.old is not None and is_being_deleted(attributes.old))
 
 
@@ -56,7 +56,7 @@ def cluster_errors(attributes: Attributes) -> Iterable[FieldError]:
     name, internal = attributes.name or name_of(attributes.obj), bool(dig(attributes.obj, "spec", "internal"))
     errors: list[FieldError] = []
     if attributes.operation == CREATE and name and not is_cluster_id(name):
-        # Its namespace has the same name, and goes with it.
+        # Its namespace has the same name, and is deleted with it.
         why = "must begin with c- and be a lower-case DNS label, such as c-m-bcdfg245: a namespace of this name is made for it"
         errors.append(invalid_value("metadata.name", name, why))
     if internal != (name == LOCAL) and not (attributes.operation == UPDATE and not _changed(attributes, "spec", "internal")):
@@ -80,7 +80,7 @@ def _changed(attributes: Attributes, *path: str) -> bool:
 
 
 def with_cluster_name(attributes: Attributes) -> Obj | None:
-    """The cluster of a token that names none is the one whose namespace it is in."""
+    """A token that names no cluster belongs to the cluster whose namespace it is in."""
     if attributes.operation != CREATE or attributes.obj is None or dig(attributes.obj, "spec", "clusterName"):
         return None
     return with_path(attributes.obj, ("spec", "clusterName"), attributes.namespace)

@@ -1,8 +1,8 @@
-"""The controller that tells clusters with an authorised endpoint which tokens they may let in.
+"""The controller that tells clusters with an authorised endpoint which tokens they may accept.
 
-Keyed by the management Cluster. What the cluster has is compared as a whole with what it should have, so that a token that was
-revoked while the cluster was away goes when it comes back. That something of ours is there is noted on the Cluster before the
-first of it is made, and struck out after the last of it is gone: an endpoint that is switched off leaves nothing behind.
+Keyed by the management Cluster. The cluster's objects are compared as a whole with the wanted ones, so that a token revoked
+while the cluster was away is deleted when it returns. A note on the Cluster says that it contains objects of ours: it is written
+before the first one is made and removed after the last is deleted, so a disabled endpoint leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -29,22 +29,21 @@ from ..users.user_objects import is_enabled
 
 # --- cluster auth tokens --------------------------------------------------------------------------------------------------
 #
-# What a cluster has to know to check its users' tokens by itself: pure, from tokens and users. :mod:`.cluster_auth` writes it.
+# Objects with which a cluster checks its users' tokens by itself: pure, from tokens and users. :mod:`.cluster_auth` writes them.
 #
-# Only tokens that are good for this very cluster: one that opens others, too, is nothing that a cluster's owner should get to
-# see, not even its hash.
+# Only tokens for this cluster alone: a token that also opens others must not be shown to a cluster's owner, not even its hash.
 
 TOKEN: Final = "ClusterAuthToken"
 USER: Final = "ClusterUserAttribute"
 
 
 def is_wanted(cluster: Obj) -> bool:
-    """Whether the cluster has an authorised endpoint. The management cluster is its own."""
+    """True if the cluster has an authorised endpoint. The management cluster is its own."""
     return dig(cluster, "spec", "localClusterAuthEndpoint", "enabled") is True and not dig(cluster, "spec", "internal")
 
 
 def desired(cluster: str, tokens: Iterable[Obj], users: Mapping[str, Obj], now: float) -> list[Obj]:
-    """Users first: a token of somebody who is not known yet lets nobody in."""
+    """The wanted objects, users first: the token of an unknown user gives no access."""
     found: list[Obj] = []
     groups: dict[str, set[str]] = {}
     for token in sorted(tokens, key=name_of):
@@ -59,7 +58,7 @@ def _counts(token: Obj, cluster: str, now: float) -> bool:
     return (
         token.get("clusterName") == cluster
         and token.get("enabled") is not False
-        # Not a word of one whose secret is kept as it is.
+        # Nothing about a token whose secret is stored in plain text.
         and annotations_of(token).get(HASHED_ANNOTATION) == "true"
         and not is_being_deleted(token)
         and not is_expired(token, now)
@@ -91,10 +90,10 @@ def _object(kind: str, name: str, cluster: str) -> Obj:
 
 
 def difference(existing: Obj, wanted: Obj) -> Obj:
-    """A merge patch that makes it so; empty when it is."""
+    """The merge patch to the wanted object; empty if nothing differs."""
     patch = {name: value for name, value in wanted.items() if name != "metadata" and existing.get(name) != value}
     for name in ("apiVersion", "kind"):
-        # Objects of a list need not say what they are.
+        # Objects in a list may lack apiVersion and kind.
         patch.pop(name, None)
     if annotations_of(existing).get(MADE_FOR) != annotations_of(wanted)[MADE_FOR]:
         patch["metadata"] = {"annotations": annotations_of(wanted)}
@@ -108,11 +107,11 @@ log = logger(__name__)
 Obj = dict[str, Any]
 
 NAME: Final = "cluster-auth"
-# An annotation of a Cluster: there is something of this room's in it.
+# An annotation of a Cluster: it contains objects of this controller.
 TOLD: Final = "remuda.dev/authorized-endpoint"
 _BY_CLUSTER, _BY_USER = "bound-cluster", "bound-user"
 _RBAC = "rbac.authorization.k8s.io"
-# What the manifest brings for it (:mod:`remuda.gateway.registration.agent_manifest`).
+# The objects that the manifest creates for it (:mod:`remuda.gateway.registration.agent_manifest`).
 _DEPLOYED = (
     (GroupVersionResource("apps", "v1", "daemonsets"), NAMESPACE),
     (GroupVersionResource(_RBAC, "v1", "clusterrolebindings"), ""),
@@ -158,7 +157,7 @@ class ClusterAuth:
     async def reconcile(self, key: Key) -> Result:
         await synced(self._clusters, self._users, self._tokens)
         cluster = self._clusters.get(*key)
-        # Who removes a cluster takes what is ours with it.
+        # Cluster removal also removes our objects there.
         if cluster is None or is_being_deleted(cluster):
             return DONE
         told = annotations_of(cluster).get(TOLD) == "true"
@@ -177,7 +176,7 @@ class ClusterAuth:
                 await forget(downstream.client, key.name)
                 await self._note(None, key.name)
         except OSError as error:
-            # It is looked at again when the cluster is back.
+            # The controller tries again when the cluster is back.
             log.info("could not tell the cluster about its tokens: %s", error)
         return DONE
 
@@ -198,7 +197,7 @@ class ClusterAuth:
             await _put(client, each, existing.get((each["kind"], name_of(each))))
 
     async def _existing(self, client: Client, cluster: str) -> dict[tuple[str, str], Obj]:
-        """What is there, after the definitions are."""
+        """The existing objects, after the definitions are installed."""
         try:
             return await _listed(client)
         except ApiError as error:
@@ -231,7 +230,7 @@ async def _put(client: Client, wanted: Obj, found: Obj | None) -> None:
 
 
 async def forget(client: Client, cluster: str) -> None:
-    """Take everything of this room's out of a cluster, who answers for it first."""
+    """Remove all objects of this controller from a cluster, the program that uses them first."""
     for resource, namespace in _DEPLOYED:
         obj = await find(client, resource, AUTH, namespace)
         if obj is not None and annotations_of(obj).get(MADE_FOR) == cluster:
@@ -245,7 +244,7 @@ async def forget(client: Client, cluster: str) -> None:
 
 
 async def _forget_objects(client: Client, cluster: str) -> None:
-    """Somebody else's definitions stay, and what others have made of them."""
+    """Only our objects: definitions made by others stay, and so do the objects that others made of them."""
     for (kind, name), obj in (await _listed(client)).items():
         if annotations_of(obj).get(MADE_FOR) == cluster:
             await discard(client, _RESOURCES[kind], name, namespace_of(obj))
@@ -261,7 +260,7 @@ def _matters(new: Obj | None, old: Obj | None) -> bool:
 
 
 def _token_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Not that it was used."""
+    """True unless only its last use has changed."""
     fields = ("token", "enabled", "expired", "expiresAt", "ttl", "groupPrincipals", "clusterName", "userId")
     return new is None or old is None or is_being_deleted(new) or any(new.get(name) != old.get(name) for name in fields)
 

@@ -1,7 +1,7 @@
-"""The ClusterRegistrationToken controller: a token in a Secret for each, new in time, and the commands to be used with it.
+"""The ClusterRegistrationToken controller: a Secret with a token for each, rotated in time, and the registration commands.
 
-The object itself says nothing that is secret. Which token is good for what is judged where it is shown; how one ages is
-:mod:`.token_rotation`, what the commands are :mod:`.registration_commands`.
+The object itself contains no secret. The code that reveals a token decides what it is good for; :mod:`.token_rotation` decides on
+rotation, :mod:`.registration_commands` has the commands.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RegistrationTokens:
         if is_being_deleted(crt):
             return DONE
         if cluster is None or dig(crt, "spec", "clusterName") != key.namespace:
-            # A token for a cluster belongs into that cluster's namespace; anywhere else somebody could make one for any cluster.
+            # A token must be in its cluster's namespace; otherwise a user could make one for any cluster.
             evidence = "it is for no cluster, or not in the namespace of its cluster"
             return Result(waits=(Wait(Code.REFERENCE, Ref(GROUP, "ClusterRegistrationToken", *key), Actor.USER, None, evidence),))
         facts, now = self._server.facts(), self._clock.time()
@@ -83,15 +83,15 @@ class RegistrationTokens:
     # --- the Secret -----------------------------------------------------------------------------------------------------
 
     async def _issue(self, crt: Obj, facts: ServerFacts, now: float) -> Issued:
-        """The token as it is stored now, made or replaced if it was time."""
+        """The token as it is stored now, created or rotated if it was time."""
         key, name = Key.of(crt), token_secret(name_of(crt))
         secret = self._secrets.get(key.namespace, name)
         if secret is None or is_being_deleted(secret):
-            # Without the label it is not in the cache, but there.
+            # The Secret may exist without the label, and then it is not in the cache.
             secret = await find(self._client, SECRETS, name, key.namespace)
         found = Issued.of((secret or {}).get("data"))
         if not found.token:
-            # Where older objects have it.
+            # Older objects have it there.
             found = replace(found, token=dig(crt, "status", "token") or "")
         wish = annotations_of(crt).get(ROTATE, "")
         asked = bool(wish) and secret is not None and annotations_of(secret).get(ROTATE, "") != wish
@@ -107,7 +107,7 @@ class RegistrationTokens:
         if secret is None:
             written = await make(self._client, SECRETS, _secret(crt, issued, marks), CONTROLLER)
             if written is None:
-                # What somebody else wrote in this moment is what counts.
+                # The write of another replica in this moment counts.
                 raise Retry(f"the Secret {name} has just been made")
         else:
             written = await self._rewrite(secret, crt, issued, marks)
@@ -132,7 +132,7 @@ class RegistrationTokens:
             meta["ownerReferences"] = with_owner(secret, reference(crt))["metadata"]["ownerReferences"]
         if not patch and not meta:
             return None
-        # Of two that replace a token at the same time one must lose, or a token would be given out that is good nowhere.
+        # Of two concurrent rotations one must fail, or it would give out a token that is valid nowhere.
         patch["metadata"] = {**meta, "resourceVersion": resource_version_of(secret)}
         return await self._client.patch(SECRETS, name_of(secret), patch, namespace_of(secret), field_manager=CONTROLLER)
 
@@ -155,7 +155,7 @@ _OURS = frozenset({*registration_commands.FIELDS, "token", "tokenSecretName", "e
 
 
 def wanted_status(crt: Obj, cluster: Obj, facts: ServerFacts, issued: Issued) -> dict[str, str]:
-    """What the object says of itself; a token for nodes says nothing of importing a cluster, which it can't."""
+    """The wanted status. A token for nodes can't import a cluster, so its status has no such commands."""
     found = registration_commands.commands(facts.url, facts.ca_checksum, name_of(cluster), dig(cluster, "spec", "agentEnvVars"))
     if name_of(crt) == NODE_TOKEN:
         found = {field: text for field, text in found.items() if field in registration_commands.JOINING}

@@ -1,8 +1,8 @@
-"""The controller of management Clusters: what each of them always has.
+"""The controller of the objects that each management Cluster always has.
 
-That is a namespace of its own name, two registration tokens in it (:mod:`.clusterregistrationtoken` fills them), a Role to read
-these, and a workspace. All of it goes with the Cluster, by owner references. What else a Cluster is or becomes is said by
-others: the mirror of its clusters.provisioning.cattle.io, the tunnel, its health.
+These are a namespace of its own name, two registration tokens in it (:mod:`.clusterregistrationtoken` fills them), a Role to read
+them, and a workspace. Owner references delete all of it with the Cluster. Other controllers write the rest of a Cluster: the
+mirror of its clusters.provisioning.cattle.io, the tunnel, its health.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ManagedClusters:
             await self._say(cluster, FALSE, ERROR, wait.evidence)
             return Result(waits=(wait,))
         if key.name != LOCAL:
-            # Nobody registers with `local`: a token for it would only be there to be stolen.
+            # No agent registers with `local`: a token for it would only be a risk.
             await self._ensure_tokens(cluster)
             await self._ensure_reader(cluster)
         await self._say(cluster, TRUE)
@@ -128,10 +128,10 @@ class ManagedClusters:
         if written is not None:
             self._manager.freshness.wrote((CONTROLLER, Key.of(cluster)), self._clusters, written)
 
-    # --- what it has ----------------------------------------------------------------------------------------------------
+    # --- its objects ----------------------------------------------------------------------------------------------------
 
     async def _ensure_namespace(self, cluster: Obj) -> Wait | None:
-        """None when it is there and is this Cluster's own."""
+        """None if it exists and is this Cluster's own."""
         name = name_of(cluster)
         found = self._namespaces.get("", name)
         if found is None:
@@ -146,8 +146,7 @@ class ManagedClusters:
         return _namespace_wait(cluster, found) if is_being_deleted(found) else await self._adopt(cluster, found)
 
     async def _adopt(self, cluster: Obj, namespace: Obj) -> Wait | None:
-        """Tokens must not be put where somebody else may read them: only a namespace that says that it was made for this is
-        taken over."""
+        """Adopt a namespace only if it says that it was made for this: tokens must not be where other users may read them."""
         if owner_references_of(namespace) or annotations_of(namespace).get(SYSTEM_NAMESPACE) != "true":
             return _namespace_wait(cluster, namespace)
         patch = {"metadata": {"resourceVersion": resource_version_of(namespace), "ownerReferences": [reference(cluster)]}}
@@ -171,7 +170,7 @@ class ManagedClusters:
                 self._manager.freshness.wrote((CONTROLLER, Key("", namespace)), self._tokens, made)
 
     async def _ensure_reader(self, cluster: Obj) -> None:
-        """The Role by which somebody may be let read the tokens, and no other Secret."""
+        """The Role that lets a user read the tokens, and no other Secret."""
         namespace = name_of(cluster)
         crts = {name_of(crt) for crt in self._tokens.indexed(_BY_NAMESPACE, namespace)} | {DEFAULT_TOKEN, NODE_TOKEN}
         rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": sorted(map(token_secret, crts))}
@@ -211,7 +210,7 @@ def _cluster_of(obj: Obj) -> Iterable[Key]:
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Health is written often, and changes nothing of this."""
+    """Health is written often, and does not matter here."""
     if new is None or old is None:
         return True
     return _read(new) != _read(old)
@@ -228,9 +227,9 @@ def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
 
 # --- local cluster --------------------------------------------------------------------------------------------------------
 #
-# What a server has before anybody makes a cluster: its own namespaces, and the cluster `local`, which it runs on itself.
+# Objects that exist before the first cluster is made: the server's own namespaces, and the cluster `local`, on which it runs.
 
-# Credentials of clusters and of clouds are in the second.
+# The second holds credentials of clusters and clouds.
 SYSTEM_NAMESPACES = ("cattle-system", "cattle-global-data")
 
 
@@ -250,7 +249,7 @@ def namespace(name: str) -> Obj:
 
 
 def standing(manager: Manager) -> tuple[Standing, ...]:
-    """The controllers that keep them there."""
+    """The controllers that keep these objects in place."""
     namespaces: Mapping[str, Obj] = {name: namespace(name) for name in SYSTEM_NAMESPACES}
     local: Mapping[str, Obj] = {LOCAL: local_cluster()}
     return (

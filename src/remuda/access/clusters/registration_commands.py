@@ -1,8 +1,8 @@
-"""The commands by which a cluster, or a node of one, is registered: byte for byte as in protocols.md §10.2.
+"""The commands that register a cluster or a node: byte for byte as in protocols.md §10.2.
 
-What is stored has `{token}` where the token belongs. Who may read the Secret with it gets it filled in (:func:`revealed`): the
-cluster's own token to import a cluster, and the one of `node-token` to register nodes, so that no node learns what opens the
-tunnel.
+The stored commands have `{token}` in place of the token. Users who may read its Secret get it filled in (:func:`revealed`): the
+cluster's own token to import a cluster, and that of `node-token` to register nodes, so that no node learns the token that opens
+the tunnel.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ JOINING = ("nodeCommand", "insecureNodeCommand", "windowsNodeCommand", "insecure
 FIELDS = (*IMPORTING, *JOINING)
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What a shell, or PowerShell, would look into between double quotes.
-# The latter also takes the quotation marks of books for those of its own.
+# Characters that a shell, or PowerShell, interprets between double quotes.
+# PowerShell also takes typographic quotation marks for its own.
 _SHELL, _POWERSHELL = re.compile(r'(["$`\\])'), re.compile('(["$`\u201c\u201d\u201e])')
 
 
 def commands(url: str, checksum: str, cluster: str, variables: Iterable[Mapping[str, Any]] | None = None) -> dict[str, str]:
-    """All of them; none as long as nobody knows where this server is. `checksum` is empty where its CA is everybody's."""
+    """All commands; none while this server's address is unknown. `checksum` is empty if a public CA signed its certificate."""
     if not url:
         return {}
     manifest = f"{url}/v3/import/{TOKEN}_{cluster}.yaml"
@@ -69,7 +69,7 @@ def _in_powershell(value: str) -> str:
 
 
 def _usable(variables: Iterable[Mapping[str, Any]] | None) -> list[tuple[str, str]]:
-    """Those that a command line can set: others would be commands of their own."""
+    """The variables that a command line can set: others would be commands of their own."""
     found = [(each.get("name"), each.get("value") or "") for each in variables or () if not each.get("valueFrom")]
     return [
         (name, value)
@@ -79,7 +79,7 @@ def _usable(variables: Iterable[Mapping[str, Any]] | None) -> list[tuple[str, st
 
 
 def revealed(crt: Obj, token: str, node_token: str) -> Obj:
-    """A ClusterRegistrationToken as somebody sees it who may have its token. What has no token (or not for them) stays open."""
+    """A ClusterRegistrationToken for a user who may read its token. Where a token is missing, `{token}` stays."""
     status = dict(dig(crt, "status") or {})
     for fields, secret in ((IMPORTING, token), (JOINING, node_token)):
         for field in fields:

@@ -1,6 +1,6 @@
-"""What clusters are told about this server, and how their tokens age: the settings that count, at one moment.
+"""Settings about this server and token rotation that clusters depend on, at one moment.
 
-Read from the same caches that the controllers follow, so that whoever is woken by a changed setting sees the change.
+Read from the same caches that the controllers watch, so a controller that a changed setting wakes sees the change.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ServerFacts:
 
 
 def ca_checksum(pem: str) -> str:
-    """What agents compare the CA with; empty where there is none (protocols.md §3.7)."""
+    """The checksum that agents compare the CA with; empty without a CA (protocols.md §3.7)."""
     if not pem:
         return ""
     return hashlib.sha256((pem if pem.endswith("\n") else f"{pem}\n").encode()).hexdigest()
@@ -95,7 +95,7 @@ class Server:
         self._features = informers.of(FEATURES)
         self._environment = environment or {}
         self._authority = authority
-        # Asked for at every look at every token, and hardly ever different.
+        # Read for every token at every look, and rarely different.
         self._known: tuple[str, ServerFacts] | None = None
         for informer in (self._settings, self._features):
             informer.on_change(self._forget)
@@ -112,7 +112,7 @@ class Server:
         return self._known[1]
 
     def watches(self, to: Keys) -> tuple[Watch, ...]:
-        """For a controller whose objects say what settings say; `to` gives the keys of those."""
+        """For a controller whose objects depend on settings; `to` gives the keys of those."""
         return (Watch(SETTINGS, to, _matters), Watch(FEATURES, to, _matters))
 
 
@@ -124,5 +124,5 @@ def _matters(new: Obj | None, old: Obj | None) -> bool:
 
 def _said(obj: Obj | None) -> tuple[Any, ...]:
     found = obj or {}
-    # An object that says nothing is like none.
+    # An object without a value counts as absent.
     return found.get("value") or None, (found.get("spec") or {}).get("value"), (found.get("status") or {}).get("lockedValue")

@@ -1,8 +1,8 @@
-"""How a registration token ages: when it is replaced, and how long the one before it is still good (protocols.md §10.2).
+"""Rotation of registration tokens: when one is replaced, and how long its predecessor stays valid (protocols.md §10.2).
 
-A token is replaced when its time is over or when somebody asks; the old one stays good for a time of grace, in which agents learn
-the new one. To make a token worthless at once, delete its Secret: the new one has no predecessor. Pure: what is stored and the
-moment come in, what is to be stored and the next moment to look come out.
+A token is replaced when it expires or on request; the old one stays valid for a grace period, in which agents learn the new one.
+To invalidate a token at once, delete its Secret: the new one has no predecessor. Pure: the stored token and the moment come in,
+the token to store and the next moment to look go out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """In seconds. `rotates`: tokens are replaced by themselves."""
+    """Times in seconds. `rotates`: tokens are replaced automatically."""
 
     ttl: float
     grace: float
@@ -35,12 +35,12 @@ class Terms:
 
     @property
     def spread(self) -> float:
-        """Up to how much longer a token lives, so that those of many clusters are not all replaced together."""
+        """The longest random extension of a token's life, so that those of many clusters are not all replaced together."""
         return min(self.ttl / 10, _LONGEST_SPREAD)
 
 
 def terms_of(spec: Mapping[str, Any], facts: ServerFacts) -> Terms:
-    """What a ClusterRegistrationToken asks for, within bounds; 0 is what the settings say."""
+    """The terms that a ClusterRegistrationToken asks for, within bounds; 0 means the settings' value."""
     ttl = min(max(_minutes(spec, "ttl") or facts.ttl, SHORTEST_TTL), LONGEST_TTL)
     grace = max(_minutes(spec, "gracePeriod") or facts.grace, SHORTEST_GRACE)
     return Terms(ttl * _MINUTE, min(grace, ttl - 1) * _MINUTE, facts.rotates)
@@ -53,7 +53,7 @@ def _minutes(spec: Mapping[str, Any], field: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What the Secret holds. Times are seconds since the epoch, None where there is none."""
+    """The contents of the Secret. Times are seconds since the epoch, or None."""
 
     token: str = ""
     previous: str = ""
@@ -62,7 +62,7 @@ class Issued:
 
     @classmethod
     def of(cls, data: Mapping[str, Any] | None) -> Issued:
-        """From a Secret's data; what can't be read counts as not there."""
+        """Read from a Secret's data; an unreadable value counts as missing."""
         return cls(
             _text(data, "token"),
             _text(data, "previousToken"),
@@ -80,7 +80,7 @@ class Issued:
         return {name: base64.b64encode(value.encode()).decode() for name, value in said.items() if value}
 
     def times(self) -> dict[str, str]:
-        """What may be told to everybody."""
+        """The times, which are not secret."""
         return {"expiresAt": _moment(self.expires), "gracePeriodExpiresAt": _moment(self.grace_ends)}
 
 
@@ -99,7 +99,7 @@ def _text(data: Mapping[str, Any] | None, name: str) -> str:
 def aged(
     found: Issued, terms: Terms, now: float, *, asked: bool, fresh: Callable[[], str], spread: Callable[[float], float]
 ) -> Issued:
-    """What is to be stored now. `asked`: somebody wants a new token; `fresh` makes one; `spread` picks up to so many seconds."""
+    """The token to store now. `asked`: a new token is requested; `fresh` makes one; `spread` picks up to so many seconds."""
 
     def end() -> float | None:
         return float(int(now + terms.ttl + spread(terms.spread))) if terms.rotates else None
@@ -110,7 +110,7 @@ def aged(
         return Issued(fresh(), found.token, end(), float(int(now + terms.grace)))
     kept = found
     if found.previous or found.grace_ends is not None:
-        # Grace without an end has none.
+        # A grace period without an end is over.
         over = not found.previous or found.grace_ends is None or now >= found.grace_ends
         if over:
             kept = replace(kept, previous="", grace_ends=None)
@@ -119,12 +119,12 @@ def aged(
     if not terms.rotates:
         return replace(kept, expires=None)
     if kept.expires is None or kept.expires > now + terms.ttl + terms.spread:
-        # Nobody said when, or somebody has shortened it since.
+        # Without an expiry, or the time to live was shortened since.
         return replace(kept, expires=end())
     return kept
 
 
 def look_again(issued: Issued, now: float) -> float | None:
-    """In how many seconds something about it is over; None: never."""
+    """Seconds until the next expiry; None: never."""
     ends = [moment for moment in (issued.expires, issued.grace_ends) if moment is not None]
     return max(0.0, min(ends) - now) if ends else None

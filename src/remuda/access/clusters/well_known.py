@@ -1,4 +1,4 @@
-"""What clusters, their namespaces and their registration tokens are called and marked with, as others look for it."""
+"""Names, labels and annotations of clusters, their namespaces and their registration tokens, as other programs expect them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 SECRETS: Final = GroupVersionResource("", "v1", "secrets")
 ROLES: Final = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
 
-# The cluster that this server itself runs on.
+# The cluster on which this server runs.
 LOCAL: Final = "local"
 FLEET_LOCAL: Final = "fleet-local"
-# Clusters that were there before clusters.provisioning.cattle.io: the latter is made from them, not they from it.
+# Clusters that predate clusters.provisioning.cattle.io: the latter is made from them, not the reverse.
 LEGACY: Final = re.compile(r"c-[a-z0-9]{5}|local")
 _ID: Final = re.compile(r"c-[a-z0-9]([-a-z0-9]*[a-z0-9])?|local")
 
-# A namespace that this server keeps for itself.
+# Marks a namespace that this server keeps for itself.
 SYSTEM_NAMESPACE: Final = "management.cattle.io/system-namespace"
 NAMESPACE_CREATED: Final = "BackingNamespaceCreated"
 EXTERNALLY_MANAGED: Final = "provisioning.cattle.io/externally-managed"
@@ -28,9 +28,9 @@ DEFAULT_TOKEN: Final = "default-token"
 NODE_TOKEN: Final = "node-token"
 TOKEN_SECRET_PREFIX: Final = "crt-token-"
 TOKEN_READER: Final = "crt-token-reader"
-# On the Secrets with tokens, so that they are followed without following every Secret.
+# A label of the Secrets with tokens, so that the informer does not follow every Secret.
 TOKEN_LABEL: Final = "remuda.dev/registration-token"
-# On a ClusterRegistrationToken: another value asks for a new token. On its Secret: the value that was last followed.
+# On a ClusterRegistrationToken: another value requests a new token. On its Secret: the last value that was applied.
 ROTATE: Final = "remuda.dev/rotate-token"
 
 
@@ -44,5 +44,5 @@ def is_legacy(name: str) -> bool:
 
 
 def is_cluster_id(name: str) -> bool:
-    """Whether a management Cluster may be called so: nothing that could be somebody else's namespace."""
+    """True if this is a valid name of a management Cluster: its namespace can't be one that serves another purpose."""
     return len(name) <= 63 and _ID.fullmatch(name) is not None

@@ -1,8 +1,8 @@
-"""What was seen of a cluster, and what its status says then: conditions in Rancher's order and words (protocols.md §9.2). Pure.
+"""The status of a cluster from observations: conditions in Rancher's order and words (protocols.md §9.2). Pure.
 
-An import begins as Pending and Waiting. With the agent's first contact it is Provisioned, with its answers Connected, with
-those of its API Ready. A cluster that we provisioned says itself what it is (`provisioning.cattle.io/administrated`), but for
-whether it is Connected; and while its control plane changes (`readyReconciling`) also whether it is Ready.
+An import begins as Pending and Waiting. With the agent's first contact it is Provisioned, when the agent answers Connected, and
+when the API answers Ready. A cluster that we provisioned (`provisioning.cattle.io/administrated`) reports its provisioning
+itself, and gets only Connected, AgentDeployed and Ready here; Ready stays while its control plane changes (`readyReconciling`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ API_FAILED: Final = "ComponentStatusFetchingFailure"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`problem`: why the agent does not count as connected. `api`: what is wrong with the API; None when it was not asked, or not
-    often enough to say. Both are empty when all is well."""
+    """`problem`: the reason why the agent does not count as connected. `api`: the problem with the API; None if it was not asked,
+    or not often enough to say. Both are empty if all is well."""
 
     problem: str
     api: str | None = None
@@ -47,7 +47,7 @@ def is_internal(cluster: Obj) -> bool:
 
 
 def judged(cluster: Obj, seen: Seen, now: float) -> Obj:
-    """The cluster with what was seen in its status; the same object when that is nothing new."""
+    """The cluster with the observations in its status; the same object if nothing is new."""
     said = _beginning(cluster, seen, now)
     if seen.problem:
         said = with_condition(said, CONNECTED, FALSE, DISCONNECTED, seen.problem, now=now)
@@ -107,7 +107,7 @@ def _described(cluster: Obj, seen: Seen) -> Obj:
     ):
         said = _with(said, (name,), value)
     if is_administrated(cluster):
-        # Counted from its machines, which know of nodes before they are there.
+        # Counted from its machines, which exist before their nodes.
         return said
     said = _with(said, ("nodeCount",), found.nodes)
     said = _with(said, ("provider",), found.provider)

@@ -1,8 +1,8 @@
-"""The controller that looks after each cluster: is its agent there, does its API answer, what does it consist of.
+"""The controller that watches each cluster: is its agent connected, does its API answer, what capacity does it have.
 
-Agents are asked every fifteen seconds or so, and at once when a session comes or goes; where there is none, a look now and then
-is enough. APIs are asked every second or third time: no connection is kept to them meanwhile, and making one is work. An API that
-does not answer is asked again twice before it counts as ill; an agent that does not answer counts as gone.
+Agents are asked every fifteen seconds or so, and at once when a session comes or goes; without a session, an occasional check is
+enough. APIs are asked every second or third time: no connection to them stays open in between, and opening one is work. An API
+that does not answer is asked twice more before it counts as ill; an agent that does not answer counts as gone.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Obj = dict[str, Any]
 
 CONTROLLER: Final = "cluster-health"
 EVERY: Final = 15.0
-# At least; it is the next time after that.
+# At least; the API is asked at the first look after that.
 _API_EVERY: Final = 30.0
 _AGAIN: Final = 5.0
 _AWAY: Final = 60.0
-# A new cluster is written by others first; what there is to say of it can wait for that.
+# Other controllers write a new cluster first; its health can wait for that.
 _NEW: Final = 2.0
 _LATER: Final = 0.5
 _TRIES: Final = 3
 _API_SECONDS: Final = 10.0
 # Versions and keys change with an upgrade.
 _FACTS_FOR: Final = 300.0
-# What is kept of what a cluster says, which may be anybody's program.
+# Bounds for values that a cluster reports; any program may have sent them.
 _LONGEST: Final = 256
 _LARGEST_KEYS: Final = 256 * 1024
 SECRETS: Final = GroupVersionResource("", "v1", "secrets")
@@ -54,7 +54,7 @@ KEYS: Final = "jwks"
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of a cluster from one look to the next."""
+    """The state of a cluster that is kept from one look to the next."""
 
     client: Client | None = None
     failures: int = 0
@@ -62,7 +62,7 @@ class _Memory:
     asked_at: float = -inf
     version: Obj | None = None
     read_at: float = 0.0
-    # The Secret for the cluster's keys, without which it can't prove itself from another address, when they were asked for.
+    # The Secret for the cluster's keys when they were read; without keys it can't prove itself from another address.
     place: str = ""
     summary: Summary | None = None
     made_of: tuple[Following, int, str] | None = None
@@ -102,7 +102,7 @@ class ClusterHealth:
             if self._is_new(cluster):
                 return Result(after=_LATER)
         seen = await self._see(cluster, memory)
-        # It may have changed while others were asked.
+        # It may have changed during the calls.
         cluster = self._clusters.get(*key)
         if cluster is None:
             return DONE
@@ -114,9 +114,9 @@ class ClusterHealth:
             self._manager.freshness.wrote(who, self._clusters, written)
         pause = _AGAIN if 0 < memory.failures < _TRIES else EVERY
         if seen.problem and not self._agents.is_connected(key.name):
-            # Who comes is told of. Of many clusters most may never have come.
+            # A new session triggers a look. Of many clusters most may never have connected.
             pause = _AWAY
-        # Clusters that came together, after a restart, are to drift apart.
+        # Spreads the looks at clusters that connected together, after a restart.
         return Result(after=pause * self._manager.rng.uniform(0.7, 1.1))
 
     def _is_new(self, cluster: Obj) -> bool:
@@ -154,7 +154,7 @@ class ClusterHealth:
         return memory.summary
 
     async def _api(self, name: str, cluster: Obj, memory: _Memory) -> str | None:
-        """What is wrong with the API, if that is certain."""
+        """The problem with the API, if it is certain."""
         downstream = self._downstreams.get(name)
         problem = "there is no tunnel to it" if downstream is None else await self._ask(downstream.client, cluster, memory)
         memory.asked_at = self._clock.monotonic()
@@ -184,7 +184,7 @@ class ClusterHealth:
         return ""
 
     async def _learn_keys(self, client: Client, cluster: Obj) -> None:
-        """Keep what the cluster signs its tokens with: by that it proves itself when its CA or its address is another."""
+        """Store the cluster's token signing keys: they prove its identity when its CA or its address changes."""
         name = _place_of(cluster)
         if not name:
             return
@@ -203,7 +203,7 @@ class ClusterHealth:
 
 
 def _place_of(cluster: Obj) -> str:
-    """The Secret of what a cluster's agent has told. It comes with its first call, which may be known a moment after the call."""
+    """The Secret with the agent's introduction. It comes with the first call, and may become known a moment later."""
     found = dig(cluster, "status", "serviceAccountTokenSecret")
     return found if isinstance(found, str) else ""
 
@@ -219,7 +219,7 @@ _VERSION = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildD
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Of what changes about a cluster, most is what we write ourselves."""
+    """Most changes of a cluster are our own writes."""
     if new is None or old is None:
         return True
     return _telling(new) != _telling(old)

@@ -1,11 +1,11 @@
-"""The controller that cleans up in a cluster that is let go: the agent, its namespace, roles and bindings of ours.
+"""The controller that cleans up in a removed cluster: the agent, its namespace, our roles and bindings.
 
-Only what says that it was made for this cluster is removed (:mod:`remuda.access.agent_objects`), and a namespace only when
-nothing of anybody else's runs in it. The account that all of this is done with goes last: everything that it needs is made to
-belong to its binding, so that the cluster's own garbage collection takes it along.
+Only objects marked as made for this cluster are removed (:mod:`remuda.access.agent_objects`), and a namespace only if no other
+workload runs in it. The service account that does all this is removed last: its binding becomes the owner of everything that it
+needs, so that the cluster's own garbage collection removes them together.
 
-A cluster that can't be reached is waited for, for a minute. Then it is let go, and an event says what was left. One that we
-provisioned ourselves goes with its machines, and needs no cleaning.
+Removal waits a minute for a cluster that can't be reached. Then it goes on, and an event says what was left. A cluster that we
+provisioned ourselves is deleted with its machines, and needs no cleaning.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SERVICES = GroupVersionResource("", "v1", "services")
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 DAEMON_SETS = GroupVersionResource("apps", "v1", "daemonsets")
 BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
-# What somebody else may run beside us.
+# Workloads of others that may run beside ours.
 _WORKLOADS = (
     DEPLOYMENTS,
     GroupVersionResource("apps", "v1", "statefulsets"),
@@ -84,7 +84,7 @@ _WORKLOADS = (
 
 @dataclass(slots=True)
 class Left:
-    """What is still there, in words."""
+    """Descriptions of the objects that still exist."""
 
     things: list[str] = field(default_factory=list)
 
@@ -123,7 +123,7 @@ class Removal:
         return await self._clean(cluster)
 
     async def _bind(self, cluster: Obj) -> None:
-        """From the first contact on there may be something to clean."""
+        """After the first contact, the cluster may contain objects to clean up."""
         contacted = dig(cluster, "status", "apiEndpoint") and not is_internal(cluster) and not is_administrated(cluster)
         if contacted and FINALIZER not in finalizers_of(cluster):
             await self._write(cluster, lambda before: [*before, FINALIZER] if FINALIZER not in before else before)
@@ -148,7 +148,7 @@ class Removal:
     async def _clean(self, cluster: Obj) -> Result:
         name = name_of(cluster)
         if uid_of(cluster) in self._cleaned:
-            # With what was removed went the account that it was done with: it can't be looked at again.
+            # The account that cleaned up was removed too: the cluster can't be inspected again.
             return await self._let_go(cluster)
         problem = "it needs no cleaning" if is_administrated(cluster) else "its agent is not connected"
         downstream = None if is_administrated(cluster) else self._downstreams.get(name)
@@ -203,7 +203,7 @@ def is_ours(obj: Obj, cluster: str) -> bool:
 
 
 async def clean(client: Client, cluster: str, left: Left) -> None:
-    """Remove what is ours. Whatever is begun here ends also when this is cut off in the middle: it can be begun again."""
+    """Remove our objects. If it is interrupted, it can start again: every step is repeatable."""
     last = {(BINDINGS, ADMIN_BINDING), (ROLES, ADMIN_ROLE)}
     for resource in (BINDINGS, ROLES, PRIORITIES, CRDS):
         for obj in await _ours(client, resource, cluster):
@@ -230,7 +230,7 @@ async def _ours(client: Client, resource: GroupVersionResource, cluster: str, na
 
 
 async def _hand_over(client: Client, resource: GroupVersionResource, obj: Obj, owner: Obj) -> None:
-    """Let garbage collection take it along with its new owner."""
+    """Let garbage collection delete the object with its new owner."""
     reference = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRoleBinding", "name": name_of(owner), "uid": uid_of(owner)}
     patch = {"metadata": {"ownerReferences": [reference]}}
     await client.patch(resource, name_of(obj), patch, namespace_of(obj), field_manager=CONTROLLER)
@@ -257,7 +257,7 @@ async def _clean_namespace(client: Client, cluster: str, namespace: Obj, binding
     others = await _others(client, cluster)
     if is_ours(namespace, cluster) and not others:
         if binding is not None and is_ours(binding, cluster):
-            # Deleted now, it would take our account along before we are done.
+            # If deleted now, its account would be lost before the work is done.
             await _hand_over(client, NAMESPACES, namespace, binding)
         else:
             await remove(client, NAMESPACES, namespace)

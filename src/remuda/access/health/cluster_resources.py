@@ -1,7 +1,7 @@
-"""What a cluster's nodes and pods add up to. Pure.
+"""Sums over a cluster's nodes and pods. Pure.
 
-Of the objects in a cluster only little is kept (`slim_node`, `slim_pod`): a pod is its node and what it asks for, already added
-up, so that a cluster with many of them costs little here. A cluster says what it likes of its nodes, so each is cut to a size
+Only a small part of a cluster's objects is kept (`slim_node`, `slim_pod`): a pod is its node and its requests, already added up,
+so that a cluster with many pods costs little here. A cluster may report anything about its nodes, so each is cut to a size
 (:data:`NODE_BOUNDS`). Sums are Rancher's: nodes that take no work and are no workers don't count.
 """
 
@@ -20,7 +20,7 @@ from remuda.kube.quantity import ZERO, Quantity, QuantityError, from_json
 Obj = dict[str, Any]
 Amounts = Mapping[str, Quantity]
 
-# What is told of each of them; nodes know more (hugepages, devices), which nobody asked for.
+# The resources that are reported; nodes have more (hugepages, devices), which no client needs.
 COUNTED: Final = ("cpu", "memory", "pods")
 PODS_AT_WORK: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _ROLE = "node-role.kubernetes.io/"
@@ -40,7 +40,7 @@ _LABELS = (
     ("cloud.google.com/gke-nodepool", "gke"),
     ("minikube.k8s.io/name", "minikube"),
 )
-# Of each part of a Node. A real one has a few KiB in all.
+# Bounds for each part of a Node. A real Node has a few KiB in all.
 NODE_BOUNDS: Final = {
     "labels": Bounds(text=512, items=256, total=8 << 10),
     "annotations": Bounds(text=4096, items=256, total=16 << 10),
@@ -49,21 +49,21 @@ NODE_BOUNDS: Final = {
 }
 LONGEST_ANNOTATION: Final = 4096
 _KEPT_META = frozenset(("name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"))
-# As a quantity that can be added up: sums of others take more memory than there is.
+# A quantity that can be added up: sums of others take more memory than there is.
 _AMOUNT = re.compile(r"[+-]?[0-9]{0,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _LONGEST_AMOUNT = 48
 _LONGEST_WORD, _MOST_SYSTEMS = 64, 16
 _CLOUD = re.compile(r"([a-z0-9][a-z0-9-]{0,40})://", re.ASCII)
-# Those that a distribution writes where there is no cloud.
+# Prefixes that distributions write without a cloud.
 _NO_CLOUDS = ("k3s", "rke2", "kind", "k0s", "docker")
 
 
-# --- what is kept ---------------------------------------------------------------------------------------------------------
+# --- reduced objects ------------------------------------------------------------------------------------------------------
 
 
 def slim_node(node: Obj) -> Obj:
-    """A Node without what changes all the time or is long and nobody's business here, and of the rest no more than fits. What was
-    cut is named under `truncated`."""
+    """A Node without parts that change all the time, are long or not needed here; the rest is cut to its bounds. `truncated`
+    names the parts that were cut."""
     meta, status = metadata(node), dict(node.get("status") or {})
     for name in ("images", "volumesInUse", "volumesAttached", "config"):
         status.pop(name, None)
@@ -86,12 +86,12 @@ def slim_node(node: Obj) -> Obj:
 
 
 def _annotations(node: Obj) -> dict[str, str]:
-    """Without those that are long: half of one is of no use to a reader."""
+    """The annotations without long ones: half of one is of no use to a reader."""
     return {name: value for name, value in annotations_of(node).items() if len(value) <= LONGEST_ANNOTATION}
 
 
 def slim_pod(pod: Obj) -> Obj:
-    """A pod as what it asks of its node."""
+    """A pod reduced to its requests and limits."""
     meta, spec = metadata(pod), pod.get("spec") or {}
     kept = {name: meta[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in meta}
     return {
@@ -103,7 +103,7 @@ def slim_pod(pod: Obj) -> Obj:
 
 
 def asked_for(spec: Obj, what: str) -> Amounts:
-    """What a pod asks for: its containers together, or the hungriest moment of its start when that is more."""
+    """The requests (or limits) of a pod: the sum of its containers, or the peak of its start if that is more."""
     running: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
@@ -118,7 +118,7 @@ def asked_for(spec: Obj, what: str) -> Amounts:
     total = most(running, peak)
     overhead = read(spec.get("overhead"), COUNTED[:2])
     if what == "limits":
-        # Overhead limits nothing that had no limit.
+        # Overhead limits only resources that have a limit.
         overhead = {name: amount for name, amount in overhead.items() if name in total}
     return added(total, overhead)
 
@@ -136,7 +136,7 @@ def shown(amounts: Amounts) -> dict[str, str]:
 
 
 def read(said: Any, names: Iterable[str] = COUNTED) -> Amounts:
-    """Amounts from what was shown, or from what a node says it has; those that no machine can have are none."""
+    """Amounts in a slim pod or in a node's status; impossible ones count as none."""
     found: dict[str, Quantity] = {}
     for name in names:
         value = said.get(name) if isinstance(said, dict) else None
@@ -159,7 +159,7 @@ class Roles:
 
 
 def roles_of(node: Obj) -> Roles:
-    """By its labels. A node without any is a worker, and so is one of the others that lets anybody's pods in."""
+    """Roles by a node's labels. A node without any is a worker, and so is any other node that admits ordinary pods."""
     labels = labels_of(node)
 
     def has(*names: str) -> bool:
@@ -170,7 +170,7 @@ def roles_of(node: Obj) -> Roles:
 
 
 def is_closed(node: Obj) -> bool:
-    """Whether it has a taint that keeps pods away."""
+    """True for a node with a taint that keeps pods away."""
     taints = dig(node, "spec", "taints")
     found = taints if isinstance(taints, list) else []
     return any(isinstance(each, dict) and each.get("effect") in ("NoSchedule", "NoExecute") for each in found)
@@ -178,7 +178,7 @@ def is_closed(node: Obj) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the pods of a node, or of all, ask for."""
+    """The sum of requests and limits of the pods of a node, or of all."""
 
     requested: Amounts
     limits: Amounts
@@ -257,7 +257,7 @@ def _system(node: Obj) -> str:
 
 
 def provider_of(version: str, nodes: Iterable[Obj]) -> str:
-    """Whose Kubernetes it is, as far as anybody can tell; empty for nobody's in particular."""
+    """The Kubernetes distribution or service, as far as it can be recognised; empty if it is none in particular."""
     listed = list(nodes)
     for label, provider in _LABELS[:2]:
         if any(labels_of(node).get(label) == "true" for node in listed):
@@ -274,7 +274,7 @@ def provider_of(version: str, nodes: Iterable[Obj]) -> str:
 
 
 def cloud_of(nodes: Iterable[Obj]) -> str:
-    """The cloud that its nodes are in, by their provider ids."""
+    """The cloud of the cluster's nodes, by their provider ids."""
     for node in nodes:
         matched = _CLOUD.match(str(dig(node, "spec", "providerID") or ""))
         if matched is not None and matched[1] not in _NO_CLOUDS:

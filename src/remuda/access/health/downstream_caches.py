@@ -1,9 +1,9 @@
-"""Caches of what is in each connected cluster: its nodes, and what its pods ask for.
+"""Caches of each connected cluster's nodes and its pods' requests.
 
-They are listed once. Every 30 to 45 seconds, when :mod:`.cluster_health` asks how the cluster is, it is asked what has changed
-since, over the same connection. Nothing is watched all the time: a connection that waits in each of many clusters is most of
-what they would cost. Only what is in this very process is watched. A cache lives as long as the client through which it was
-filled, and is made anew when the cluster comes back.
+They are listed once. Every 30 to 45 seconds, when :mod:`.cluster_health` checks the cluster, its changes since then are fetched
+over the same connection. There is no permanent watch: an idle connection to each of many clusters would be most of their cost.
+Only the cluster in this very process is watched. A cache lives as long as the client that filled it, and is made anew when the
+cluster reconnects.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Obj = dict[str, Any]
 
 NODES: Final = GroupVersionResource("", "v1", "nodes")
 PODS: Final = GroupVersionResource("", "v1", "pods")
-# How many clusters may bring their lists at the same time, and how long one may hold up the others.
+# How many clusters may send their lists at the same time, and how long one may hold up the others.
 _AT_ONCE, _FILLED_WITHIN = 16, 30.0
-# Where nobody else asks for a look, and what one may take.
+# The longest time between looks if no controller asks for one, and the time limit of a look.
 _AT_LEAST, _LOOKED_WITHIN = 60.0, 60.0
 _BY_MACHINE, _BY_NODE = "machine", "node"
-# Each takes some KiB here. Of a cluster that says it has more, no node is followed.
+# Each takes some KiB here. If a cluster reports more, none of its nodes is followed.
 _MOST_NODES: Final = 20_000
 
 
 class Following:
-    """One cluster. Nothing is to be read before it is `filled`."""
+    """The caches of one cluster. Not to be read before it is `filled`."""
 
     def __init__(self, client: Client, clock: Clock, rng: Rng) -> None:
         self.client = client
@@ -50,7 +50,7 @@ class Following:
         self.pods = Informer(client, PODS, clock, rng, fields=PODS_AT_WORK, transform=slim_pod, glances=glances)
         self.pods.add_index(_BY_NODE, _nodes)
         self.looked_at = clock.monotonic()
-        # Moves with every change that matters, so that sums need not be made twice.
+        # Incremented with every change that matters, so that sums need not be computed twice.
         self.changes = 0
         self._loads: dict[str, Load] = {}
 
@@ -63,7 +63,7 @@ class Following:
         await self.pods.synced.wait()
 
     def node(self, machine: str) -> Obj | None:
-        """The node that a management Node of this name stands for."""
+        """The node of the management Node with this name."""
         return next(iter(self.nodes.indexed(_BY_MACHINE, machine)), None)
 
     def load(self, node: str) -> Load:
@@ -76,7 +76,7 @@ class Following:
         return {name_of(node): self.load(name_of(node)) for node in self.nodes.objects()}
 
     async def run(self, changed: Callable[[Iterable[str]], None], nodes_changed: Callable[[], None]) -> None:
-        """Until cancelled; where glances are enough, until filled. `changed` gets the management Nodes that are concerned."""
+        """Run until cancelled; where glances are enough, until filled. `changed` gets the affected management Nodes."""
 
         def node_changed(new: Obj | None, old: Obj | None) -> None:
             self.changes += 1
@@ -100,12 +100,12 @@ class Following:
             for informer in (self.nodes, self.pods):
                 group.create_task(informer.fill() if self.glances else informer.run())
             await self.until_filled()
-            # Those that went while the cluster was away are known only to who keeps them.
+            # Nodes deleted while the cluster was away are known only to the handlers.
             changed(())
             nodes_changed()
 
     async def look(self) -> None:
-        """What has changed since; one after the other, over one connection."""
+        """Fetch the changes since the last look; one list after the other, over one connection."""
         await self.nodes.look()
         await self.pods.look()
 
@@ -119,7 +119,7 @@ def _nodes(pod: Obj) -> tuple[str, ...]:
 
 
 class Followings:
-    """All connected clusters, while the controllers of `manager` work."""
+    """The caches of all connected clusters, while the controllers of `manager` run."""
 
     def __init__(self, manager: Manager, downstreams: Downstreams) -> None:
         self._manager = manager
@@ -133,20 +133,20 @@ class Followings:
         manager.beside(self.run)
 
     def get(self, cluster: str) -> Following | None:
-        """None for one that is not connected, or whose caches are not filled yet."""
+        """The caches of a cluster; None if it is not connected, or its caches are not filled yet."""
         found = self._running.get(cluster)
         return found[0] if found is not None and found[0].filled else None
 
     def on_change(self, handler: Callable[[str, list[str] | None], None]) -> None:
-        """`handler` gets a cluster and the management Nodes that are concerned; None: all of them."""
+        """`handler` gets a cluster and its affected management Nodes; None: all of them."""
         self._handlers.append(handler)
 
     def on_nodes(self, handler: Callable[[str], None]) -> None:
-        """`handler` gets a cluster whose nodes are known now, or have changed: what its pods ask for is not told."""
+        """`handler` gets a cluster whose nodes became known or have changed; changes of its pods are not reported."""
         self._node_handlers.append(handler)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         changed: asyncio.Queue[str] = asyncio.Queue()
 
         def came_or_went(new: Obj | None, old: Obj | None) -> None:
@@ -192,7 +192,7 @@ class Followings:
                 handler(cluster)
 
         try:
-            # After a restart all clusters come back together, and each brings a list of everything in it.
+            # After a restart all clusters reconnect together, and each sends a list of everything in it.
             async with asyncio.TaskGroup() as group, self._filling:
                 group.create_task(following.run(changed, nodes_changed))
                 with contextlib.suppress(TimeoutError):
@@ -204,7 +204,7 @@ class Followings:
                 del self._running[cluster]
 
     def look(self, cluster: str) -> None:
-        """This is a good moment to catch up with a cluster: there is a connection to it anyway."""
+        """Refresh a cluster's caches; called when there is a connection to it anyway."""
         running = self._running.get(cluster)
         if running is None or self._group is None:
             return
@@ -219,7 +219,7 @@ class Followings:
                 await following.look()
 
     async def _look_at_the_rest(self) -> None:
-        """Also while nobody asks how clusters are, or one does not say."""
+        """Refresh clusters that no other call has refreshed."""
         while True:
             await self._manager.clock.sleep(_AT_LEAST)
             before = self._manager.clock.monotonic() - _AT_LEAST

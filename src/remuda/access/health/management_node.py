@@ -16,7 +16,7 @@ from .cluster_resources import Load, roles_of, shown
 Obj = dict[str, Any]
 
 NODE_NAME: Final = "management.cattle.io/nodename"
-# Which parts of the node are not kept in full.
+# Names the parts of the node that are not kept in full.
 TRUNCATED: Final = "remuda.io/truncated"
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _LETTERS = 10
@@ -24,7 +24,7 @@ _KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def machine_name(node: str) -> str:
-    """`machine-…`, the same for a node whoever asks, so that none is made twice."""
+    """`machine-…`, always the same for a node, so that none is made twice."""
     number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:8], "big")
     letters = []
     for _ in range(_LETTERS):
@@ -34,7 +34,7 @@ def machine_name(node: str) -> str:
 
 
 def management_node(cluster: str, node: Obj, load: Load, before: Obj | None, now: float) -> Obj:
-    """The object as it is to be. What `before` says besides (what somebody asks to be done with the node) stays."""
+    """The wanted object. Other fields of `before` stay (such as requests by users about the node)."""
     name, roles = name_of(node), roles_of(node)
     labels = {} if label_value_problems(name) else {NODE_NAME: name}
     base: Obj = before or {
@@ -80,6 +80,6 @@ def _annotations(node: Obj) -> dict[str, str]:
 
 
 def _notes(node: Obj, before: dict[str, str]) -> dict[str, str]:
-    """The annotations of the management Node: with a notice while not all that the node says is kept."""
+    """The annotations of the management Node: with a notice if parts of the node were cut."""
     kept = {name: value for name, value in before.items() if name != TRUNCATED}
     return kept | ({TRUNCATED: ",".join(node["truncated"])} if node.get("truncated") else {})

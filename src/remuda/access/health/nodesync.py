@@ -1,6 +1,6 @@
 """The controller of management Nodes: one for each node of each connected cluster, and none for nodes that are gone.
 
-While a cluster is away its Nodes stay as they were last seen.
+While a cluster is disconnected, its Nodes stay as they were last seen.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ log = logger(__name__)
 Obj = dict[str, Any]
 
 CONTROLLER: Final = "node-sync"
-# Pods come and go all the time, and what a node has to spare need not be told more often than this.
+# Pods come and go all the time; the free capacity of a node is reported no more often than this.
 _REST: Final = 10.0
 _BY_CLUSTER = "cluster"
-# Twice what Kubernetes is made for. A cluster's owner can make nodes of nothing, and each would be kept here, too.
+# Twice the size that Kubernetes supports. A cluster's owner can create any number of nodes, and each would be kept here, too.
 MOST_NODES: Final = 10_000
 
 

@@ -1,11 +1,11 @@
-"""What may be written of roles and their bindings: nobody grants what they do not hold, and bindings stay what they are.
+"""Admission rules for roles and their bindings: users grant only permissions that they hold, and bindings are immutable.
 
-- GlobalRole, RoleTemplate: their rules must be held by who writes them, unless they have the verb `escalate` on the object.
-- GlobalRoleBinding, ClusterRoleTemplateBinding: what the role allows must be held, unless they have `bind` on the role. Whom and
-  what a binding is about can't be changed: make another one. A GlobalRoleBinding is removed only with the same right.
-- Built-in roles can't be removed, and of them only what :data:`.builtin_roles.YOURS` names can be changed.
+- GlobalRole, RoleTemplate: the writer must hold their rules, or have the verb `escalate` on the object.
+- GlobalRoleBinding, ClusterRoleTemplateBinding: the writer must hold the role's permissions, or have `bind` on the role. Subject
+  and role of a binding can't be changed: make another one. Removing a GlobalRoleBinding requires the same right.
+- Built-in roles can't be removed, and only their fields in :data:`.builtin_roles.YOURS` can be changed.
 
-What somebody holds says :mod:`.holdings`. The kinds of clusters have their rules in :mod:`.protected_cluster_fields`.
+:mod:`.holdings` computes the permissions of a user. The kinds of clusters have their rules in :mod:`.protected_cluster_fields`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .role_rules import included
 Obj = dict[str, Any]
 
 _IMMUTABLE = "field is immutable"
-# What is only for people to read.
+# Fields without effect on permissions.
 _WORDS = frozenset(("apiVersion", "kind", "metadata", "status", "displayName", "description"))
 _GLOBAL_BINDING_FIELDS = ("globalRoleName", *USER_FIELDS, "groupPrincipalName")
 _CLUSTER_BINDING_FIELDS = ("clusterName", "roleTemplateName", *USER_FIELDS, *GROUP_FIELDS)
@@ -94,19 +94,19 @@ class RoleRules:
         errors += self._template_errors("roleTemplateNames", obj.get("roleTemplateNames") or (), "", obj)
         if not errors and _means_something_else(attributes):
             wanted = [rule for each in self._included(obj) for rule in self._rules_of(each)]
-            # A template may be given in any cluster, so it takes more than one cluster's owner to write one.
+            # A template may be used in any cluster, so owning one cluster is not enough to write one.
             held = self._held.on_the_server(attributes.user)
             self._may_write_role(attributes, ROLE_TEMPLATES, excess(attributes.user, held, wanted))
         return errors
 
     def _included(self, template: Obj) -> list[Obj]:
-        """Also of a template that is being written: it is not what is stored under its name."""
+        """The template and those that it includes; for a template being written, its new content counts."""
         return included(name_of(template), lambda name: template if name == name_of(template) else self._held.template(name))
 
     def _rules_of(self, template: Obj) -> list[Rule]:
         if not template.get("external"):
             return list(template.get("rules") or ())
-        # Whichever of the two will count in a cluster.
+        # Both sources, since either may count in a cluster.
         role = self._held.cluster_role(name_of(template)) or {}
         return [*(template.get("externalRules") or ()), *(role.get("rules") or ())]
 
@@ -167,7 +167,7 @@ class RoleRules:
     # --- bindings -----------------------------------------------------------------------------------------------------
 
     def name_subject(self, attributes: Attributes) -> Obj | None:
-        """A user of our own is named by id; a binding of a GlobalRole goes with it."""
+        """A local user is named by id; a binding of a GlobalRole is owned by it."""
         obj = _object(attributes)
         if attributes.operation != CREATE:
             return None
@@ -205,8 +205,8 @@ class RoleRules:
         return []
 
     def _refuse_to_withdraw(self, attributes: Attributes) -> None:
-        """A binding is removed by its own user, or with the right to give the same role again: else who may write bindings could
-        leave a server without its administrators."""
+        """A binding may be removed by its own user, or with the right to give the same role again: otherwise any writer of
+        bindings could remove a server's last administrators."""
         old, user = attributes.old or {}, attributes.user
         name = str(old.get("globalRoleName") or "")
         role = self._held.global_role(name)
@@ -252,7 +252,7 @@ def _object(attributes: Attributes) -> Obj:
 
 
 def _means_something_else(attributes: Attributes) -> bool:
-    """Whether a write changes what a role gives to anybody."""
+    """True if a write changes the permissions that a role gives."""
     old = attributes.old
     return attributes.operation == CREATE or old is None or _meant(_object(attributes)) != _meant(old)
 
@@ -298,7 +298,7 @@ def _context_errors(obj: Obj, old: Obj | None) -> Iterable[FieldError]:
 
 
 def rule_errors(path: str, rules: Any, *, namespaced: bool = False) -> list[FieldError]:
-    """What Kubernetes would refuse of these rules, or never let count."""
+    """Errors of rules that Kubernetes would refuse, or never apply."""
     found: list[FieldError] = []
     for at, rule in enumerate(rules or ()):
         where = f"{path}[{at}]"
@@ -323,7 +323,7 @@ def rule_errors(path: str, rules: Any, *, namespaced: bool = False) -> list[Fiel
 
 
 def subject_errors(binding: Obj) -> list[FieldError]:
-    """Exactly one user or one group."""
+    """Errors unless the binding has exactly one user or one group."""
     user, group = [field for field in USER_FIELDS if binding.get(field)], [field for field in GROUP_FIELDS if binding.get(field)]
     if not user and not group:
         return [required("userName", "a binding is for a user (userName, userPrincipalName) or a group (groupPrincipalName)")]

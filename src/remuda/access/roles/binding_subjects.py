@@ -1,7 +1,7 @@
-"""Whom a GlobalRoleBinding or a ClusterRoleTemplateBinding is for, as RBAC names them. Pure.
+"""Subjects of GlobalRoleBindings and ClusterRoleTemplateBindings, as RBAC names them. Pure.
 
-A user is known everywhere by the id of their User object, and by the names of their groups with the login provider; that is who
-a request is from on the management API, and who it is impersonated as in a downstream cluster.
+The id of the User object identifies a user everywhere, and so do the names of their groups with the login provider: requests to
+the management API have this identity, and impersonation in a downstream cluster uses it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Obj = dict[str, Any]
 
 USER_FIELDS = ("userName", "userPrincipalName")
 GROUP_FIELDS = ("groupName", "groupPrincipalName")
-# Nobody who is not known is ever given anything.
+# Unknown users never get permissions.
 NEVER = frozenset(("system:anonymous", "system:unauthenticated"))
 
 # The id of the user that a login provider knows by this name; "" when there is none (yet).
@@ -31,7 +31,7 @@ def nobody(principal: str) -> str:
 
 
 def user_id(binding: Obj, user_of: UserOf = nobody) -> str:
-    """The user's id, "" for a binding of a group or of somebody who has never logged in."""
+    """The user's id, "" for a binding of a group or of a user who has never logged in."""
     if name := binding.get("userName"):
         return str(name)
     principal = str(binding.get("userPrincipalName") or "")
@@ -47,7 +47,7 @@ def group_name(binding: Obj) -> str:
 
 
 def subject_of(binding: Obj, user_of: UserOf = nobody) -> Obj | None:
-    """The subject of an RBAC binding; None while nobody is known who it could be."""
+    """The subject of an RBAC binding; None while the user is unknown."""
     kind, name = ("Group", group_name(binding)) if group_name(binding) else ("User", user_id(binding, user_of))
     if not name or name in NEVER:
         return None
@@ -56,11 +56,11 @@ def subject_of(binding: Obj, user_of: UserOf = nobody) -> Obj | None:
 
 # --- former owners --------------------------------------------------------------------------------------------------------
 #
-# Who owned a cluster and does no more: pure, from the bindings that are there and those that should be.
+# Former owners of a cluster: pure, from the existing bindings and the wanted ones.
 #
-# An owner may read the cluster's kubeconfig Secret, whose token opens the cluster for our controllers and never ends. So when
-# one leaves, that token has to be replaced, or they would still get in. What tells that somebody could read it is the
-# RoleBinding that let them: it is in the store until all is done. :mod:`.cluster_access` acts on it.
+# An owner may read the cluster's kubeconfig Secret, whose token opens the cluster for our controllers and never expires. When
+# an owner leaves, that token has to be replaced, or they would keep access. The RoleBinding that gave them access to the Secret
+# shows this: it stays in the store until all is done. :mod:`.cluster_access` acts on it.
 
 
 def opens(token: Obj) -> Iterable[str]:
@@ -70,7 +70,7 @@ def opens(token: Obj) -> Iterable[str]:
 
 
 def leaving(provisioning: Iterable[Key], existing: Iterable[Obj], wanted: Iterable[Obj]) -> set[str]:
-    """Who (`User/<name>`, `Group/<name>`) could read the Secrets of these provisioning Clusters, and now may not."""
+    """Subjects (`User/<name>`, `Group/<name>`) that lose access to the Secrets of these provisioning Clusters."""
     roles = {(key.namespace, workspace_role(key.name, admin=True)) for key in provisioning}
     return _subjects(existing, roles) - _subjects(wanted, roles)
 

@@ -1,7 +1,7 @@
-"""The roles that come with the server: who may do what on it, and in a cluster.
+"""The built-in roles: permissions on the server, and in a cluster.
 
 Names are Rancher's where Rancher has the role; `read-only` and `cluster-readonly` are ours. :mod:`.builtin_roles_controller`
-puts back what was removed or edited, but for the fields in `YOURS`, which are there to be chosen.
+restores removed or edited roles, except the fields in `YOURS`, which users may choose.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Obj = dict[str, Any]
 
 CLUSTER_OWNER: Final = "cluster-owner"
 READ: Final = ["get", "list", "watch"]
-# Fields of built-in roles that people may change, by kind.
+# Fields of built-in roles that users may change, by kind.
 YOURS: Final[Mapping[str, tuple[str, ...]]] = {
     "GlobalRole": ("newUserDefault",),
     "RoleTemplate": ("clusterCreatorDefault", "projectCreatorDefault", "locked"),
@@ -55,7 +55,7 @@ def _external(name: str, context: str) -> Obj:
 
 _BASE = [_rule(READ, _MANAGEMENT, "features", "settings")]
 _CREATING = [_rule(["create"], _MANAGEMENT, "clusters"), _rule(READ, _MANAGEMENT, *_DRIVERS)]
-# Only where clusters of everybody are; another workspace takes a role of its own. Of Secrets only cloud credentials can be made.
+# Only in the shared workspace; another workspace needs a role of its own. The only Secrets it can create are cloud credentials.
 _WORKSPACE = {
     "fleet-default": [_rule(["create"], _PROVISIONING, "clusters"), _rule(["create"], _CONFIGS, "*")],
     "cattle-global-data": [_rule(["create"], "", "secrets")],
@@ -147,7 +147,7 @@ BUILTIN: Final[Mapping[tuple[str, str], Obj]] = {(each["kind"], name_of(each)): 
 
 
 def restored(existing: Obj | None, expected: Obj) -> Obj | None:
-    """What a built-in role should be made; None when it is that already. What people may choose stays as they chose it."""
+    """The wanted built-in role; None if nothing differs. Fields that users may choose stay as they are."""
     if existing is None:
         return expected
     yours = YOURS[expected["kind"]]

@@ -1,5 +1,5 @@
-"""The built-in roles are there from the first second, come back when they are removed, and are brought up to date by a new
-version of Remuda. What they are says :mod:`.builtin_roles`."""
+"""The controller of built-in roles: creates them at the first start, restores removed ones, and updates them with a new version
+of Remuda. :mod:`.builtin_roles` defines them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BuiltinRoles:
         manager.beside(self._begin)
 
     async def _begin(self) -> None:
-        """Nothing tells of what was never there."""
+        """Queue all of them: no event announces a role that never existed."""
         working = self._manager.working(self.controller.name)
         for kind, name in BUILTIN:
             if kind == self._kind and working is not None:
@@ -49,7 +49,7 @@ class BuiltinRoles:
         try:
             await (self._client.create if existing is None else self._client.update)(self._resource, wanted)
         except ApiError as error:
-            # Another server of the same store was faster.
+            # Another server on the same store was faster.
             if error.reason != "AlreadyExists":
                 raise
         return DONE

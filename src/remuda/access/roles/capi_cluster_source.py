@@ -1,7 +1,7 @@
-"""Cluster API's Clusters on somebody else's Kubernetes, which has that kind, or gets it while we run, or never does.
+"""Cluster API's Clusters on an external Kubernetes, which serves that kind, or begins to while we run, or never does.
 
-Whoever names a cluster like one of those would be taken for its owner, so a name is free only when it is known for sure that
-there is none: while it is not, :class:`CapiClusters` answers 503, and the client tries again. :mod:`.holdings` asks.
+A user who names a cluster like one of those would count as its owner, so a name is free only if none is known for certain to
+exist: until this is known, :class:`CapiClusters` answers 503, and the client tries again. :mod:`.holdings` uses it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CapiClusters:
         self._followed = self._of(GroupVersionResource(GROUP, version, CLUSTERS.resource), metadata_only=True)
 
     def get(self, namespace: str, name: str) -> Obj | None:
-        """Its metadata. Raises ApiError (503)."""
+        """The Cluster's metadata. Raises ApiError (503)."""
         if not self._definitions.synced.is_set():
             raise unavailable("it is not known yet whether there is Cluster API; try again", 1)
         if self._followed is None:
@@ -46,6 +46,6 @@ class CapiClusters:
 
 
 def served_version(definition: Obj) -> str:
-    """The version by which a kind can be read, the stored one if that is served; empty when there is none."""
+    """The version with which to read a kind, the stored one if it is served; empty if there is none."""
     versions = [each for each in dig(definition, "spec", "versions") or () if each.get("served")]
     return str(max(versions, key=lambda each: bool(each.get("storage")))["name"]) if versions else ""

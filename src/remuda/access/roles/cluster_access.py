@@ -1,7 +1,7 @@
-"""Who may see and edit a cluster on the management API: keeps what :mod:`.cluster_access_desired` says, cluster by cluster.
+"""The controller of access to clusters on the management API: applies :mod:`.cluster_access_desired`, cluster by cluster.
 
-Keyed by the management Cluster, whatever changed: its bindings, their templates, its Secrets and machines, or one of the roles
-that were made. When the cluster is gone, so is all of it.
+Keyed by the management Cluster for every kind of change: its bindings, their templates, its Secrets and machines, or one of the
+roles made here. Deleting the cluster deletes all of it.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ log = logger(__name__)
 Obj = dict[str, Any]
 
 NAME = "cluster-access"
-# When something can't be written where it should be, such as a namespace that is not there: it is looked for again.
+# Retry delay if an object can't be written, for example because its namespace is missing.
 _AGAIN = 30.0
 
 
 def comes_or_goes(new: Obj | None, old: Obj | None) -> bool:
-    """A Cluster's status changes all the time and says nothing here."""
+    """Ignores a Cluster's status, which changes all the time."""
     if new is None or old is None:
         return True
     return uid_of(new) != uid_of(old) or is_being_deleted(new) != is_being_deleted(old)
@@ -62,7 +62,7 @@ def _other_cluster(new: Obj | None, old: Obj | None) -> bool:
 
 
 def marks_change(new: Obj | None, old: Obj | None) -> bool:
-    """What something belongs to has changed."""
+    """True if the owner or the labels of an object have changed."""
     if new is None or old is None:
         return True
     return any(metadata(new).get(field) != metadata(old).get(field) for field in ("labels", "ownerReferences"))
@@ -73,7 +73,7 @@ def _owner_change(new: Obj | None, old: Obj | None) -> bool:
 
 
 def _binding_change(new: Obj | None, old: Obj | None) -> bool:
-    """Also when the other side is done with it: the sum is said here."""
+    """True also if the remote summary has changed: the total is computed here."""
     if new is None or old is None or spec_change(new, old):
         return True
     return summary(new, "summaryRemote") != summary(old, "summaryRemote")
@@ -133,7 +133,7 @@ class ClusterAccess:
         left = leaving([Key.of(each) for each, _ in snapshot.provisioning], existing.values(), wanted)
         if left:
             log.info("owners of the cluster have left, or were disabled: %s", ", ".join(sorted(left)))
-        # Before, so that a crash in between is made good; after, since they may have read what was made in the meantime.
+        # Before, so that a crash in between is repaired; and after, since they may have read the token made in the meantime.
         await self._replace_tokens(key.name, left)
         problems = await bring_about(self._client, wanted, existing, wrote=wrote)
         await self._replace_tokens(key.name, left)
@@ -142,7 +142,7 @@ class ClusterAccess:
         return Result(after=_AGAIN) if problems and not is_being_deleted(cluster) else DONE
 
     async def _replace_tokens(self, cluster: str, left: set[str]) -> None:
-        """Whoever owned the cluster may know the token that our controllers get in with. Its keeper makes a new one."""
+        """A former owner may know the token that our controllers use there. The token's controller makes a new one."""
         for token in self._views.tokens.indexed("opens", cluster) if left else ():
             if left - {f"User/{token.get('userId')}"}:
                 await remove(self._client, TOKENS, token)
@@ -173,11 +173,11 @@ class ClusterAccess:
         views, key = self._views, Key.of(provisioning)
         capi = views.capi_clusters.get(*key) if views.capi_clusters is not None else None
         ours = capi is not None and is_made_for(capi, provisioning)
-        # What is labelled with the name is the other one's then.
+        # Objects labelled with the name belong to the other cluster then.
         foreign = capi is not None and not ours
 
         def belonging(found: Iterable[Obj]) -> list[Obj]:
-            # What was there before the cluster belonged to another one of that name, and maybe to somebody else.
+            # Objects older than the cluster belonged to another one of that name, perhaps of another user.
             return [obj for obj in found if _made(obj) >= _made(provisioning)]
 
         secrets = [
@@ -189,7 +189,7 @@ class ClusterAccess:
         others = {
             kind.group_resource: [
                 name_of(obj)
-                # A config is there before the cluster, which owns it from when it uses it.
+                # A config is older than its cluster, which becomes its owner when it uses it.
                 for obj in (
                     [obj for obj in of.indexed("cluster", key) if is_owned_by(obj, provisioning)]
                     if kind.group == CONFIGS
@@ -199,7 +199,7 @@ class ClusterAccess:
             for kind, of in kinds.items()
         }
         if ours:
-            # It has no label that says whose it is; it is the cluster.
+            # It has no label with its cluster's name; it is the cluster.
             others[CAPI_CLUSTERS.group_resource] = sorted({key.name, *others.get(CAPI_CLUSTERS.group_resource, ())})
         return Belongings(secrets, others)
 

@@ -1,16 +1,16 @@
-"""Which roles and bindings one cluster needs on the management API: pure, from a snapshot. :mod:`.cluster_access` writes them.
+"""The roles and bindings that one cluster needs on the management API: pure. :mod:`.cluster_access` writes them.
 
-Who has a role in a cluster may see that cluster, and what belongs to it, by name, and nothing beside:
+A user with a role in a cluster may see that cluster and its objects, by name, and nothing else:
 
 - everywhere: the management Cluster (`<id>-clusterowner` for owners, `<id>-clustermember` for all others);
-- in the namespace `<id>`: what their template says of the kinds there (a Role of its name), and for owners the Secrets of its
+- in the namespace `<id>`: the template's rules about the kinds there (a Role of its name), and for owners the Secrets of its
   registration tokens;
-- in the workspace: the provisioning Cluster, its machines and what they are made of (`r-cluster-<name>-admin`,
+- in the workspace: the provisioning Cluster, its machines and their objects (`r-cluster-<name>-admin`,
   `r-cluster-<name>-view`), and for owners its Secrets.
 
-What other tenants have lies in the same workspace, so nothing there is ever given without a name. A Secret belongs to a cluster
-by a label or an owner, which only who may write Secrets there can set. Two kinds of Secrets are given to nobody: tokens of
-service accounts (they may be somebody else's), and write access to what our own controllers act on (kubeconfigs, plans).
+Other tenants' objects are in the same workspace, so every permission there is limited by name. A label or an owner assigns a
+Secret to a cluster, and only users who may write Secrets there can set these. Two permissions are never given: to tokens of
+service accounts (another user may own them), and to write Secrets on which our own controllers act (kubeconfigs, plans).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EDITING = ["get", "list", "watch", "update", "patch", "delete"]
 CAPI = "cluster.x-k8s.io"
 MACHINE_CONFIGS = "rke-machine-config.cattle.io"
 REGISTRATION_SECRET = "crt-token-"
-# A Secret's type says what it is for, and can't be changed.
+# A Secret's type states its purpose, and can't be changed.
 _FOR_NOBODY = "kubernetes.io/service-account-token"
 _FOR_USERS = frozenset(
     (
@@ -64,7 +64,7 @@ _KUBECONFIG = "-kubeconfig"
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What else is in the workspace because of one provisioning Cluster. `others` are names, by group and plural."""
+    """Other objects in the workspace that belong to one provisioning Cluster. `others` are names, by group and plural."""
 
     secrets: Sequence[Obj] = ()
     others: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Belongings:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A ClusterRoleTemplateBinding that counts: for whom, and what its template allows."""
+    """A ClusterRoleTemplateBinding in force: its subject, and the rules of its template."""
 
     binding: Key
     template: str
@@ -95,7 +95,7 @@ class Snapshot:
 
 
 def desired(snapshot: Snapshot) -> list[Obj]:
-    """Every role and binding there should be on the management API for this cluster; the namespaced ones after the others."""
+    """Every role and binding that this cluster needs on the management API; the namespaced ones after the others."""
     made = _Making(snapshot.cluster)
     name = name_of(snapshot.cluster)
     clusters = {"apiGroups": [GROUP], "resources": ["clusters"], "resourceNames": [name]}
@@ -133,7 +133,7 @@ def _workspace(made: _Making, snapshot: Snapshot, provisioning: Obj, belongings:
             if names:
                 rules.append(_named(_verbs(group, plural) if admin else SEEING, group, plural, sorted(names)))
                 if admin and (group, plural) == (CAPI, "machines"):
-                    # Its keys, and a shell on it, without being able to make another of it
+                    # Its keys and a shell on it, without the right to change it
                     # (:mod:`remuda.gateway.proxy.machine_access`).
                     rules.append(_named(["create"], group, "machines/shell", sorted(names)))
         if admin:
@@ -144,8 +144,8 @@ def _workspace(made: _Making, snapshot: Snapshot, provisioning: Obj, belongings:
 
 
 def _verbs(group: str, plural: str) -> list[str]:
-    """What the owner of a cluster may do with what it is made of. They say what its machines are like, and may have one replaced;
-    what that refers to is for controllers to say."""
+    """Verbs of a cluster's owner on the objects that it consists of. Owners configure their machines and may have one replaced;
+    only controllers write the rest."""
     if group == MACHINE_CONFIGS:
         return EDITING
     return [*SEEING, "delete"] if (group, plural) == (CAPI, "machines") else SEEING
@@ -177,7 +177,7 @@ def _named(verbs: list[str], group: str, resource: str, names: list[str]) -> Rul
 
 
 class _Making:
-    """The objects so far; all of them are found again by the cluster's label, and go with it."""
+    """Collects the objects; each has the cluster's label and is owned by the cluster."""
 
     def __init__(self, cluster: Obj) -> None:
         self.objects: list[Obj] = []
@@ -195,7 +195,7 @@ class _Making:
 
     def binding(self, namespace: str, role_kind: str, role: str, given: Given) -> None:
         kind, prefix = ("RoleBinding", "rb") if namespace else ("ClusterRoleBinding", "crb")
-        # What a binding refers to can't be changed, so it is part of its name.
+        # A binding's roleRef can't be changed, so it is part of its name.
         who = f"{given.subject['kind']}/{given.subject['name']}"
         name = safe_concat(prefix, digest(*given.binding, namespace, role_kind, role, who))
         self.objects.append(

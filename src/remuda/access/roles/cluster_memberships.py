@@ -1,7 +1,7 @@
-"""The ClusterRoleTemplateBindings that nobody has to write: the creator's, and those that a GlobalRole gives in every cluster.
+"""ClusterRoleTemplateBindings that are made automatically: the creator's, and those that a GlobalRole gives in every cluster.
 
-The creator's are made once (an annotation of the cluster says which); whoever removes one later means it. Those that come of a
-GlobalRoleBinding are kept for as long as it is there, in every cluster but the server's own.
+The creator's are made once (an annotation of the cluster records them); one that a user removes stays removed. Those that follow
+from a GlobalRoleBinding exist as long as it does, in every cluster except the server's own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _cluster_change(new: Obj | None, old: Obj | None) -> bool:
 
 
 def _inherited(obj: Obj) -> list[Key]:
-    """The cluster of a binding that we made, or that is called like one."""
+    """The cluster of a binding that we made, or whose name looks like ours."""
     ours = GLOBAL_BINDING_OWNER in labels_of(obj) or name_of(obj).startswith(_INHERITED)
     return [Key("", obj["metadata"].get("namespace") or "")] if ours else []
 
@@ -52,7 +52,7 @@ def _inherited_change(new: Obj | None, old: Obj | None) -> bool:
 
 
 def creators_templates(cluster: Obj, templates: list[Obj]) -> list[str] | None:
-    """The templates that the cluster's creator still has to be given; None when there is nothing to do or to note."""
+    """The templates that the cluster's creator still has to get; None if there is nothing to do or to record."""
     marks = annotations_of(cluster)
     if not marks.get(CREATOR) or marks.get(NO_CREATOR_RBAC) == "true" or marks.get(CREATOR_BINDINGS):
         return None
@@ -68,7 +68,7 @@ def binding_object(cluster: str, name: str, template: str, subject: Obj, labels:
 
 
 def inherited_bindings(cluster: str, inheriting: list[tuple[Obj, Obj]]) -> dict[str, Obj]:
-    """By name: what the GlobalRoleBindings (each with its role) give in this cluster."""
+    """The bindings in this cluster that follow from the GlobalRoleBindings (each with its role), by name."""
     found: dict[str, Obj] = {}
     for binding, role in inheriting:
         subject = {field: binding[field] for field in _SUBJECT if binding.get(field)}
@@ -100,14 +100,14 @@ class Memberships:
 
     def _everywhere(self, binding: Obj) -> list[Key]:
         role = self._views.global_roles.get("", binding.get("globalRoleName") or "")
-        # A role that is gone may have given something; that is rare.
+        # A role that is gone may have given permissions; that is rare.
         return self._all() if role is None or role.get("inheritedClusterRoles") else []
 
     def _of_role(self, role: Obj) -> list[Key]:
         return self._all() if role.get("inheritedClusterRoles") else []
 
     def _of_template(self, template: Obj) -> list[Key]:
-        """With the first template come the bindings of whoever made clusters before."""
+        """The first template triggers the bindings of creators of older clusters."""
         return self._all() if name_of(template) == CLUSTER_OWNER else []
 
     def _all(self) -> list[Key]:
@@ -139,13 +139,13 @@ class Memberships:
             elif is_being_deleted(found):
                 await self._let_go(found)
             elif any((found.get(field) or "") != (binding.get(field) or "") for field in _ABOUT):
-                # A cluster's owner may write bindings there, but must not keep others' away by taking their names.
+                # A cluster's owner may write bindings there, but must not block others' by taking their names.
                 await discard(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, *reversed(Key.of(found)))
 
     async def _give_to_creator(self, cluster: Obj) -> None:
         templates = creators_templates(cluster, list(self._views.templates.objects()))
         if templates is None or self._views.template(CLUSTER_OWNER) is None:
-            # There is none yet: the server has just been started for the first time.
+            # The templates do not exist yet: this is the server's first start.
             return
         name, creator = name_of(cluster), annotations_of(cluster)[CREATOR]
         for template in templates:
@@ -164,7 +164,7 @@ class Memberships:
                 raise
 
     async def _let_go(self, binding: Obj) -> None:
-        """Nobody is waited for: a finalizer on it only keeps the next one from being made."""
+        """Deletes without waiting: a finalizer on the binding would only keep the next one from being made."""
         if finalizers_of(binding):
             namespace, name = Key.of(binding)
             patch = {"metadata": {"resourceVersion": resource_version_of(binding), "finalizers": None}}

@@ -1,9 +1,9 @@
-"""Who may do what inside each downstream cluster: keeps what :mod:`.downstream_access` says there, whenever it can be
-reached.
+"""The controller of permissions inside each downstream cluster: applies the wanted roles and bindings whenever the cluster can
+be reached.
 
-Keyed by the management Cluster. What is there is compared as a whole with what should be, so a binding that was removed while a
-cluster was away goes when it comes back, and nothing has to be kept waiting for that. What somebody removes or edits in the
-cluster comes back with the next look, after some minutes at the latest.
+Keyed by the management Cluster. The existing objects are compared as a whole with the wanted ones, so a binding removed while a
+cluster was away is deleted when it reconnects, and no queue is needed for that. Objects that a user removes or edits in the
+cluster are restored at the next look, after some minutes at the latest.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def found_downstream(client: Client) -> dict[Id, Obj]:
 
 
 async def remove_downstream(client: Client) -> None:
-    """For a cluster that is given up: nobody keeps what they had through us."""
+    """Remove all roles and bindings of ours from a removed cluster."""
     await bring_about(client, [], await found_downstream(client))
 
 
@@ -91,7 +91,7 @@ class DownstreamAccess:
 
     async def reconcile(self, key: Key) -> Result:
         cluster = self._views.clusters.get(*key)
-        # Who removes a cluster takes what is ours with it; putting it back would be in their way.
+        # Cluster removal removes our objects; restoring them would interfere.
         if cluster is None or is_being_deleted(cluster):
             return DONE
         downstream = self._downstreams.get(key.name)
@@ -139,12 +139,11 @@ class DownstreamAccess:
 
 # --- downstream access desired --------------------------------------------------------------------------------------------
 #
-# Which roles and bindings there should be inside a downstream cluster: pure, from a snapshot. :mod:`.downstream_access` writes
-# them.
+# The wanted roles and bindings inside a downstream cluster: pure, from a snapshot. The controller above writes them.
 #
-# Each RoleTemplate that somebody has there is a ClusterRole of its name, each ClusterRoleTemplateBinding a ClusterRoleBinding
-# to it and to each template that it includes. Global administrators are administrators of every cluster. A ClusterRole that
-# came with Kubernetes, or that is somebody else's, is never written over: an external template is what refers to one.
+# Each RoleTemplate in use there becomes a ClusterRole of its name, each ClusterRoleTemplateBinding a ClusterRoleBinding to it
+# and to each template that it includes. Global administrators are administrators of every cluster. A ClusterRole that came with
+# Kubernetes, or that is not ours, is never overwritten: an external template refers to one.
 
 _KUBERNETES_OWN = "kubernetes.io/bootstrapping"
 ADMINISTRATOR = "cluster-admin"
@@ -162,7 +161,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A ClusterRoleTemplateBinding that counts; `templates` are its template and all that it includes."""
+    """A ClusterRoleTemplateBinding in force; `templates` are its template and all that it includes."""
 
     binding: Key
     subject: Obj
@@ -179,7 +178,7 @@ class Snapshot:
 
 
 def desired(snapshot: Snapshot) -> list[Obj]:
-    """Roles first: who is bound to one that is not there yet gets an error in some clients."""
+    """Roles first: a binding to a role that does not exist yet is an error in some clients."""
     roles: dict[str, Obj] = {}
     bindings: list[Obj] = []
     for given in snapshot.given:
@@ -196,7 +195,7 @@ def desired(snapshot: Snapshot) -> list[Obj]:
 
 
 def may_write(existing: Obj, wanted: Obj, builtin: frozenset[str]) -> bool:
-    """Whether an object that is there is ours, or may become so: a role of the name of one of our built-in templates is."""
+    """True if an existing object is ours, or may become ours: a role with the name of one of our built-in templates may."""
     labels = labels_of(existing)
     if DOWNSTREAM in labels:
         return True
@@ -204,7 +203,7 @@ def may_write(existing: Obj, wanted: Obj, builtin: frozenset[str]) -> bool:
 
 
 def _short(subject: Obj) -> str:
-    """A user's id is a name already; a group's name may hold anything."""
+    """A user's id is a valid name; a group's name may contain any characters."""
     name = str(subject["name"])
     return digest(name) if subject["kind"] == "Group" or path_segment_problems(name) or len(name) > 63 else name
 

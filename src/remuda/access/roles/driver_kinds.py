@@ -1,6 +1,6 @@
-"""The kinds that node drivers bring, which come and go with their definitions: whoever is in a cluster sees its own of them.
+"""Kinds of node drivers, which come and go with their definitions: users of a cluster see that cluster's objects of them.
 
-A machine says by a label whose it is; a config is owned by its cluster as soon as that uses it.
+A label assigns a machine to its cluster; a cluster becomes the owner of a config as soon as it uses it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSION: Final = "v1"
 
 
 class DriverKinds:
-    """Keeps `views` knowing them; `follower` is the controller that is told of their objects, where `matters` says so."""
+    """Keeps `views` up to date with these kinds; the controller `follower` gets events of their objects if `matters` says so."""
 
     def __init__(self, manager: Manager, views: Views, follower: str, matters: Callable[[Obj | None, Obj | None], bool]) -> None:
         self._manager = manager

@@ -1,4 +1,4 @@
-"""Which roles and bindings come of a GlobalRole and of a GlobalRoleBinding: pure. :mod:`.globalroles` writes them."""
+"""The roles and bindings that follow from a GlobalRole and from a GlobalRoleBinding: pure. :mod:`.globalroles` writes them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Obj = dict[str, Any]
 
 
 def namespaces_of(role: Obj) -> list[str]:
-    """Where the role says something of its own."""
+    """The namespaces for which the role has rules of their own."""
     return [namespace for namespace, rules in sorted((role.get("namespacedRules") or {}).items()) if rules]
 
 
 def roles_of(role: Obj, namespaces: Container[str]) -> list[Obj]:
-    """The ClusterRole, and a Role in each of the `namespaces` (those that there are) that it speaks of."""
+    """The ClusterRole, and a Role in each of the (existing) `namespaces` for which it has rules."""
     name = name_of(role)
     made = [_object("ClusterRole", global_role(name), "", role, GLOBAL_ROLE_OWNER, {"rules": list(role.get("rules") or ())})]
     for namespace in namespaces_of(role):
@@ -39,7 +39,7 @@ def roles_of(role: Obj, namespaces: Container[str]) -> list[Obj]:
 
 
 def bindings_of(binding: Obj, role: Obj, subject: Obj, namespaces: Container[str]) -> list[Obj]:
-    """The ClusterRoleBinding, and a RoleBinding wherever the role has a Role."""
+    """The ClusterRoleBinding, and a RoleBinding in each namespace where the role has a Role."""
     name = name_of(binding)
     made = [
         _object(
@@ -63,7 +63,7 @@ def namespaced(name: str, namespace: str) -> str:
 
 
 def new_user_roles(roles: Iterable[Obj]) -> list[str]:
-    """The GlobalRoles that somebody new gets."""
+    """The GlobalRoles that a new user gets."""
     return sorted(name_of(role) for role in roles if role.get("newUserDefault"))
 
 

@@ -1,7 +1,7 @@
-"""GlobalRole → ClusterRole and Roles; GlobalRoleBinding → their bindings. What they should be says :mod:`.globalrole_desired`.
+"""GlobalRole → ClusterRole and Roles; GlobalRoleBinding → their bindings. :mod:`.globalrole_desired` defines the wanted objects.
 
-What a GlobalRole gives inside clusters (`inheritedClusterRoles`) is brought there by :mod:`.cluster_memberships`, and what the
-GlobalRole `admin` does by :mod:`.downstream_access`.
+:mod:`.cluster_memberships` applies a GlobalRole's permissions inside clusters (`inheritedClusterRoles`), and
+:mod:`.downstream_access` those of the GlobalRole `admin`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class GlobalRoleBindings:
 
 
 class _There:
-    """The namespaces that there are."""
+    """The existing namespaces."""
 
     def __init__(self, views: Views) -> None:
         self._namespaces = views.namespaces
@@ -147,5 +147,5 @@ class _There:
 
 
 def principals_change(new: Obj | None, old: Obj | None) -> bool:
-    """Whom a login provider's names stand for has changed."""
+    """True if a user's principals have changed."""
     return (new or {}).get("principalIds") != (old or {}).get("principalIds")

@@ -1,7 +1,7 @@
-"""What somebody holds: on the management API, in one cluster, in every cluster; so that nobody grants more than that.
+"""Permissions that a user holds: on the management API, in one cluster, in every cluster; users can't grant more than that.
 
-Asked by :mod:`.admission` while a write waits, so everything is looked up synchronously: in the API server's own cache, or, on
-somebody else's Kubernetes, in informers (:class:`InformerSource`).
+:mod:`.admission` calls it while a write waits, so every lookup is synchronous: in the API server's own cache, or, on an external
+Kubernetes, in informers (:class:`InformerSource`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Obj = dict[str, Any]
 
 
 class InformerSource:
-    """An ObjectSource on informers: what the checks need of a Kubernetes that is not ours."""
+    """An ObjectSource on informers, for the checks on an external Kubernetes."""
 
     KINDS = (
         *RBAC_KINDS.values(),
@@ -62,9 +62,9 @@ class InformerSource:
         GroupVersionResource(GROUP, "v3", "clusters"),
         GroupVersionResource("", "v1", "namespaces"),
     )
-    # What other rules look up; it may not be served at all where nobody provisions clusters.
+    # Kinds for other rules; a server that does not provision clusters may not serve them.
     BESIDES = (RKE_CONTROL_PLANES, ETCD_SNAPSHOTS, MACHINES, WANTED_CLUSTERS, NODE_DRIVERS, DYNAMIC_SCHEMAS)
-    # Groups whose kinds come with node drivers; of those that are asked for.
+    # Groups whose kinds come with node drivers; those in use are followed.
     DRIVERS = frozenset({"rke-machine.cattle.io", "rke-machine-config.cattle.io"})
 
     def __init__(self, informers: Informers) -> None:
@@ -76,12 +76,12 @@ class InformerSource:
             informer.add_index("namespace", lambda obj: ((obj.get("metadata") or {}).get("namespace") or "",))
 
     def is_complete(self) -> bool:
-        """Nothing about who holds what may be decided before."""
+        """False while decisions about permissions are not possible yet."""
         return all(self._informers[each.group_resource].synced.is_set() for each in self.KINDS)
 
     def _found(self, group: str, resource: str) -> Informer | None:
-        """Raises ApiError for what other rules rest on, as long as it is not known. What node drivers bring may not be served at
-        all: until it is known it is as if there was none."""
+        """Raises ApiError for kinds that other rules depend on, while they are not known. The kinds of node drivers may not be
+        served at all: until known, they count as empty."""
         found = self._informers.get((group, resource))
         if found is None and group in self.DRIVERS:
             found = self._informers[group, resource] = self._all.of(GroupVersionResource(group, "v1", resource))
@@ -123,7 +123,7 @@ class Holdings:
         return self._whole_rbac
 
     def _check(self) -> None:
-        """Raises ApiError while not all of it is known: neither yes nor no would be true."""
+        """Raises ApiError until everything is known: neither yes nor no would be right."""
         if self._incomplete is not None:
             if not self._incomplete.is_complete():
                 raise unavailable("who holds what is not known yet; try again", 1)
@@ -138,7 +138,7 @@ class Holdings:
         return self._source.list(resource.group, resource.resource, namespace)
 
     def template(self, name: str) -> Obj | None:
-        """Built-in ones count also before they are stored: whoever starts the server refers to them."""
+        """Built-in templates count even before they are stored: the first start refers to them."""
         return self.find(ROLE_TEMPLATES, name) or BUILTIN.get(("RoleTemplate", name))
 
     def global_role(self, name: str) -> Obj | None:
@@ -150,7 +150,7 @@ class Holdings:
     def template_rules(self, name: str) -> list[Rule]:
         return all_rules(name, self.template, self.cluster_role)
 
-    # --- what somebody holds --------------------------------------------------------------------------------------------
+    # --- permissions of a user ------------------------------------------------------------------------------------------
 
     def may(self, user: User, verb: str, resource: GroupVersionResource, name: str = "", namespace: str = "") -> bool:
         return self._rbac.authorize(Action(user, verb, *resource, "", namespace, name)).allowed
@@ -167,11 +167,11 @@ class Holdings:
         return self._rbac.rules_for(user, namespace)[0]
 
     def _may_be_master(self, user: User) -> bool:
-        """Who may act as whoever may do everything may do everything: a gateway, whose own role names little besides."""
+        """A user who may act as one who may do everything, may do everything: a gateway, whose own role names little else."""
         return self._rbac.authorize(Action(user, "impersonate", "", "v1", "groups", "", "", MASTERS)).allowed
 
     def in_cluster(self, user: User, cluster: str) -> Sequence[Rule]:
-        """By their bindings there. What somebody holds on the server counts in a cluster only if it is everything."""
+        """The user's rules by their bindings there. Permissions on the server count in a cluster only if they are everything."""
         if holds_everything(self.on_the_server(user)):
             return EVERYTHING
         names = {
@@ -192,8 +192,8 @@ class Holdings:
         return found
 
     def may_stand_for(self, user: User, name: str) -> bool:
-        """Whether `user` may decide who the user `name` is (their login name, password, whether they may come in): it is `user`,
-        somebody whom they may impersonate, or somebody who holds nothing that they do not hold."""
+        """True if `user` may decide who the user `name` is (login name, password, enabled): `name` is `user` itself, a user whom
+        they may impersonate, or a user without permissions that `user` lacks."""
         return (
             user.name == name or self.may_impersonate(user, name) or self._holds_all_of(user, User(name, name, (AUTHENTICATED,)))
         )
@@ -227,7 +227,7 @@ class Holdings:
 
 
 def excess(user: User, held: Iterable[Rule], wanted: Iterable[Rule]) -> str:
-    """What is wrong with `user` granting `wanted`, in Kubernetes' words; "" when nothing is."""
+    """The reason why `user` may not grant `wanted`, in Kubernetes' words; "" if they may."""
     missing = uncovered(held, wanted)
     if not missing:
         return ""
@@ -240,20 +240,20 @@ def excess(user: User, held: Iterable[Rule], wanted: Iterable[Rule]) -> str:
 
 # --- visible objects ------------------------------------------------------------------------------------------------------
 #
-# What somebody sees when they list clusters, or what those are made of: theirs. For the embedded API
-# (:mod:`remuda.apiserver.watch.filtered_list`), and for who asks another Kubernetes for somebody, which refuses such a list as
-# a whole.
+# Lists of clusters and their objects show users what they may see. For the embedded API
+# (:mod:`remuda.apiserver.watch.filtered_list`), and for clients of an external Kubernetes that act for a user, since it refuses
+# such a list as a whole.
 
-# Where a list that is forbidden as a whole shows the part that is not.
+# Groups in which a list that is forbidden as a whole shows its permitted part.
 GROUPS: Final = (GROUP, PROVISIONING, CAPI, RKE, *sorted(DRIVERS))
 
 
 def show_what_is_theirs(server: Server) -> None:
-    """From now on lists and watches of our kinds show everybody what they may see of them."""
+    """From now on lists and watches of our kinds show users the objects that they may see."""
     server.handler.partly = Partly(server.rbac, GROUPS, lambda: server.cache.revision)
 
 
 def visible(rbac: Rbac, user: User, resource: GroupVersionResource, namespace: str = "", verb: str = "list") -> Permitted | None:
-    """Which objects `user` may see of a resource, in one namespace or in all; None: all of them."""
+    """The objects of a resource that `user` may see, in one namespace or in all; None: all of them."""
     action = Action(user, verb, *resource, "", namespace)
     return None if rbac.authorize(action).allowed else rbac.permitted(action)

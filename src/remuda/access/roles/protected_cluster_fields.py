@@ -1,11 +1,10 @@
-"""What users may not say of clusters themselves: who made one, what its state is, and which other one it stands for.
+"""Fields of clusters that users can't set: the creator, the status, and the object that a cluster stands for.
 
-The annotation `field.cattle.io/creatorId` is put on each new cluster, from who asks, and stays; its owner's rights come of it.
-
-The kinds of management.cattle.io have no status subresource, so who may edit their cluster could also write its status, which
-controllers believe (where its API is, which Secret opens it). Here it counts only from who may update the `status` of it; what
-others send is put back to what it was, as a subresource would do. The same goes for the marks by which a controller finds again
-what it made of what (`objectset.rio.cattle.io/…`): whoever wrote them could have another's cluster made into theirs.
+The annotation `field.cattle.io/creatorId` is set on each new cluster from the requesting user, and stays; the owner's rights
+follow from it. The kinds of management.cattle.io have no status subresource, so a user who may edit a cluster could also write
+its status, which controllers trust (where its API is, which Secret opens it). Here it counts only from users who may update its
+`status`; others' changes are undone, as a subresource would do. The same holds for the marks by which a controller finds the
+objects that it made (`objectset.rio.cattle.io/…`): a user who could write them could take over another user's cluster.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from .role_names import CREATOR, CREATOR_BINDINGS, MANAGEMENT_CLUSTER, NO_CREATO
 Obj = dict[str, Any]
 
 _NAMESPACES = GroupVersionResource("", "v1", "namespaces")
-# What ids of clusters begin with; namespaces of anything else do not.
+# The prefix of clusters' ids; no other namespace has it.
 _ID_PREFIX = "c-"
 _CREATOR_PATH = f"metadata.annotations[{CREATOR}]"
 
 
 def is_person(user: User) -> bool:
-    """Somebody who can own a cluster, as opposed to a component of the server or an operator's certificate."""
+    """True for a user who can own a cluster, as opposed to a component of the server or an operator's certificate."""
     return not user.name.startswith("system:") and MASTERS not in user.groups
 
 
@@ -47,7 +46,7 @@ def _marks(obj: Obj, field: str) -> dict[str, str]:
 
 
 def with_marks_kept(attributes: Attributes) -> Obj | None:
-    """A client that sends only what it knows does not mean to take the controllers' marks away."""
+    """A client that sends only the fields it knows does not mean to remove the controllers' marks."""
     assert attributes.obj is not None
     changed = attributes.obj
     if attributes.operation != UPDATE or attributes.old is None or MASTERS in attributes.user.groups:
@@ -96,7 +95,7 @@ class ClusterRules:
             AdmittedType(GROUP, VERSION, "nodes", "Node", default=lambda attributes: self.with_status_kept(attributes, NODES)),
         )
 
-    # --- what is put there, or back -------------------------------------------------------------------------------------
+    # --- defaults and restored fields -----------------------------------------------------------------------------------
 
     def management_default(self, attributes: Attributes) -> Obj | None:
         changed = self.with_status_kept(attributes, CLUSTERS)
@@ -107,12 +106,12 @@ class ClusterRules:
         return self.with_creator(attributes if changed is None else replace(attributes, obj=changed)) or changed
 
     def with_creator(self, attributes: Attributes) -> Obj | None:
-        """On creation who asks, unless it is said already (:meth:`_creator_errors` judges that); later what it was."""
+        """On creation the requesting user, unless one is set (:meth:`_creator_errors` checks that); later the present one."""
         assert attributes.obj is not None
         marks = annotations_of(attributes.obj)
         if attributes.operation == UPDATE:
             before = annotations_of(attributes.old or {}).get(CREATOR)
-            # A client that sends only what it knows does not mean to take it away.
+            # A client that sends only the fields it knows does not mean to remove it.
             return (
                 with_path(attributes.obj, ("metadata", "annotations", CREATOR), before)
                 if before and CREATOR not in marks
@@ -137,7 +136,7 @@ class ClusterRules:
             return None
         return without_path(obj, ("status",)) if before is None else {**obj, "status": before}
 
-    # --- what is refused --------------------------------------------------------------------------------------------------
+    # --- refused writes ---------------------------------------------------------------------------------------------------
 
     def management(self, attributes: Attributes) -> Iterable[FieldError]:
         assert attributes.obj is not None
@@ -146,7 +145,7 @@ class ClusterRules:
         name = attributes.name or name_of(obj)
         if MASTERS in user.groups or self._held.may_write_status(user, CLUSTERS, name):
             return found
-        # Of everybody else: what would make them more than the owner of a cluster of their own.
+        # For other users: fields that would give them more than the ownership of a cluster.
         found += mark_errors(attributes)
         if bool(dig(obj, "spec", "internal")) != bool(dig(old, "spec", "internal")):
             found.append(forbidden_field("spec.internal", "only the server's own cluster is internal"))

@@ -1,4 +1,4 @@
-"""Bring RBAC objects to what they should be: what is too much goes first, then what is missing or differs is written."""
+"""Bring RBAC objects to the wanted state: surplus ones are deleted first, then missing or different ones are written."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from remuda.kube.objects import (
 from .role_names import RBAC_KINDS
 
 Obj = dict[str, Any]
-# Whether an object that is there, and was not known to be ours, may be made the wanted one: (existing, wanted).
+# True if an existing object, not known as ours, may be overwritten with the wanted one: (existing, wanted).
 MayWrite = Callable[[Obj, Obj], bool]
-# Told what the server made of a write: the kind, and the object.
+# Called with the result of each write: the kind, and the object.
 Wrote = Callable[[str, Obj], None]
 
 FIELD_MANAGER = "remuda-roles"
@@ -42,7 +42,7 @@ class Id(NamedTuple):
 
 
 def by_id(kind: str, objects: Iterable[Obj]) -> dict[Id, Obj]:
-    """Objects of a list or a cache, which need not say what they are."""
+    """Objects of a list or a cache, which may lack their kind."""
     return {Id(kind, namespace_of(obj), name_of(obj)): obj for obj in objects}
 
 
@@ -62,7 +62,7 @@ async def bring_about(
     may_write: MayWrite = anything,
     wrote: Wrote = unnoted,
 ) -> list[str]:
-    """What could not be written because of where it should be, in words; other trouble is raised."""
+    """Bring the objects about; the result describes failures due to their namespace, other errors are raised."""
     desired = {Id.of(obj): obj for obj in wanted}
     for id_ in existing:
         if id_ not in desired:
@@ -80,7 +80,7 @@ async def _put(client: Client, id_: Id, wanted: Obj, known: Obj | None, may_writ
     if not may_write(found, wanted):
         return f"{id_.kind} {id_.name} is there already, and is not Remuda's"
     if found.get("roleRef") != wanted.get("roleRef"):
-        # It can't be changed.
+        # The roleRef can't be changed.
         await discard(client, RBAC_KINDS[id_.kind], id_.name, id_.namespace)
         made = await _create(client, id_, wanted, wrote)
         return made if isinstance(made, str) else f"{id_.kind} {id_.name} came back while it was replaced"
@@ -91,7 +91,7 @@ async def _put(client: Client, id_: Id, wanted: Obj, known: Obj | None, may_writ
 
 
 async def _create(client: Client, id_: Id, wanted: Obj, wrote: Wrote) -> Obj | str:
-    """ "" when it is made, what is in its place, or why it can't be made there."""
+    """Create it; the result is "", the object that exists in its place, or the reason why it can't be made there."""
     resource = RBAC_KINDS[id_.kind]
     try:
         wrote(id_.kind, await client.create(resource, wanted, id_.namespace, field_manager=FIELD_MANAGER))
@@ -105,7 +105,7 @@ async def _create(client: Client, id_: Id, wanted: Obj, wrote: Wrote) -> Obj | s
 
 
 def difference(existing: Obj, wanted: Obj) -> Obj:
-    """A merge patch that makes it so; empty when it is. Labels, annotations and owners of others stay."""
+    """The merge patch to the wanted object; empty if nothing differs. Labels, annotations and owners of others stay."""
     patch: Obj = {}
     if "roleRef" in wanted and existing.get("roleRef") != wanted["roleRef"]:
         patch["roleRef"] = wanted["roleRef"]
@@ -128,19 +128,19 @@ def difference(existing: Obj, wanted: Obj) -> Obj:
 
 
 def _normal(entries: Any) -> list[Obj]:
-    """Absent and empty are one."""
+    """Treats absent and empty fields alike."""
     return [{key: value for key, value in entry.items() if value not in (None, "", [])} for entry in entries or ()]
 
 
 # --- role status ----------------------------------------------------------------------------------------------------------
 #
-# What the status of a role or binding says, in the fields that Rancher's have: a condition, a summary, the generation.
+# The status of a role or binding, in the fields of Rancher's: a condition, a summary, the generation.
 
 COMPLETE, IN_PROGRESS, ERROR = "Complete", "InProgress", "Error"
 
 
 def condition(kind: str, problems: Sequence[str]) -> Obj:
-    """Without its time, which is when it was first seen to be so."""
+    """The condition without its time, which is that of its first observation."""
     return {
         "type": kind,
         "status": "False" if problems else "True",
@@ -150,14 +150,14 @@ def condition(kind: str, problems: Sequence[str]) -> Obj:
 
 
 def summed(*parts: str) -> str:
-    """One word of several: the worst."""
+    """The worst of several summaries."""
     if ERROR in parts:
         return ERROR
     return COMPLETE if all(part == COMPLETE for part in parts) else IN_PROGRESS
 
 
 async def say(client: Client, clock: Clock, resource: GroupVersionResource, obj: Obj, said: Obj) -> None:
-    """Write these fields of the status, if they say anything new. Values are conditions (as a list) or plain."""
+    """Write these fields of the status, if they differ. Values are conditions (as a list) or plain."""
     present = obj.get("status") or {}
     now = rfc3339(clock.time())
     patch: Obj = {}

@@ -1,4 +1,4 @@
-"""What the controllers of this package see: one set of caches with the indexes that lead from one object to those it concerns."""
+"""The caches of this package's controllers: one set, with the indexes that lead from an object to those it affects."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ Obj = dict[str, Any]
 SECRETS = GroupVersionResource("", "v1", "secrets")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
-# What Cluster API's kinds in a workspace are given by name.
+# Cluster API's kinds in a workspace to which access is given by name.
 CAPI_KINDS = (CAPI_CLUSTERS, MACHINES, MACHINE_SETS, MACHINE_DEPLOYMENTS)
-# And what we make of it ourselves; ConfigMaps say how machines were made.
+# And our own kinds; ConfigMaps record how machines were made.
 RKE_KINDS = (RKE_CLUSTERS, RKE_CONTROL_PLANES, RKE_BOOTSTRAPS, CUSTOM_MACHINES, ETCD_SNAPSHOTS, CONFIG_MAPS)
 CAPI_GROUP, CLUSTER_NAME = "cluster.x-k8s.io", "cluster.x-k8s.io/cluster-name"
 _CLUSTER_LABELS = (CLUSTER_NAME, RKE_CLUSTER_NAME)
 
 
 def without_data(secret: Obj) -> Obj:
-    """A Secret's name, marks and type: nobody here needs to know it."""
+    """A Secret's name, labels, owners and type: this package never needs its data."""
     meta = secret.get("metadata") or {}
     kept = {key: value for key, value in meta.items() if key not in ("managedFields", "annotations")}
     return {"metadata": kept, "type": secret.get("type") or ""}
 
 
 def cluster_of_secret(secret: Obj) -> Iterable[Key]:
-    """The clusters (by the name they have in their workspace) that a Secret says it belongs to."""
+    """The clusters (by their names in the workspace) to which a Secret says that it belongs."""
     named = {labels_of(secret).get(label) or "" for label in _CLUSTER_LABELS}
     for owner in owner_references_of(secret):
         group = GroupVersion.parse(owner.get("apiVersion") or "").group
@@ -66,14 +66,14 @@ def cluster_of_secret(secret: Obj) -> Iterable[Key]:
 
 
 def cluster_of_capi(obj: Obj) -> Iterable[Key]:
-    """A machine's cluster by its label; a Cluster of Cluster API has the name of the provisioning Cluster it is for."""
+    """A machine's cluster by its label; a Cluster of Cluster API has the name of its provisioning Cluster."""
     labels = labels_of(obj)
     name = labels.get(CLUSTER_NAME) or labels.get(RKE_CLUSTER_NAME)
     return (Key(namespace_of(obj), name),) if name else ()
 
 
 def workspace_watch(kind: GroupVersionResource, to: Any, when: Any) -> Watch:
-    """Of what is given by name: by the label that says whose it is."""
+    """A watch on kinds to which access is given by name: by the label that names their cluster."""
     return Watch(kind, to, when=when, labels=_label_of(kind), metadata_only=True)
 
 
@@ -82,8 +82,8 @@ def _label_of(kind: GroupVersionResource) -> str:
 
 
 def is_made_for(capi: Obj, provisioning: Obj) -> bool:
-    """Whether a Cluster of Cluster API is there because of this one. That both are called the same says nothing: whoever may make
-    clusters chooses their names."""
+    """True if a Cluster of Cluster API exists because of this one. An equal name proves nothing: users who may make clusters
+    choose their names."""
     said = annotations_of(capi)
     marked = Key(said.get(OWNER_NAMESPACE) or "", said.get(OWNER_NAME) or "") == Key.of(provisioning)
     return is_owned_by(capi, provisioning) or (marked and _made(capi) >= _made(provisioning))
@@ -94,7 +94,7 @@ def _made(obj: Obj) -> str:
 
 
 def owners_of(kind: str) -> Any:
-    """A mapping to the cluster-scoped owners of this kind of ours, also of what is in a namespace."""
+    """A mapping to the cluster-scoped owners of this kind of ours, also for namespaced objects."""
 
     def keys(obj: Obj) -> Iterable[Key]:
         for owner in owner_references_of(obj):
@@ -113,8 +113,8 @@ def rbac_watches(label: str, kinds: Iterable[str], to: Any) -> tuple[Watch, ...]
 
 class Views:
     def __init__(self, informers: Informers, *, machines: bool = True, provisions: bool = False) -> None:
-        """`machines`: whether Cluster API's kinds are there to be looked at; `provisions`: whether our own providers' are. Those
-        that node drivers bring are added to `in_workspaces` when they come (:mod:`.driver_kinds`)."""
+        """`machines`: Cluster API's kinds are served; `provisions`: our own providers' are. Those of node drivers are added to
+        `in_workspaces` when they appear (:mod:`.driver_kinds`)."""
         self._informers = informers
         self.provisions = provisions
         self.clusters = informers.of(CLUSTERS)
@@ -165,7 +165,7 @@ class Views:
         return name_of(found[0]) if len(found) == 1 else ""
 
     def bindings_of(self, cluster: str) -> list[Obj]:
-        """The ClusterRoleTemplateBindings that count in a cluster, in the order of their names."""
+        """The ClusterRoleTemplateBindings in force in a cluster, ordered by name."""
         found = self.bindings.indexed("namespace", cluster)
         return sorted((each for each in found if each.get("clusterName") == cluster and not is_being_deleted(each)), key=name_of)
 
@@ -179,14 +179,14 @@ class Views:
         return subject_of(binding, self.user_of)
 
     def existing(self, cluster: str) -> dict[Id, Obj]:
-        """What there is on the management API for this cluster."""
+        """The existing roles and bindings on the management API for this cluster."""
         found: dict[Id, Obj] = {}
         for kind, informer in self.rbac.items():
             found |= by_id(kind, informer.indexed("cluster", cluster))
         return found
 
     def inheriting(self) -> list[tuple[Obj, Obj]]:
-        """The GlobalRoleBindings whose role gives something in every cluster, each with that role."""
+        """The GlobalRoleBindings whose role gives permissions in every cluster, each with that role."""
         return [
             (binding, role)
             for role in self.global_roles.objects()
@@ -195,10 +195,10 @@ class Views:
             if not is_being_deleted(binding)
         ]
 
-    # --- whom a change concerns -----------------------------------------------------------------------------------------
+    # --- objects that a change affects ----------------------------------------------------------------------------------
 
     def clusters_of_template(self, template: Obj) -> Iterable[Key]:
-        """The clusters in which somebody has the template, or one that includes it."""
+        """The clusters with a binding of the template, or of one that includes it."""
         names = {name_of(template)}
         waiting = list(names)
         while waiting:
@@ -209,7 +209,7 @@ class Views:
         return {Key("", namespace_of(each)) for name in names for each in self.bindings.indexed("template", name)}
 
     def clusters_of_user(self, user: Obj) -> Iterable[Key]:
-        """The clusters with a binding for the user, or for a principal of theirs."""
+        """The clusters with a binding for the user, or for one of their principals."""
         found = [each for name in user.get("principalIds") or () for each in self.bindings.indexed("principal", name)]
         found += self.bindings.indexed("user", name_of(user))
         return {Key("", namespace_of(each)) for each in found}
@@ -226,7 +226,7 @@ class Views:
         return self.behind((Key.of(obj),))
 
     def behind(self, keys: Iterable[Key]) -> Iterable[Key]:
-        """The management Clusters of provisioning ones."""
+        """The management Clusters of provisioning Clusters."""
         for key in keys:
             found = self.provisioning.get(*key)
             if found is not None and (name := dig(found, "status", "clusterName")):
@@ -234,7 +234,7 @@ class Views:
 
 
 def nothing(obj: Obj) -> Iterable[Key]:
-    """For what must be known before the first decision, but whose changes ask for none."""
+    """For kinds that must be known before the first decision, but whose changes queue nothing."""
     return ()
 
 
@@ -248,7 +248,7 @@ def came_or_went(new: Obj | None, old: Obj | None) -> bool:
 
 
 def namespace_key(obj: Obj) -> Iterable[Key]:
-    """The cluster in whose namespace an object is."""
+    """The cluster of an object's namespace."""
     return (Key("", namespace_of(obj)),)
 
 

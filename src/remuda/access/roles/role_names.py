@@ -1,4 +1,4 @@
-"""What the roles and bindings that come of ours are called, and the labels by which they are found again.
+"""Names of the roles and bindings that follow from ours, and the labels by which they are found again.
 
 Names are Rancher's (people and scripts look for them): `cattle-globalrole-<name>`, `cattle-globalrolebinding-<name>`,
 `<cluster>-clusterowner`, `r-cluster-<name>-admin`, `globaladmin-<user>`.
@@ -26,18 +26,18 @@ RBAC_KINDS: Final = {
     "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS,
 }
 
-# On what is made of a GlobalRole, of a GlobalRoleBinding, and of a ClusterRoleTemplateBinding.
+# On objects made from a GlobalRole, from a GlobalRoleBinding, and from a ClusterRoleTemplateBinding.
 GLOBAL_ROLE_OWNER: Final = "authz.management.cattle.io/gr-owner"
 GLOBAL_BINDING_OWNER: Final = "authz.management.cattle.io/grb-owner"
 TEMPLATE_BINDING_OWNER: Final = "authz.cluster.cattle.io/rtb-owner-updated"
-# On everything on the management API that is there for one cluster; the value is its id.
+# On all objects on the management API that exist for one cluster; the value is its id.
 CLUSTER: Final = "authz.management.cattle.io/cluster"
-# On everything that is ours inside a downstream cluster.
+# On all our objects inside a downstream cluster.
 DOWNSTREAM: Final = "authz.cluster.cattle.io/managed"
 
 CREATOR: Final = "field.cattle.io/creatorId"
 NO_CREATOR_RBAC: Final = "field.cattle.io/no-creator-rbac"
-# Which of the creator's bindings were made: they are made once, whoever removes one means it.
+# The creator's bindings that were made: they are made once, a removed one stays removed.
 CREATOR_BINDINGS: Final = "authz.management.cattle.io/creator-role-bindings"
 MANAGEMENT_CLUSTER: Final = "provisioning.cattle.io/management-cluster-name"
 WORKSPACE: Final = "provisioning.cattle.io/fleet-workspace-name"
@@ -46,12 +46,12 @@ ADMIN, LOCAL = "admin", "local"
 
 
 def digest(*parts: str) -> str:
-    """Ten letters and digits that stand for the parts."""
+    """A digest of the parts: ten letters and digits."""
     return base64.b32encode(hashlib.sha256("\x00".join(parts).encode()).digest())[:10].decode().lower()
 
 
 def label_value(*parts: str) -> str:
-    """The parts as a label's value: as they are where that is one, else what stands for them."""
+    """The parts as a label's value: joined if that is valid, else their digest."""
     joined = "_".join(parts)
     return digest(joined) if label_value_problems(joined) else joined
 
@@ -73,6 +73,6 @@ def cluster_member(cluster: str) -> str:
 
 
 def workspace_role(cluster: str, *, admin: bool) -> str:
-    """`cluster` is the provisioning Cluster's name. It is not cut: whoever names a cluster could find one whose short form is
-    that of another, and would be bound to that one's Role."""
+    """`cluster` is the provisioning Cluster's name. It is not cut: otherwise a user could choose a name with the short form of
+    another cluster's, and would be bound to that cluster's Role."""
     return f"r-cluster-{cluster}-{'admin' if admin else 'view'}"

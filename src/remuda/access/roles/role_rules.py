@@ -1,7 +1,7 @@
-"""What RoleTemplates and GlobalRoles allow, as plain RBAC rules. Pure; :mod:`.holdings` compares them with what somebody holds.
+"""Plain RBAC rules of RoleTemplates and GlobalRoles. Pure; :mod:`.holdings` compares them with a user's permissions.
 
-A RoleTemplate has two sides. Inside its cluster it is a ClusterRole with all of its rules. On the management API only what
-concerns that one cluster counts: the cluster itself, and the kinds that live in its namespace.
+A RoleTemplate has two sides. Inside its cluster it is a ClusterRole with all of its rules. On the management API only rules about
+that one cluster count: the cluster itself, and the kinds in its namespace.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from remuda.kube.authorization.policy_rules import Rule, uncovered
 from remuda.kube.objects import name_of
 
 Obj = dict[str, Any]
-# A RoleTemplate, or a ClusterRole, by its name.
+# Finds a RoleTemplate, or a ClusterRole, by its name.
 Find = Callable[[str], Obj | None]
 
 EVERYTHING: tuple[Rule, ...] = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 )
-# What a RoleTemplate may speak of in the namespace of its cluster.
+# Kinds in the namespace of its cluster for which a RoleTemplate may have rules.
 _IN_CLUSTER_NAMESPACE = ("clusterregistrationtokens", "clusterroletemplatebindings", "nodes")
 _OWNING: Rule = {"verbs": ["*"], "apiGroups": [GROUP], "resources": ["clusters"]}
 
 
 def included(name: str, find: Find) -> list[Obj]:
-    """The template and all that it includes, each once; what is not there is left out."""
+    """The template and all that it includes, each once; missing ones are left out."""
     found: dict[str, Obj] = {}
     waiting = [name]
     while waiting:
@@ -40,7 +40,7 @@ def included(name: str, find: Find) -> list[Obj]:
 
 
 def rules_of_template(template: Obj, cluster_role: Find) -> list[Rule]:
-    """Its own rules; those of an external one are said by the ClusterRole of its name, or, where there is none, by itself."""
+    """Its own rules; an external template's are its externalRules, or those of the ClusterRole of its name."""
     if not template.get("external"):
         return list(template.get("rules") or ())
     if template.get("externalRules"):
@@ -50,7 +50,7 @@ def rules_of_template(template: Obj, cluster_role: Find) -> list[Rule]:
 
 
 def all_rules(name: str, template: Find, cluster_role: Find) -> list[Rule]:
-    """What the template allows with all that it includes."""
+    """The rules of the template and of all that it includes."""
     return [rule for each in included(name, template) for rule in rules_of_template(each, cluster_role)]
 
 
@@ -59,12 +59,12 @@ def holds_everything(rules: Iterable[Rule]) -> bool:
 
 
 def is_owning(rules: Iterable[Rule]) -> bool:
-    """Whether who has these rules in a cluster may do everything to the cluster itself."""
+    """True if these rules in a cluster include everything about the cluster itself."""
     return not uncovered(rules, (_OWNING,))
 
 
 def management_rules(rules: Iterable[Rule]) -> list[Rule]:
-    """What the rules mean in the namespace of their cluster on the management API."""
+    """The effect of the rules in the namespace of their cluster on the management API."""
     verbs: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for rule in rules:
         if not {GROUP, "*"} & set(rule.get("apiGroups") or ()):

@@ -1,4 +1,4 @@
-"""Whoever is removed takes their bindings along: a new user of the same name begins with nothing."""
+"""Deletes the bindings of a removed user: a new user of the same name begins without permissions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "user-bindings"
 
 
 class DepartedUsers:
-    """Only who was there and went: a binding may be made before its user is."""
+    """Only for users that existed and were deleted: a binding may be made before its user is."""
 
     def __init__(self, manager: Manager, views: Views) -> None:
         self._client = manager.client

@@ -1,8 +1,8 @@
-"""Setting and Feature objects that are always there: one for each that we know, saying its default and what holds.
+"""Setting and Feature objects that always exist: one for each that we know, with its default and its source.
 
-What somebody chose (`value`, `spec.value`) is theirs and never touched; what is removed comes back with the default. The rules of
-both kinds are here, too: a value that can't be used is refused with the field named. What is in force is computed by
-:mod:`.settings` and :mod:`.features`, which also look at the environment.
+Users own `value` and `spec.value`, which are never touched; a deleted object is created again with the default. The admission
+rules of both kinds are here, too: an invalid value is refused with the field named. :mod:`.settings` and :mod:`.features` compute
+the values in force, and also look at the environment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AGAIN_SECONDS = 5.0
 
 
 def wanted_setting(name: str, settings: Settings) -> Obj:
-    """What a Setting says besides what was chosen."""
+    """The fields of a Setting besides the user's value."""
     effective = settings.effective(name)
     return {
         "default": effective.default,
@@ -47,7 +47,7 @@ def wanted_feature(name: str) -> Obj:
 
 
 class Choices:
-    """Keeps them, for as long as :meth:`run` does. For one server at a time: whoever leads."""
+    """Keeps these objects in place while :meth:`run` runs. Only the leader does so."""
 
     def __init__(self, client: Client, informers: Informers, clock: Clock, environment: Mapping[str, str]) -> None:
         self._client = client
@@ -78,7 +78,7 @@ class Choices:
                 stop()
 
     def _tell(self, told: tuple[str, ...]) -> tuple[str, ...]:
-        """Values that were passed over, once."""
+        """Log ignored values, once."""
         problems = tuple(self._current().problems())
         for problem in problems:
             if problem not in told:
@@ -89,7 +89,7 @@ class Choices:
         return Settings(self._settings.objects(), self._environment)
 
     async def _ensure(self) -> bool:
-        """Whether all is as it should be, as far as it could be written."""
+        """Write all objects; True if all of it could be written."""
         settings = self._current()
         try:
             for name in SETTINGS:
@@ -109,7 +109,7 @@ class Choices:
             try:
                 await self._client.create(resource, manifest)
             except ApiError as error:
-                # It is there and comes with the next event.
+                # It exists; its event follows.
                 if not error.is_already_exists:
                     raise
             return
@@ -142,7 +142,7 @@ def _setting_errors(attributes: Attributes) -> Iterable[FieldError]:
     if name not in SETTINGS or not isinstance(value, str):
         return ()
     if attributes.old is not None and attributes.old.get("value") == value:
-        # What is there already was let in by an older rule, or came with an upgrade: its other fields may be written.
+        # The present value passed an older rule, or an upgrade brought it: its other fields may be written.
         return ()
     problem = problem_of(name, value)
     # The value itself is not repeated: people paste secrets into the wrong field.

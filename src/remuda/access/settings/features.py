@@ -1,7 +1,7 @@
-"""Features: what can be switched on and off, and which way each switch stands.
+"""Features: the switches, and the state of each.
 
 A Feature's `status.lockedValue` decides, then its `spec.value`, then the environment (`REMUDA_FEATURES` or `CATTLE_FEATURES`, as
-in `fleet=false,turtles=true`), then its default. As with :mod:`.settings`, what can't be read is passed over and told.
+in `fleet=false,turtles=true`), then its default. As with :mod:`.settings`, invalid values are ignored and reported.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class EffectiveFeature:
 
 
 def parse_features(text: str) -> tuple[dict[str, bool], list[str]]:
-    """What a list like `fleet=false,turtles=true` switches, and a sentence for each part that can't be used."""
+    """The switches in a list like `fleet=false,turtles=true`, and a sentence for each part that is invalid."""
     switched: dict[str, bool] = {}
     problems: list[str] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -87,7 +87,7 @@ def parse_features(text: str) -> tuple[dict[str, bool], list[str]]:
 
 
 class Features:
-    """The switches as they stand, for a set of Feature objects and an environment at one moment."""
+    """The state of the switches, for a set of Feature objects and an environment at one moment."""
 
     __slots__ = ("_environment", "_stored", "problems")
 

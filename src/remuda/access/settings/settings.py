@@ -1,8 +1,8 @@
-"""Settings: every name with its default and its rule, and what is in force.
+"""Settings: every name with its default and its rule, and the value in force.
 
-A setting's value is looked for in the `management.cattle.io/v3` Setting of its name, then in the environment (`REMUDA_` or
-Rancher's `CATTLE_`, upper case, `_` for `-`), then it is the default. Empty means not said. What breaks its rule is passed over
-and told (`problem`), so that one bad variable does not keep the server from starting; a bad Setting is refused when it is
+A setting's value comes from the `management.cattle.io/v3` Setting of its name, then from the environment (`REMUDA_` or Rancher's
+`CATTLE_`, upper case, `_` for `-`), then it is the default. Empty means not set. A value that breaks its rule is ignored and
+reported (`problem`), so that one bad variable does not keep the server from starting; a bad Setting is refused when it is
 written (`problem_of`). Pure: objects and environment come in, values go out. :mod:`.features` does the same for Features.
 """
 
@@ -22,14 +22,14 @@ from .validation import Check
 Obj = Mapping[str, Any]
 
 PREFIXES = ("REMUDA_", "CATTLE_")
-# Where an effective value was found.
+# Sources of an effective value.
 STORED, ENVIRONMENT, DEFAULT = "db", "env", "default"
 LONGEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A setting that we know; `check` is asked of every value but the empty one."""
+    """A setting that we know; `check` tests every value except the empty one."""
 
     name: str
     default: str = ""
@@ -37,14 +37,14 @@ class Known:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that set it, the first that is not empty counts."""
+        """The environment variables that set it; the first that is not empty counts."""
         ending = self.name.upper().replace("-", "_")
         return tuple(prefix + ending for prefix in PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What is in force, where it comes from, and a sentence for each place whose value could not be used."""
+    """The value in force, its source, and a sentence for each source whose value is invalid."""
 
     name: str
     value: str
@@ -54,12 +54,12 @@ class Effective:
 
 
 class SettingError(ValueError):
-    """A setting that nobody knows, or a value that its rule refuses; the text names the setting."""
+    """An unknown setting, or a value that its rule refuses; the text names the setting."""
 
 
 # Our own agent's image, which `make images` makes and every server serves.
 AGENT_REPOSITORY = "remuda/cluster-agent"
-# What Jobs of machine pools run in pods: likewise.
+# The image of machine pools' Jobs that run in pods: likewise.
 MACHINE_REPOSITORY = "remuda/machine"
 
 _AFFINITY = (
@@ -71,7 +71,7 @@ _AFFINITY = (
     '{"preference":{"matchExpressions":[{"key":"node-role.kubernetes.io/master","operator":"In","values":["true"]}]},"weight":100},'
     '{"preference":{"matchExpressions":[{"key":"cattle.io/cluster-agent","operator":"In","values":["true"]}]},"weight":1}]}}'
 )
-# Nobody is asked unless somebody says whom: what comes with the program is enough to begin with.
+# No server is asked unless a url is set: the release data in the program is enough to begin with.
 _METADATA = '{"refresh-interval-minutes":"1440","url":""}'
 _SYSTEM_AGENT = "https://github.com/rancher/system-agent/releases/download/v0.15.0/install.sh"
 _WINS_AGENT = "https://github.com/rancher/wins/releases/latest/download/install.ps1"
@@ -129,14 +129,14 @@ SETTINGS: Mapping[str, Known] = {
 
 
 def registry_at(server: str) -> str:
-    """The registry that a server is, as the name of an image begins with it."""
+    """The registry of a server, as the beginning of an image's name."""
     host = urlsplit(server).netloc.lower()
-    # A word without a dot or a port would be read as a part of the name.
+    # A word without a dot or a port would be part of the image's path.
     return host if not host or set(host) & set(".:") or host == "localhost" else f"{host}:443"
 
 
 def problem_of(name: str, value: str) -> str:
-    """Why `value` can't be the setting's, as a sentence that names it; "" when it can."""
+    """The reason why `value` is invalid for the setting, as a sentence that names it; "" if it is valid."""
     known = SETTINGS.get(name)
     if known is None:
         return f"there is no setting {_shown(name)}"
@@ -178,7 +178,7 @@ class Settings:
         return Effective(name, known.default, DEFAULT, known.default, tuple(problems))
 
     def _said(self, known: Known) -> Iterable[tuple[str, str, str]]:
-        """What was said, the strongest first: source, what to call it, text."""
+        """The values that are set, in order of precedence: source, name for messages, text."""
         value = self._stored.get(known.name, {}).get("value")
         if isinstance(value, str) and value:
             yield STORED, known.name, value
@@ -199,18 +199,18 @@ class Settings:
         return validation.seconds(self.text(name))
 
     def outbound(self) -> Policy:
-        """Which addresses the server connects to for tenants."""
+        """Addresses to which the server may connect for tenants."""
         return Policy.of(self.text(OUTBOUND))
 
     def administrators_outbound(self) -> Policy:
-        """Which addresses it connects to where only administrators say them."""
+        """Addresses to which it may connect where only administrators set the address."""
         return Policy.for_administrators(self.text(OUTBOUND))
 
     def everything(self) -> list[Effective]:
         return [self.effective(name) for name in SETTINGS]
 
     def problems(self) -> list[str]:
-        """What a person should be told: values that were passed over, and values that do not fit each other."""
+        """Warnings for a person: ignored values, and values that do not fit each other."""
         found = [problem for effective in self.everything() for problem in effective.problems]
         if self.number(_CRT_GRACE) >= self.number(_CRT_TTL):
             found.append(f"{_CRT_GRACE} must be less than {_CRT_TTL}, which is {self.number(_CRT_TTL)}")
@@ -225,7 +225,7 @@ def _metadata(found: Obj) -> Mapping[str, Any]:
 
 
 def setting_object(effective: Effective, stored: Obj | None = None) -> dict[str, Any]:
-    """The Setting to be shown or stored: what was written stays, default and source say the rest."""
+    """The Setting to show or store: the stored value stays, default and source are added."""
     value = (stored or {}).get("value")
     said = value if isinstance(value, str) else ""
     return {

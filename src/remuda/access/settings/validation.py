@@ -1,6 +1,6 @@
-"""What a setting's text may be: each check gives a sentence that says what is wrong, or "" when nothing is.
+"""Checks of settings' values: each gives a sentence that says what is wrong, or "" for a valid value.
 
-The sentence goes on after the setting's name ("server-url must begin with https://"); :mod:`.settings` puts the two together.
+The sentence continues after the setting's name ("server-url must begin with https://"); :mod:`.settings` joins the two.
 A value is never repeated in it: some are long, and some people paste secrets into the wrong field.
 """
 
@@ -41,7 +41,7 @@ def one_of(*values: str) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """Empty, or what `check` takes."""
+    """Accepts an empty text, or what `check` accepts."""
     return lambda text: check(text) if text else ""
 
 
@@ -60,7 +60,7 @@ boolean = one_of("true", "false")
 
 
 def duration(text: str) -> str:
-    """As Go writes it, and not negative."""
+    """A duration as Go writes it, not negative."""
     found = parse_duration(text)
     if found is None or found.ns < 0:
         return "must be a duration such as 30s, 30m or 1h30m"
@@ -68,7 +68,7 @@ def duration(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """Of a duration that :func:`duration` has let pass."""
+    """The seconds of a duration that :func:`duration` has accepted."""
     found = parse_duration(text)
     if found is None:
         raise ValueError("not a duration")
@@ -76,7 +76,7 @@ def seconds(text: str) -> float:
 
 
 def https_origin(text: str) -> str:
-    """An address that others are sent to: scheme, host and port, and nothing that could mean something else to them."""
+    """An address given to other programs: scheme, host and port, and nothing that they could read differently."""
     problem = _url_problem(text, ("https",))
     if problem:
         return problem
@@ -109,7 +109,7 @@ def _url_problem(text: str, schemes: tuple[str, ...]) -> str:
 
 
 def certificates(text: str) -> str:
-    """One or more PEM certificates and nothing else: this text is handed to everybody who asks."""
+    """One or more PEM certificates and nothing else: every client can read this text."""
     if "PRIVATE KEY" in text:
         return "must hold certificates only: there is a private key in it, which anybody could have read"
     blocks = list(_BLOCK.finditer(text))
@@ -135,7 +135,7 @@ def image(text: str) -> str:
 
 
 def image_prefix(text: str) -> str:
-    """What becomes an image's name once something is put behind it."""
+    """The beginning of an image's name."""
     return _repository_problem(f"{text}x") and "must be the beginning of an image's name"
 
 
@@ -175,7 +175,7 @@ def variables(text: str) -> str:
 
 
 def outbound_policy(text: str) -> str:
-    """Networks that may be connected to, and that may not."""
+    """Networks to which connections are allowed, and denied."""
     return outbound.problem_of(text)
 
 
@@ -189,7 +189,7 @@ def json_object(text: str) -> str:
 
 
 def metadata_source(text: str) -> str:
-    """Where release data comes from and how often it is looked at; or that data itself, by distribution."""
+    """The source of release data and its refresh interval; or the data itself, by distribution."""
     problem = json_object(text)
     if problem:
         return problem
@@ -197,7 +197,7 @@ def metadata_source(text: str) -> str:
     every, url = found.get("refresh-interval-minutes"), found.get("url")
     if url is None and any(isinstance(found.get(name), dict) for name in _DISTRIBUTIONS):
         return ""
-    # Nowhere: what comes with the program.
+    # No address: the release data in the program.
     if not isinstance(url, str) or (url and web_address(url)):
         return "must be a JSON object whose url is an http or https address, or that has release data in it"
     # 0 turns the refresh off.

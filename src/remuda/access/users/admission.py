@@ -1,13 +1,13 @@
-"""What may be written of users and tokens through the Kubernetes API, by those whom RBAC lets write them at all.
+"""Admission rules for users and tokens written through the Kubernetes API, after RBAC has allowed the write.
 
-Either kind says who a person is, so writing it is being that person. Of a user who holds what the writer does not hold, and whom
-the writer may not impersonate, the writer changes nothing but the words for people; this is also asked of a user that is made,
-for bindings may be there before their user is. Besides:
+Both kinds say who a person is, so writing one means acting as that person. If a user holds what the writer does not hold, and
+the writer may not impersonate that user, the writer may change only the display name and description. This also holds on
+creation, because bindings may exist before their user. Besides:
 
-- Token: one for another user, or for groups, is made only with the right to impersonate these. Whose it is and by what it is
-  known can't be changed, and it can be made to last longer or to open more only with the right to impersonate its user.
-- User: a login name is one visible word that no other user has. A password is kept in no User. Who a user is with a login
-  provider is said only by a writer who may do everything, since roles are given to that.
+- Token: creating one for another user, or for groups, requires the right to impersonate them. The fields that name its user and
+  its secret are immutable; extending its lifetime or scope requires the right to impersonate its user.
+- User: a login name is one visible word that no other user has. A User holds no password. Only a writer who may do everything
+  sets who a user is with a login provider, since roles are given to that.
 
 A writer who may do everything, the server's own controllers among them, may do all of it.
 """
@@ -33,12 +33,12 @@ from .user_objects import local_principal, name_problem
 Obj = dict[str, Any]
 
 _IMMUTABLE = "field is immutable"
-# Of a token, what never changes, and what makes it last longer or open more.
+# Fields of a token that never change, and those that extend its lifetime or scope.
 _WHOSE = ("userId", "token", "authProvider", "userPrincipal", "groupPrincipals", "isDerived")
 _HOW_FAR = ("ttl", "expiresAt", "expired", "clusterName")
 
 
-# Of a user, what everybody who may write users may change: it says nothing of who they are.
+# Fields of a user that every writer of users may change: they do not say who the user is.
 _WORDS = ("displayName", "description")
 
 
@@ -126,7 +126,7 @@ class IdentityRules:
             raise attributes.forbidden("the user may do more than you")
 
     def _may_everything(self, user: User) -> bool:
-        # Who may act as whoever may do everything may do everything.
+        # A user who may act as one who may do everything, may do everything.
         return self._allowed(Action(user, "*", "*", "*", "*")) or self._may_be(user, "groups", MASTERS)
 
     def _allowed(self, action: Action) -> bool:
@@ -134,12 +134,12 @@ class IdentityRules:
 
 
 def _differs(new: Obj, old: Obj, name: str) -> bool:
-    """Empty is as good as absent."""
+    """Treats empty and absent fields alike."""
     return (new.get(name) or None) != (old.get(name) or None)
 
 
 def _but_for_words(user: Obj) -> Obj:
-    """What of a User counts. Its metadata is part of that: an owner that is gone takes the user along."""
+    """The User without its texts for people. Its metadata is included: deleting an owner deletes the user."""
     meta = {key: value for key, value in metadata(user).items() if key not in ("managedFields", "resourceVersion", "generation")}
     rest = {key: value for key, value in user.items() if key not in ("metadata", *_WORDS) and value}
     return {**rest, "enabled": user.get("enabled") is not False, "metadata": {key: value for key, value in meta.items() if value}}

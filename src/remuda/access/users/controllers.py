@@ -1,8 +1,8 @@
-"""What follows from a User, and from a Token's end, by itself.
+"""Controllers that delete the tokens of removed and disabled users, and expired tokens.
 
-A user who is removed or disabled loses every token at once; whoever enables them again makes new ones. Tokens whose time is over
-go, and so do those of users that do not exist. The door refuses all of these anyway (it looks at both objects on each request):
-this is so that nothing which was once good lies around.
+A removed or disabled user loses every token at once; a user who is enabled again needs new ones. Expired tokens are deleted, and
+so are those of users that do not exist. The gateway refuses all of these anyway (it checks both objects on each request): this
+only cleans up credentials that were once valid.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class UserController:
         if user is not None and is_enabled(user):
             await self._ensure_principal(user)
             return DONE
-        # For sure: the cache of tokens may be newer than that of users.
+        # Certain: the cache of tokens may be newer than that of users.
         if user is None and await find(self._client, USERS, key.name) is not None:
             return DONE
         tokens = self._tokens.indexed(_BY_USER, key.name)
@@ -78,13 +78,13 @@ class UserController:
 
 
 class TokenController:
-    """A token goes when its time is over."""
+    """Deletes expired tokens."""
 
     controller = Controller("token", TOKENS)
 
     def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client
-        # It is refused by the clock; it goes for good when that is sure to be right.
+        # The clock refuses an expired token; it is deleted once the clock is known to be right.
         self._settled = SettledTime(clock)
         self._tokens = informers.of(TOKENS)
 

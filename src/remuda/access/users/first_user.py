@@ -1,12 +1,12 @@
-"""The first user: `admin`, with a password that is made by chance or given by the environment, once in a store's life.
+"""The first user: `admin`, with a random password or one from the environment, created once in a store's life.
 
-Several servers may start on one store at the same moment, and any of them may die between any two steps. So everything that is
-chosen (the user's id, the password) is chosen by creating one Secret, which only one can win; all steps after it say what that
-Secret says, can be repeated, and undo nothing that a person did meanwhile. The Secret is marked last. Whoever starts later finds
-the mark and does nothing, also when the user was removed since: an administrator had their reasons.
+Several servers may start on one store at the same moment, and any of them may die between any two steps. So every choice (the
+user's id, the password) is made by creating one Secret, which only one server can do; all later steps follow that Secret, can be
+repeated, and undo no change by a person. The Secret is marked last. A server that starts later finds the mark and does nothing,
+even if the user was removed since: an administrator had a reason.
 
-The password itself is in that Secret until it has been told. A data directory gets it as a file for the administrator's eyes; on
-somebody else's Kubernetes, where there is none, the Secret stays that place. Either is emptied once the password was changed
+The password itself stays in that Secret until it has been told. With a data directory, the administrator gets it as a file; on an
+external Kubernetes, where there is none, it stays in the Secret. Both are emptied after the password was changed
 (:meth:`FirstUser.forget`).
 """
 
@@ -39,7 +39,7 @@ SYSTEM_NAMESPACE = "cattle-system"
 SECRET = "bootstrap-secret"
 FILE = "bootstrap-password"
 DONE_ANNOTATION = "remuda.io/first-user-made"
-# Nobody has to be told a password that they gave.
+# A given password does not have to be told.
 _GIVEN_ANNOTATION = "remuda.io/password-was-given"
 _USER_KEY, _PASSWORD_KEY = "userId", "bootstrapPassword"
 _AGAIN = 2.0
@@ -47,7 +47,7 @@ _AGAIN = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What the Secret says."""
+    """The contents of the Secret."""
 
     user: str
     password: str = field(repr=False)
@@ -56,7 +56,7 @@ class _Chosen:
 
 
 class FirstUser:
-    """`hashed` hashes a password (:meth:`.passwords.Hashing.hashed`), `say` tells whoever watches the server start.
+    """`hashed` hashes a password (:meth:`.passwords.Hashing.hashed`), `say` prints to the server's console.
 
     `data_dir` None: there is no place for a file, the password stays in the Secret until it is changed.
     """
@@ -79,11 +79,11 @@ class FirstUser:
         self._say = say
         self._file = data_dir / FILE if data_dir is not None else None
         self._passwords = PasswordSecrets(client)
-        # Set when there is nothing left to do, also when that was so from the start.
+        # Set when nothing is left to do, also if that was so from the start.
         self.made = asyncio.Event()
 
     async def run(self) -> None:
-        """Until the first user is there; the kinds it is made of may not be served yet."""
+        """Retry until the first user exists; the kinds it needs may not be served yet."""
         told = ""
         while True:
             try:
@@ -110,15 +110,15 @@ class FirstUser:
         told = self._tell(chosen) if must_change_password(user) else True
         await self._mark(chosen, told=told)
 
-    # --- what was chosen ----------------------------------------------------------------------------------------------------
+    # --- choices ------------------------------------------------------------------------------------------------------------
 
     async def _chosen(self) -> _Chosen:
         secret = await find(self._client, SECRETS, SECRET, SYSTEM_NAMESPACE) or await self._create()
         chosen = _read(secret)
         if chosen.done or (chosen.user and chosen.password):
             return chosen
-        # Somebody put a password there before the first start, as Rancher's chart does. A conflict means: another server was
-        # quicker, look again.
+        # An operator put a password there before the first start, as Rancher's chart does. On a conflict another server was
+        # quicker: look again.
         data = {**self._choice(), **(secret.get("data") or {})}
         return _read(await self._client.update(SECRETS, {**secret, "data": data}))
 
@@ -138,7 +138,7 @@ class FirstUser:
         except ApiError as error:
             if not error.is_already_exists:
                 raise
-        # Another server was quicker; what it chose holds.
+        # Another server was quicker; its choice holds.
         return await self._client.get(SECRETS, SECRET, SYSTEM_NAMESPACE)
 
     def _choice(self) -> dict[str, str]:
@@ -150,16 +150,16 @@ class FirstUser:
         return {_USER_KEY: _encoded(user_id(self._entropy, FIRST_PREFIX)), _PASSWORD_KEY: _encoded(made.password)}
 
     async def _mark(self, chosen: _Chosen, *, told: bool) -> None:
-        """All is done. What was told needs to be kept here no longer."""
+        """Mark the Secret as done. A password that was told is no longer kept here."""
         change: Obj = {"metadata": {"annotations": {DONE_ANNOTATION: "true"}}}
         if told:
             change["data"] = {_PASSWORD_KEY: None}
         await self._client.patch(SECRETS, SECRET, change, SYSTEM_NAMESPACE)
 
-    # --- what follows from it -----------------------------------------------------------------------------------------------
+    # --- objects that follow ------------------------------------------------------------------------------------------------
 
     async def _ensure_user(self, chosen: _Chosen) -> Obj | None:
-        """The user; None where somebody else brought their administrators along."""
+        """The user; None if the store already has administrators of its own."""
         others = (await self._client.list(USERS))["items"]
         mine = next((user for user in others if user["metadata"]["name"] == chosen.user), None)
         if mine is not None:
@@ -184,7 +184,7 @@ class FirstUser:
         binding = {
             "apiVersion": API_VERSION,
             "kind": "GlobalRoleBinding",
-            # A name that follows from the user's, so that a second try finds the first one's.
+            # The name follows from the user's name, so that a second try finds the first one's.
             "metadata": {
                 "name": f"globalrolebinding-{chosen.user.removeprefix(FIRST_PREFIX)}",
                 "labels": {BOOTSTRAP_LABEL: BOOTSTRAP_VALUE},
@@ -199,7 +199,7 @@ class FirstUser:
                 raise
 
     def _tell(self, chosen: _Chosen) -> bool:
-        """Whether the password is now somewhere else than in the Secret."""
+        """Tell the password; True if it is now kept outside the Secret."""
         if chosen.given:
             return True
         if self._file is None:
@@ -215,7 +215,7 @@ class FirstUser:
         return True
 
     async def forget(self, user: Obj) -> None:
-        """A password was changed: if it is the first user's, the first one is good for nothing and is kept nowhere."""
+        """A password was changed: if it is the first user's, the first password is invalid and is deleted everywhere."""
         if labels_of(user).get(BOOTSTRAP_LABEL) != BOOTSTRAP_VALUE:
             return
         if self._file is not None:

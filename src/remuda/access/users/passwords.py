@@ -1,9 +1,9 @@
-"""Passwords: what may be one, how it is kept, and how it is compared.
+"""Passwords: their rules, their stored form, and their comparison.
 
-Kept as scrypt with its numbers beside it (`$scrypt$ln=16,r=8,p=2$salt$hash`), so that they can grow: `verify` says when a hash is
-weaker than what we would write today, and whoever has just seen the password writes it anew. Somebody unknown is compared with a
-decoy at the same cost, so that the time of an answer does not tell who exists. One comparison takes 64 MiB and about half a
-second of a core: :class:`Hashing` does them in threads, a few at a time, and refuses when too many wait.
+Stored as scrypt with its parameters (`$scrypt$ln=16,r=8,p=2$salt$hash`), so that they can grow: `verify` reports a hash that is
+weaker than today's, and the caller, who has just seen the password, stores a new one. For an unknown user a decoy is compared
+at the same cost, so that response times do not tell which users exist. One comparison takes 64 MiB and about half a second of a
+core: :class:`Hashing` does them in threads, a few at a time, and refuses when too many wait.
 :mod:`remuda.gateway.server.rate_limit` comes before it.
 """
 
@@ -30,26 +30,26 @@ from .user_objects import identity_of
 _T = TypeVar("_T")
 
 SHORTEST = 12
-# scrypt does not mind, but nobody needs more, and a request's body is bounded anyway.
+# scrypt needs no limit, but no user needs more, and a request's body is bounded anyway.
 LONGEST_BYTES = 1024
 BOOTSTRAP_VARIABLES = ("REMUDA_BOOTSTRAP_PASSWORD", "CATTLE_BOOTSTRAP_PASSWORD")
 _BOOTSTRAP_LENGTH = 24
 _SALT, _HASH = 16, 32
-# What stored numbers may be at most, so that a forged hash can't take the machine's memory or its time.
+# Upper bounds for stored parameters, so that a forged hash can't use up the machine's memory or time.
 _LARGEST_LOG_N, _LARGEST_R, _LARGEST_P = 18, 16, 8
 _STORED = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})", re.ASCII)
 
 
 class PasswordError(ValueError):
-    """Text that can't be a password; says why, and never what it was."""
+    """An unacceptable password; the text gives the reason, and never the password."""
 
 
 class Busy(Exception):
-    """Too many comparisons wait already; the caller should come back."""
+    """Too many comparisons are waiting; the caller should retry later."""
 
 
 class Cost(NamedTuple):
-    """scrypt's numbers: 2**log_n rounds; memory is 128 * 2**log_n * r bytes."""
+    """scrypt's parameters: 2**log_n rounds; memory is 128 * 2**log_n * r bytes."""
 
     log_n: int = 16
     r: int = 8
@@ -57,7 +57,7 @@ class Cost(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether the password was right, and whether its hash should be written anew."""
+    """The result of a comparison: is the password right, and should its hash be replaced by a stronger one."""
 
     right: bool
     rehash: bool = False
@@ -68,7 +68,7 @@ STRONG = Cost()
 
 
 def check_new(password: str, user_name: str = "", shortest: int = SHORTEST) -> None:
-    """Raise PasswordError for what must not become a password."""
+    """Raise PasswordError for an unacceptable password."""
     _prepared(password)
     if len(password) < shortest:
         raise PasswordError(f"the password must have at least {shortest} characters")
@@ -79,7 +79,7 @@ def check_new(password: str, user_name: str = "", shortest: int = SHORTEST) -> N
 
 
 def _prepared(password: str) -> bytes:
-    """The bytes that are hashed. Keyboards write the same sign in more than one way, hence NFC."""
+    """The bytes that are hashed. Keyboards write the same character in more than one way, hence NFC."""
     if "\0" in password:
         raise PasswordError("the password must not hold a NUL character")
     if len(password) > LONGEST_BYTES:
@@ -96,17 +96,17 @@ def _prepared(password: str) -> bytes:
 
 
 def hashed(password: str, entropy: Entropy, cost: Cost = STRONG) -> str:
-    """As it is kept. Slow on purpose: see :class:`Hashing`."""
+    """The stored form of the password. Slow on purpose: see :class:`Hashing`."""
     salt = entropy.token_bytes(_SALT)
     return _rendered(salt, _stretched(_prepared(password), salt, cost, _HASH), cost)
 
 
 def verify(password: str, stored: str, cost: Cost = STRONG) -> Verdict:
-    """Compare with what is kept; what can't be read is never right, and takes as long."""
+    """Compare with the stored hash; an unreadable one is never right, and takes as long."""
     try:
         data = _prepared(password)
     except PasswordError:
-        # No such password can have been set, but that must not be quicker to find out.
+        # No such password can have been set, but the refusal must take as long.
         verify_nobody("x", cost)
         return WRONG
     parsed = _parsed(stored)
@@ -120,13 +120,13 @@ def verify(password: str, stored: str, cost: Cost = STRONG) -> Verdict:
 
 
 def verify_nobody(password: str, cost: Cost = STRONG) -> Verdict:
-    """As long as a comparison would take, for a user who does not exist."""
+    """Take as long as a comparison, for a user who does not exist."""
     _stretched(password[:LONGEST_BYTES].encode(errors="replace"), b"\0" * _SALT, cost, _HASH)
     return WRONG
 
 
 def _is_weaker(used: Cost, wanted: Cost) -> bool:
-    """Less memory, or less work in all."""
+    """True if `used` needs less memory, or less work in all."""
     memory, least = used.r << used.log_n, wanted.r << wanted.log_n
     return memory < least or memory * used.p < least * wanted.p
 
@@ -165,7 +165,7 @@ def _bytes(text: str) -> bytes:
 
 
 class Bootstrap(NamedTuple):
-    """The first password of `admin`. One that we made is shown once; one that was given is not shown at all."""
+    """The first password of `admin`. A generated one is shown once; a given one is not shown at all."""
 
     password: str
     given: bool
@@ -175,7 +175,7 @@ class Bootstrap(NamedTuple):
 
 
 def bootstrap_password(entropy: Entropy, environment: Mapping[str, str]) -> Bootstrap:
-    """The one that the environment gives (PasswordError if that can't be one), else a random one of 114 bits.
+    """The password from the environment (PasswordError if it is invalid), else a random one of 114 bits.
 
     A given one may be short: it must be changed at the first login anyway.
     """
@@ -219,30 +219,30 @@ class Hashing:
             raise
         running = asyncio.get_running_loop().run_in_executor(None, work)
         running.add_done_callback(self._leave)
-        # A thread can't be stopped. Who hangs up does not make room for another one while it goes on.
+        # A thread can't be stopped. A caller who hangs up does not free its place while the thread runs.
         return await asyncio.shield(running)
 
     def _leave(self, running: asyncio.Future[_T]) -> None:
         self._inside -= 1
         self._turn.release()
         if not running.cancelled():
-            # Seen, also when nobody waits for it any more.
+            # Marks the exception as retrieved, even if no caller waits any more.
             running.exception()
 
 
 # --- password secrets -----------------------------------------------------------------------------------------------------
 #
-# Where password hashes are kept: a Secret per user, in a namespace of their own, as newer Ranchers do.
+# A Secret with the password hash per user, in a namespace of their own, as newer Ranchers do.
 #
-# Not in the User object, since more people may read users than may try to break passwords. The Secret belongs to its User and
-# goes with it.
+# Not in the User object, since more people may read users than may try to break passwords. The User owns the Secret, so both are
+# deleted together.
 
 Obj = dict[str, Any]
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 NAMESPACE = "cattle-local-user-passwords"
-# How the hash was made. Rancher's own Secrets say pbkdf2sha3512 here.
+# The hash function. Rancher's own Secrets say pbkdf2sha3512 here.
 KIND_ANNOTATION, KIND = "cattle.io/password-hash", "scrypt"
 _KEY = "password"
 
@@ -252,7 +252,7 @@ class PasswordSecrets:
         self._client = client
 
     async def read(self, user: str) -> str | None:
-        """The hash of a user's password by the user's id; None when there is none, or one that is not of our kind."""
+        """The hash of a user's password by the user's id; None if there is none, or one of another kind."""
         secret = await find(self._client, SECRETS, user, NAMESPACE)
         if secret is None or dig(secret, "metadata", "annotations", KIND_ANNOTATION) != KIND:
             return None
@@ -262,7 +262,7 @@ class PasswordSecrets:
             return None
 
     async def add(self, user: Obj, hashed: str) -> bool:
-        """Keep the first password of a user; False when there is one already, which stays."""
+        """Store the first password of a user; False if there is one already, which stays."""
         await ensure_namespace(self._client, NAMESPACE)
         try:
             await self._client.create(SECRETS, _secret(user, hashed), NAMESPACE)
@@ -273,7 +273,7 @@ class PasswordSecrets:
         return True
 
     async def put(self, user: Obj, hashed: str) -> None:
-        """Keep this one from now on."""
+        """Store this one from now on."""
         if await self.add(user, hashed):
             return
         wanted = _secret(user, hashed)

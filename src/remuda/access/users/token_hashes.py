@@ -1,7 +1,7 @@
 """Secrets of tokens at rest: Rancher's three forms are read, the newest is written (protocols.md 9.4).
 
-`$3:1:salt:sha3-512`, `$2:salt:sha256` and `$1:salt:n:r:p:scrypt`. A token's secret is 54 random characters, so nobody finds it by
-trying, however quick the hash is; it is compared on every request, so the hash is quick. What people choose themselves goes
+`$3:1:salt:sha3-512`, `$2:salt:sha256` and `$1:salt:n:r:p:scrypt`. A token's secret is 54 random characters, so guessing can't
+find it, however quick the hash is; it is compared on every request, so the hash is quick. Passwords that people choose go
 through :mod:`.passwords`.
 """
 
@@ -15,7 +15,7 @@ import hmac
 from remuda.kube.clock import Entropy
 
 _SALT = 8
-# A stored scrypt may ask for this much at most: 2**17 rounds of 128 * 8 bytes are 128 MiB.
+# Upper bounds for a stored scrypt hash: 2**17 rounds of 128 * 8 bytes are 128 MiB.
 _LARGEST_LOG_N, _LARGEST_R, _LARGEST_P = 17, 8, 4
 # Shorter than this, two secrets could have the same hash by chance.
 _SHORTEST_HASH = 32
@@ -27,21 +27,21 @@ def hashed_secret(secret: str, entropy: Entropy) -> str:
 
 
 def is_hash(stored: str) -> bool:
-    """Whether this is one of the three forms, by its looks."""
+    """True if this looks like one of the three forms."""
     return stored[:3] in ("$1:", "$2:", "$3:")
 
 
 def needs_rehash(stored: str) -> bool:
-    """Plain, or in an older form: to be written anew by whoever has just seen the secret."""
+    """True for plain text or an older form: the caller, who has just seen the secret, stores a new hash."""
     return not stored.startswith("$3:1:")
 
 
 def same_secret(stored: str, is_hashed: bool, secret: str) -> bool:
-    """Whether `secret` is the stored one. What can't be read is nobody's secret, nor is an empty one."""
+    """True if `secret` is the stored one. An unreadable or empty one never matches."""
     if not stored or not secret:
         return False
     if not is_hashed:
-        # A hash that lost its mark would else be a password that everybody who can read tokens knows.
+        # Without its mark, a hash would be a password known to every reader of tokens.
         return not is_hash(stored) and hmac.compare_digest(stored.encode(errors="replace"), secret.encode(errors="replace"))
     try:
         return is_hash(stored) and _compared(stored, secret.encode())

@@ -1,9 +1,9 @@
-"""Tokens: `management.cattle.io/v3` Token objects as they are made, judged and aged.
+"""Tokens: how `management.cattle.io/v3` Token objects are made, checked and expired.
 
-A token is `token-xxxxx:secret`; the object's name is the first half, of the second only a hash is kept (:mod:`.token_hashes`).
-How a caller shows one is the gateway's business (:mod:`remuda.gateway.server.credentials`). Pure: the object, the moment and
-the cluster come in, a refusal goes out. Whatever can't be read for sure (an end that is no time, a negative time to live)
-counts against the token.
+A token is `token-xxxxx:secret`; the object's name is the first half, only a hash of the second is kept (:mod:`.token_hashes`).
+The gateway reads tokens from requests (:mod:`remuda.gateway.server.credentials`). Pure: the object, the moment and the cluster
+come in, a refusal goes out. A value that can't be read (an expiry that is no time, a negative time to live) counts against the
+token.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SECRET_LENGTH = 54
 NAME_PREFIX = "token-"
 USER_LABEL = "authn.management.cattle.io/token-userId"
 KIND_LABEL = "authn.management.cattle.io/kind"
-# The kind of the token by which our own controllers get into a cluster. It is in a Secret that the cluster's owners may read.
+# The kind of the token that our own controllers use in a cluster. It is in a Secret that the cluster's owners may read.
 CONTROLLERS_KIND = "provisioning"
 HASHED_ANNOTATION = "authn.management.cattle.io/token-hashed"
 LOCAL_PROVIDER = "local"
-# The last use is kept to the minute: a token in constant use costs one write a minute, not one a request.
+# The last use is kept to the minute: a token in constant use costs one write a minute, not one per request.
 LAST_USE_SECONDS = 60
 LONGEST_TTL = 100 * 365 * 86_400
 _LONGEST_DESCRIPTION = 1024
-# Milliseconds beyond which a number is no time to live (nor is what is not even a number).
+# Milliseconds; a larger number is not a valid time to live (neither is NaN).
 _NO_TIME = 1e18
 
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """A token as it was shown. Its secret is in no repr, so that it gets into no log."""
+    """A token as the client presented it. The repr omits the secret, so that no log contains it."""
 
     name: str
     secret: str = field(repr=False)
@@ -46,13 +46,13 @@ class Presented:
 
     @property
     def text(self) -> str:
-        """As a client has to show it."""
+        """The text that a client presents."""
         return f"{self.name}:{self.secret}"
 
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token just made: the object to store, and what its owner is told this once."""
+    """A token just made: the object to store, and the text that its owner is told this once."""
 
     manifest: dict[str, Any] = field(repr=False)
     presented: Presented
@@ -60,7 +60,7 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a new token is to be. `ttl` is in seconds, 0 for one that never ends; `derived` is one that is no session."""
+    """The properties of a new token. `ttl` is in seconds, 0 for one that never expires; `derived` means that it is no session."""
 
     user: str
     ttl: float
@@ -70,7 +70,7 @@ class Wish:
     cluster: str = ""
     provider: str = LOCAL_PROVIDER
     principal: Mapping[str, Any] | None = None
-    # The groups that the provider said the user is in.
+    # The user's groups according to the provider.
     groups: Sequence[Mapping[str, Any]] = ()
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def make_token(wish: Wish, now: float, entropy: Entropy) -> NewToken:
 
 
 def owns(token: Obj, presented: Presented) -> bool:
-    """Whether this is the token's secret."""
+    """True if the presented secret is this token's."""
     stored = token.get("token")
     metadata = _metadata(token)
     annotations = metadata.get("annotations")
@@ -115,9 +115,9 @@ def owns(token: Obj, presented: Presented) -> bool:
 
 
 def refusal(token: Obj, presented: Presented, now: float, *, cluster: str = "", idle: float = 0) -> str:
-    """Why the token does not let its bearer in, for the audit log (callers are all told the same); "" when it does.
+    """The reason for refusing the token, for the audit log (callers are all told the same); "" if it is valid.
 
-    `cluster` is the one whose address is asked for, "" for none; `idle` seconds without use end a session, 0 for never.
+    `cluster` is the one whose address is requested, "" for none; `idle` seconds without use end a session, 0 for never.
     """
     if not owns(token, presented):
         return "the secret is wrong"
@@ -138,7 +138,7 @@ def refusal(token: Obj, presented: Presented, now: float, *, cluster: str = "", 
 
 
 def ends_at(token: Obj) -> float | None:
-    """When the token ends, None for never: the earlier of what its time to live and its `expiresAt` say.
+    """The token's expiry, None for never: the earlier of its time to live and its `expiresAt`.
 
     0 (long ago) when either can't be read.
     """
@@ -162,7 +162,7 @@ def is_expired(token: Obj, now: float) -> bool:
 
 
 def is_idle(token: Obj, now: float, seconds: float) -> bool:
-    """A session that was not used since; one that was never used counts from when it was made."""
+    """True for a session without use in that time; one that was never used counts from its creation."""
     seen = token.get("activityLastSeenAt") or token.get("lastUsedAt") or _metadata(token).get("creationTimestamp")
     try:
         # The last use is rounded down, which must not end a session early.
@@ -172,7 +172,7 @@ def is_idle(token: Obj, now: float, seconds: float) -> bool:
 
 
 def last_use(token: Obj, now: float) -> str | None:
-    """What `lastUsedAt` should be written as, or None when it says so already (or something later)."""
+    """The new value of `lastUsedAt`, or None if the present one is the same or later."""
     rounded = int(now // LAST_USE_SECONDS) * LAST_USE_SECONDS
     try:
         before = parse_rfc3339(str(token.get("lastUsedAt") or ""))
@@ -182,7 +182,7 @@ def last_use(token: Obj, now: float) -> str | None:
 
 
 def shown(token: Obj, now: float, current: str = "") -> dict[str, Any]:
-    """A token as its owner sees it: without the hash, with what follows from the moment."""
+    """A token as its owner sees it: without the hash, with the values that depend on the moment."""
     metadata = {key: value for key, value in _metadata(token).items() if key not in ("managedFields", "annotations")}
     return {
         **{key: value for key, value in token.items() if key not in ("token", "metadata")},
@@ -193,13 +193,13 @@ def shown(token: Obj, now: float, current: str = "") -> dict[str, Any]:
 
 
 def groups_of(token: Obj) -> list[str]:
-    """The groups that its bearer is in, as the login provider said, but for those that Kubernetes itself gives a meaning to."""
+    """The bearer's groups according to the login provider, without those that have a meaning in Kubernetes itself."""
     named = [principal_name(found).removeprefix(LOCAL_PRINCIPAL) for found in token.get("groupPrincipals") or ()]
     return list(dict.fromkeys(group for group in named if group and not group.startswith("system:")))
 
 
 def principal_name(found: object) -> str:
-    """What a principal, as a token holds it, is called; "" when it can't be read."""
+    """The name of a principal, as a token holds it; "" if it can't be read."""
     if not isinstance(found, Mapping):
         return ""
     named = _metadata(found).get("name")
@@ -207,7 +207,7 @@ def principal_name(found: object) -> str:
 
 
 def ended(tokens: Iterable[Obj], now: float) -> list[str]:
-    """Names of tokens that can be removed."""
+    """Names of tokens that can be deleted."""
     return [str(_metadata(token).get("name", "")) for token in tokens if is_expired(token, now)]
 
 

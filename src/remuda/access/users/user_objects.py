@@ -1,7 +1,7 @@
-"""User objects: how one is made, what a user name may be, and whom a login name means. Pure.
+"""User objects: their manifest, the rules for user names, and the user for a login name. Pure.
 
-The object's name is the user's id, which is what roles are given to; the login name is a field and can change. Passwords are
-kept elsewhere (:mod:`.passwords`): whoever may read users must not read those.
+The object's name is the user's id, to which roles are given; the login name is a field and can change. Passwords are kept
+elsewhere (:mod:`.passwords`): users who may read Users must not read those.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Obj = Mapping[str, Any]
 ADMIN = "admin"
 LONGEST_NAME = 128
 LONGEST_TEXT = 1024
-# As Rancher's: the first user has the long prefix, those that come later the short one.
+# As in Rancher: the first user has the long prefix, later ones the short one.
 FIRST_PREFIX, PREFIX = "user-", "u-"
-# Marks what the first start made, as in Rancher.
+# Marks the user that the first start made, as in Rancher.
 BOOTSTRAP_LABEL, BOOTSTRAP_VALUE = "authz.management.cattle.io/bootstrapping", "admin-user"
-# Before what the login provider `local` calls somebody.
+# The prefix of the login provider `local` for a user's principal.
 LOCAL_PRINCIPAL = "local://"
 
 
@@ -31,12 +31,12 @@ def user_id(entropy: Entropy, prefix: str = PREFIX) -> str:
 
 
 def local_principal(identity: str) -> str:
-    """Who a user is to the login provider `local`."""
+    """The user's principal with the login provider `local`."""
     return LOCAL_PRINCIPAL + identity
 
 
 def name_problem(name: str) -> str:
-    """Why this can't be a login name; "" when it can. It is shown in logs, tables and headers, so it is one visible word."""
+    """The reason why this is no valid login name; "" if it is. Logs, tables and headers show it, so it is one visible word."""
     if not name:
         return "the user name must not be empty"
     if len(name) > LONGEST_NAME:
@@ -55,7 +55,7 @@ def _is_visible(char: str) -> bool:
 
 
 def text_problem(called: str, text: str) -> str:
-    """Why this can't be a name for people or a description: they go into tables, one line each."""
+    """The reason why this is no valid display name or description; "" if it is. Tables show each on one line."""
     if len(text) > LONGEST_TEXT:
         return f"{called} must have at most {LONGEST_TEXT} characters"
     if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in text):
@@ -88,7 +88,7 @@ def user_manifest(
 
 
 def is_enabled(user: Obj) -> bool:
-    """Somebody who may come in: not disabled, not on their way out."""
+    """True for a user who may log in: not disabled, not being deleted."""
     return user.get("enabled") is not False and not (user.get("metadata") or {}).get("deletionTimestamp")
 
 
@@ -101,11 +101,11 @@ def identity_of(user: Obj) -> str:
 
 
 def username_keys(user: Obj) -> Iterable[str]:
-    """For an index of users by what they log in with."""
+    """For an index of users by login name."""
     name = user.get("username")
     return (name,) if isinstance(name, str) and name else ()
 
 
 def meant_by(users: Iterable[Obj]) -> Obj | None:
-    """Of several users with one login name, the first that was made: whoever comes later can't take it over."""
+    """Of several users with one login name, the oldest: a later one can't take it over."""
     return min(users, key=lambda user: (str(user["metadata"].get("creationTimestamp") or ""), identity_of(user)), default=None)

@@ -1,8 +1,8 @@
-"""Unpacking layers into a directory, one over the other, with nothing ever written beside it.
+"""Unpacks layers into a directory, one over the other, and never writes outside of it.
 
-An image is somebody else's tar file, and root unpacks it. So names are cleaned and may not climb; links in a name's way are
-resolved as if the directory were the whole world; files are made new and never written through a link; devices are left
-out; owners are ours; modes keep no more than ``rwxr-xr-x`` (protocols.md 1.17). Whiteouts take away what lower layers put.
+An image is an untrusted tar file, and root unpacks it. So names are cleaned and may not leave the directory; links in a path are
+resolved as if the directory were the root; files are made new and never written through a link; devices are left out; owners are
+ours; modes keep no more than ``rwxr-xr-x`` (protocols.md 1.17). Whiteouts remove files of lower layers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Tree:
         os.makedirs(self.root, mode=0o755, exist_ok=True)
 
     def add_layer(self, stream: IO[bytes]) -> None:
-        """Lay one uncompressed tar over what is there."""
+        """Unpack one uncompressed tar over the existing files."""
         fresh: set[str] = set()
         try:
             with tarfile.open(fileobj=stream, mode="r|") as layer:
@@ -125,7 +125,7 @@ class Tree:
     def _directory(self, parts: list[str], fresh: set[str]) -> str:
         path = self._resolve(parts)
         if not os.path.isdir(path):
-            # Some part of the way is missing, or an older layer's file stands in it.
+            # Some part of the path is missing, or is a file of an older layer.
             path = self.root
             for index, _ in enumerate(parts):
                 path = self._resolve(parts[: index + 1])

@@ -1,8 +1,8 @@
-"""Fetching an image from a registry: manifests, tokens, blobs, each verified by its digest before it is used.
+"""Fetches an image from a registry: manifests, tokens, blobs, each verified by its digest before it is used.
 
-Blobs land in a directory of their own under their digest; one that broke off is resumed where it ended, in this run or the
-next. A mirror that fails is left for the next place; the error names what each of them said. Secrets go nowhere but to the
-host they are for: a redirect to another host loses them.
+Blobs are stored in a separate directory under their digest; an interrupted one is resumed, in this run or the next. After a
+mirror fails the next endpoint is tried; the error contains the failure of each. Secrets are sent only to the host they are for: a
+redirect to another host drops them.
 """
 
 from __future__ import annotations

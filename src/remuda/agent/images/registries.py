@@ -1,4 +1,4 @@
-"""registries.yaml: which mirrors stand in for a registry, how names are rewritten there, who we are and whom to trust.
+"""registries.yaml: the mirrors of a registry, the rewriting of names there, our credentials and the CAs to trust.
 
 The file is the one that k3s and RKE2 use; the agent reads its own first, then theirs (protocols.md 1.17). It is read again
 for each image, since a plan writes it before the instruction that needs it.
@@ -39,7 +39,7 @@ class Auth:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One place to ask for an image. ``namespace`` tells a mirror which registry it stands in for."""
+    """One place to ask for an image. ``namespace`` tells a mirror the registry that it stands in for."""
 
     url: SplitResult
     repository: str
@@ -56,7 +56,7 @@ class Registries:
     configs: Mapping[str, Any] = field(default_factory=dict)
 
     def endpoints(self, reference: Reference) -> list[Endpoint]:
-        """Where to ask for an image, in order; the registry itself is always the last."""
+        """The endpoints for an image, in order; the registry itself is always the last."""
         mirror = self._mirror_of(reference.registry)
         found = [self._mirror(url, mirror, reference) for url in _urls(mirror)]
         own = _endpoint_url(reference.registry)
@@ -74,7 +74,7 @@ class Registries:
         place, namespace = _endpoint_url(url), _known_as(reference.registry)
         repository = reference.repository
         if _known_as(place.netloc) == namespace:
-            # Listed among its own mirrors: there the name is what it is.
+            # Listed among its own mirrors: there the name is not rewritten.
             namespace = ""
         else:
             repository = rewritten(repository, _map(mirror.get("rewrite")))
@@ -152,7 +152,7 @@ def _replaced(rule: re.Pattern[str], text: str, repository: str) -> str:
 
 
 def _known_as(registry: str) -> str:
-    """How mirrors are told which registry they stand in for."""
+    """The registry's name in requests to its mirrors."""
     return _HUBS_NAME if registry == HUB else registry
 
 
@@ -164,7 +164,7 @@ def _urls(mirror: Mapping[str, Any]) -> list[str]:
 def _endpoint_url(text: str) -> SplitResult:
     if "://" not in text:
         host, _, port = text.partition("/")[0].partition(":")
-        # A registry on this very machine, at a port of its own, is somebody's test: nobody has certificates for it.
+        # A registry on this machine with a port of its own is for tests: it has no certificate.
         plain = host in ("localhost", "127.0.0.1", "[::1]") and port not in ("", "443")
         text = f"{'http' if plain or port == '80' else 'https'}://{text}"
     url = urlsplit(text)
@@ -234,7 +234,7 @@ class Reference:
 
     @property
     def version(self) -> str:
-        """What to ask a registry for."""
+        """The reference to request from a registry."""
         return self.digest or self.tag
 
 

@@ -101,7 +101,7 @@ def _add(archive: tarfile.TarFile, name: str, tree: Tree, place: str) -> None:
 
 # --- compression ----------------------------------------------------------------------------------------------------------
 #
-# Opening what layers and saved images are packed with. gzip, bzip2 and xz are Python's own; zstd and lz4 take a program.
+# Decompression of layers and saved images. gzip, bzip2 and xz are Python's own; zstd and lz4 need a program.
 
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
@@ -113,7 +113,7 @@ _MAGIC = (
 
 
 def kind_of(path: str) -> str:
-    """How a file is packed, by its first bytes; empty when it is not."""
+    """The compression of a file, by its first bytes; empty when there is none."""
     with open(path, "rb") as stream:
         head = stream.read(6)
     return next((name for magic, name in _MAGIC if head.startswith(magic)), "")
@@ -121,7 +121,7 @@ def kind_of(path: str) -> str:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[IO[bytes]]:
-    """The unpacked bytes of a file, as they come."""
+    """The unpacked bytes of a file, as a stream."""
     kind = kind_of(path)
     try:
         if kind in ("zstd", "lz4"):
@@ -159,7 +159,7 @@ def _piped(program: str, path: str) -> Iterator[IO[bytes]]:
     assert process.stdout is not None
     try:
         yield process.stdout
-        # A tar reader stops at the end mark; what follows it still has to flow, or the program dies of a closed pipe.
+        # A tar reader stops at the end mark; the rest still has to be read, or the program dies of a closed pipe.
         while process.stdout.read(1 << 16):
             pass
         process.stdout.close()

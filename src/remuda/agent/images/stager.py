@@ -15,7 +15,7 @@ from .pull import Puller
 from .registries import load, parse
 from .saved_images import opened
 
-#: A blob that nobody came back for.
+#: The age at which an abandoned blob is removed.
 _STALE = 24 * 3600.0
 
 

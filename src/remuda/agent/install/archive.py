@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 
 ARCHIVE = "remuda-agent.pyz"
 _PACKAGE = "remuda_agent"
-# What makes the archive is no part of it.
+# The code that makes the archive is not part of it.
 _NOT_ON_HOSTS = "install/"
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)

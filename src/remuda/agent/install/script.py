@@ -1,8 +1,8 @@
 """The install script as a host gets it: a few lines of settings, then the script itself (protocols.md 3.5).
 
-The lines are the original's, one each and possibly empty, so that whoever parses or diffs them finds them where they were.
-The script (``install.sh``) is the same for everybody and reads everything from its environment and arguments. Where a host that
-is only a directory has its files is the same for it and the uninstaller: ``root.sh``.
+The lines are the original's, one each and possibly empty, so that programs that parse or diff them find them in place. The script
+(``install.sh``) is the same for all hosts and reads everything from its environment and arguments. It shares ``root.sh`` with the
+uninstaller: the paths of a host that is only a directory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from importlib import resources
 
-# Where a host that is only a directory has its files, and its address: said to the host, never to the script.
+# The directory and the address of a host that is only a directory: set on the host, never in the script.
 HOST_VARIABLES = frozenset(("CATTLE_HOST_ROOT", "CATTLE_HOST_LOOPBACK"))
 _SHELL = "#!/usr/bin/env sh\n"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -43,7 +43,7 @@ def install_script(
 
 
 def uninstall_script() -> str:
-    """What removes an agent from its host."""
+    """The script that removes an agent from its host."""
     return _SHELL + _text("root.sh") + _text("uninstall.sh").removeprefix(_SHELL)
 
 

@@ -1,8 +1,8 @@
 """One pass over a plan, in the protocol's order (protocols.md 1.7).
 
-Interlock, history, files, a clean work directory, one-time instructions until one fails, periodic instructions until one
-fails. One lock serialises passes, since local and remote plans share the work directory. What was finished before a crash is
-in the ``journal`` and not done again. ``decide`` says before whether the one-time part is needed, ``probes`` follow after.
+Interlock, history, files, a clean work directory, one-time instructions until one fails, periodic instructions until one fails.
+One lock serialises passes, since local and remote plans share the work directory. Instructions that finished before a crash are
+in the ``journal`` and not repeated. ``decide`` says before whether the one-time part is needed, ``probes`` follow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST_REASON = 1000
 
 
 class Result(NamedTuple):
-    """What a pass left behind; outputs are ready for the Secret."""
+    """The result of a pass; outputs are ready for the Secret."""
 
     ran: bool
     succeeded: bool
@@ -132,7 +132,7 @@ class Engine:
             else:
                 journal.finished(stdout)
         except OSError as reason:
-            # What ran has run; without a note it may run again after a crash, as the original always would.
+            # The instruction has run; without a record it may run again after a crash, as the original always would.
             log.warning(f"can't note that an instruction was finished: {reason}")
 
     def _periodic(self, plan: Plan, place: str, known: bytes, forced: bool) -> bytes:
@@ -221,7 +221,7 @@ def _label(plan: Plan, index: int, name: str) -> str:
 
 
 def _reason(index: int, name: str, result: Finished) -> str:
-    """Why an instruction failed, with the last that it said: that is where programs say it."""
+    """The reason why an instruction failed, with the last line of its output: programs write their error there."""
     said = (result.stderr.strip() or result.stdout.strip()).splitlines()[-1:]
     why = ": ".join([result.why, *(line.decode(errors="replace").strip() for line in said)])
     return f"instruction {index} ({name or 'unnamed'}): {why}"[:_LONGEST_REASON]
@@ -248,7 +248,7 @@ def _environment(given: tuple[str, ...], directory: str, attempt: int) -> dict[s
 
 # --- history --------------------------------------------------------------------------------------------------------------
 #
-# The last plans that were applied, for whoever looks at a host afterwards (protocols.md 1.13).
+# The last plans that were applied, kept for later inspection of the host (protocols.md 1.13).
 
 _SUFFIX = "-applied.plan"
 KEEP = 64
@@ -284,14 +284,14 @@ class History:
 
 # --- periodic -------------------------------------------------------------------------------------------------------------
 #
-# When a periodic instruction is due, and what is known of it after it ran (protocols.md 1.10). Pure.
+# The times at which a periodic instruction is due, and its state after a run (protocols.md 1.10). Pure.
 
 _FAILURE_STEP = 30
 _MOST_STEPS = 6
 
 
 def due(instruction: Periodic, known: PeriodicOutput | None, now: float, forced: bool) -> bool:
-    """Whether it must run now; ``forced`` when the one-time instructions run in this pass."""
+    """True if it must run now; ``forced`` when the one-time instructions run in this pass."""
     if forced or known is None:
         return True
     if known.last_success and not elapsed(known.last_success, instruction.period_seconds, now):
@@ -301,7 +301,7 @@ def due(instruction: Periodic, known: PeriodicOutput | None, now: float, forced:
 
 
 def after(instruction: Periodic, known: PeriodicOutput | None, result: Finished, now: float) -> PeriodicOutput:
-    """What is known after this run."""
+    """The output and counters after this run."""
     before = known or PeriodicOutput(instruction.name)
     ran = before._replace(
         name=instruction.name,

@@ -1,11 +1,11 @@
-"""Whether the one-time part of a plan must run, and what the Secret says afterwards (protocols.md 1.8, 1.14, 1.15). Pure.
+"""The decision about a plan's one-time part, and the Secret's content afterwards (protocols.md 1.8, 1.14, 1.15). Pure.
 
 Two flows. With ``plan-state`` the server says when: ``pending`` and ``in-progress`` run, everything else does not. Without
 it (older servers) checksums and counts say: a plan runs until it was applied, again after each start of the agent, and after
 a failure every thirty seconds until ``max-failures``.
 
 One trap of the original is not copied: after a failure with ``plan-state`` its next pass marks the failed plan as applied and
-wipes what failed. Here a plan that is not run leaves its results alone.
+wipes the failed results. Here a plan that is not run leaves its results alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROBES = "probe-statuses"
 FAILED_CHECKSUM = "failed-checksum"
 FAILED_OUTPUT = "failed-output"
 FAILURE_COUNT = "failure-count"
-#: A sentence for people. The original leaves it to its log.
+#: A sentence for users. The original leaves it to its log.
 FAILURE_REASON = "failure-reason"
 SUCCESS_COUNT = "success-count"
 #: Which agent this is, and where it wants to find the next one. Ours alone says so.
@@ -37,7 +37,7 @@ LAST_APPLY = "last-apply-time"
 
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = "pending", "in-progress", "succeeded", "failed"
 
-#: What an agent may write. After a conflict these, and no others, are laid over what the server wrote meanwhile.
+#: The keys that an agent may write. After a conflict only these are merged into the server's newer version.
 RESULT_KEYS = (
     STATE,
     REVISION,
@@ -56,7 +56,7 @@ RESULT_KEYS = (
 
 COOLDOWN = 30.0
 DEFAULT_PROBE_PERIOD = 5.0
-#: Nobody means to hear of a host less often.
+#: No host needs to report less often.
 LONGEST_PROBE_PERIOD = 24 * 3600
 #: 64 bits, with their sign.
 _LONGEST_NUMBER = 20
@@ -65,7 +65,7 @@ Data = Mapping[str, bytes]
 
 
 class Decision(NamedTuple):
-    """What to do with a plan."""
+    """The decision about a plan."""
 
     apply: bool
     attempt: int = 1
@@ -109,7 +109,7 @@ def _by_checksum(data: Data, checksum: str, uid: str, now: float, first: bool, o
 
 
 def claimed(data: Data) -> dict[str, bytes]:
-    """The Secret's data when the plan is taken up. What was wrong with the try before is over."""
+    """The Secret's data when the plan is claimed. The failure of the try before is removed."""
     old = {FAILURE_REASON: b""} if text(data, FAILURE_REASON) else {}
     return {**data, **old, STATE: IN_PROGRESS.encode(), REVISION: _decimal(number(data, REVISION) + 1)}
 
@@ -173,7 +173,7 @@ def text(data: Data, key: str) -> str:
 
 
 def number(data: Data, key: str, default: int = 0) -> int:
-    """A decimal of the Secret; what is no number counts as not there."""
+    """A decimal of the Secret; anything but a number counts as absent."""
     said = text(data, key)
     try:
         return int(said) if len(said) <= _LONGEST_NUMBER else default

@@ -55,7 +55,7 @@ def _write(file: File, layout: Layout) -> None:
     data, mode = file.data(), file.mode()
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     if read_or_none(path) != data:
-        # Closed to others until its owner and mode are right; what was there keeps its mode till then.
+        # Closed to others until its owner and mode are right; an existing file keeps its mode till then.
         before = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o600
         write_atomically(path, data, before & mode)
     _own(path, file, layout)
@@ -65,7 +65,7 @@ def _own(path: str, file: File, layout: Layout) -> None:
     found = os.stat(path)
     uid = found.st_uid if file.uid == -1 else file.uid
     gid = found.st_gid if file.gid == -1 else file.gid
-    # On a host that is only a directory everything belongs to whoever made it; nobody else could give it away.
+    # On a host that is only a directory all files belong to the user who made it, who can't give them to another.
     mine = layout.root != "/" and os.geteuid() != 0
     if (uid, gid) != (found.st_uid, found.st_gid) and not mine:
         os.chown(path, uid, gid)

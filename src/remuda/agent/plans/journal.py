@@ -1,9 +1,9 @@
-"""What has been done of the plan at hand, on disk before the next step, so that a killed agent goes on and does not begin again.
+"""The progress of the current plan, on disk before the next step, so that a killed agent continues and does not start over.
 
-The Secret says ``in-progress`` from before the first instruction until after the last, and an agent that dies in between
-finds it so. The original then runs everything again. Here each finished instruction is noted with its output; the successor
-skips it, kills what its predecessor left running, runs the interrupted one again, and reports as if nothing had happened. A
-result that could not be reported (the server was away) is kept the same way and reported later, not earned again.
+The Secret says ``in-progress`` from before the first instruction until after the last, and an agent that dies in between finds
+that state. The original then runs everything again. Here each finished instruction is recorded with its output; the next agent
+skips it, kills processes that its predecessor left, runs the interrupted one again, and reports as if nothing had happened. A
+result that could not be reported (the server was away) is kept the same way and reported later, without another run.
 
 A journal belongs to one ``run``: the Secret's uid, the plan's checksum and the count that moves with each attempt.
 """
@@ -78,7 +78,7 @@ class Journal:
             os.unlink(self.path)
 
     def stop_orphan(self) -> None:
-        """Kill what a killed agent left running. The start time tells it from a stranger with the same number."""
+        """Kill the process that a killed agent left running. Its start time tells it from another with the same id."""
         child, self.child = self.child, None
         if not isinstance(child, dict) or not isinstance(child.get("pid"), int) or child["pid"] <= 1:
             return
@@ -136,7 +136,7 @@ class Interlock:
         self.clock = clock
 
     def clear_stale(self) -> None:
-        """At start nothing is being applied, whatever a killed predecessor left."""
+        """Remove the marker that a killed predecessor may have left: at start no plan is being applied."""
         if self.directory:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.directory, ACTIVE))

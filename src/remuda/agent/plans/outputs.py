@@ -1,4 +1,4 @@
-"""How outputs travel in the Secret (protocols.md 1.9): gzip of JSON, base64 inside.
+"""The encoding of outputs in the Secret (protocols.md 1.9): gzip of JSON, base64 inside.
 
 gzip's header carries a time; it is written as zero, so that equal outputs are equal bytes and an idle agent writes nothing.
 A Secret holds 1 MiB at most: an encoding that is too large is made again with the middle of the longest texts left out.
@@ -24,7 +24,7 @@ _MARK = b"\n[... left out: too long ...]\n"
 
 
 class PeriodicOutput(NamedTuple):
-    """What is known of one periodic instruction, in the protocol's words and order."""
+    """The state of one periodic instruction, in the protocol's words and order."""
 
     name: str
     stdout: bytes = b""
@@ -92,7 +92,7 @@ def decode_periodic(data: bytes) -> dict[str, PeriodicOutput]:
 
 
 def shorten(data: bytes, bound: int | None) -> bytes:
-    """Beginning and end of a long text: what was tried, and how it ended."""
+    """Beginning and end of a long text: the attempt, and its result."""
     if bound is None or len(data) <= bound:
         return data
     head = bound // 4

@@ -1,7 +1,7 @@
-"""A plan, read from its bytes (protocols.md 1.6), and written again as the history wants it (1.13).
+"""A plan, read from its bytes (protocols.md 1.6), and written again in the format of the history (1.13).
 
-The checksum is that of the bytes as they came, never of what was understood of them: server and agent must agree on it
-without agreeing on JSON. Members that are not known are ignored, wrong types are an error, ``null`` is nothing.
+The checksum is that of the received bytes, never of the parsed plan: server and agent must agree on it without agreeing on JSON.
+Unknown members are ignored, wrong types are an error, ``null`` counts as absent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Probes: is what the plan installed well? (protocols.md 1.11)
+"""Probes: health checks of the software that the plan installed (protocols.md 1.11).
 
-All are asked at once, each with its own deadline; counters stop at their thresholds, so that a host that stays well (or ill)
-writes nothing. A probe without a timeout gets one: the original would wait for ever, and with it all of the agent.
+All run at once, each with its own deadline; counters stop at their thresholds, so that a host that stays healthy (or unhealthy)
+writes nothing. A probe without a timeout gets one: the original would wait for ever, and block the whole agent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .plan import HttpGet, Probe
 
 _MOST_REDIRECTS = 10
 _NO_TIMEOUT = 60.0
-#: Longer than this nobody waits for a probe, whatever the plan says; and no lock can be waited for.
+#: The longest time to wait for a probe, even if the plan says more; also, waits on locks have a maximum.
 _LONGEST = 24 * 3600.0
 _HEADERS = {"User-Agent": "kube-probe/.", "Accept": "*/*", "Connection": "close"}
 
@@ -65,7 +65,7 @@ def encode(statuses: dict[str, Status]) -> bytes:
 
 
 class Prober:
-    """Asks probes; keeps TLS contexts, since reading the system's roots every five seconds would be most of the agent's work."""
+    """Runs probes; keeps TLS contexts, since reading the system's roots every five seconds would be most of the agent's work."""
 
     def __init__(self, clock: Clock, log: Callable[[str], None] = lambda line: None) -> None:
         self._clock = clock
@@ -94,7 +94,7 @@ class Prober:
         return {name: after(before.get(name, Status()), probe, answers.get(name, False)) for name, probe in probes.items()}
 
     def ask(self, probe: Probe) -> bool:
-        """Whether one request succeeds."""
+        """True if one request succeeds."""
         try:
             url = urlsplit(probe.http_get.url)
             host = url.hostname
@@ -119,7 +119,7 @@ class Prober:
         except WebError as reason:
             if not reason.untrusted or not get.ca_cert:
                 raise
-        # A CA that is named is one more, beside the system's. Those take megabytes, and are seldom what a probe needs.
+        # A CA that is named is added to the system's. Those take megabytes, and probes seldom need them.
         return self._ask(url, probe, self._context(get, roots=True))
 
     def _ask(self, url: SplitResult, probe: Probe, context: ssl.SSLContext | None) -> tuple[int, str]:

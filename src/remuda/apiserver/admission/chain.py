@@ -2,7 +2,7 @@
 
 The verbs call :meth:`Chain.admit` before a strategy validates and :meth:`Chain.validate` after. Most writes concern few
 plug-ins, so the chain keeps one short list of them per resource. :class:`Hooks` is the plug-in through which our own types
-add their defaulting and validation in-process; webhooks come after it, as users expect.
+add their defaulting and validation in-process; webhooks run after it, as users expect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Chain:
         self._by_resource: dict[tuple[str, str], tuple[Plugin, ...]] = {}
 
     def add(self, plugin: Plugin) -> None:
-        """One more, behind all others."""
+        """Append a plug-in to the chain."""
         self._plugins = (*self._plugins, plugin)
         self._by_resource.clear()
 
@@ -34,7 +34,7 @@ class Chain:
         again = attributes.reinvocation
         if again is None or not again.wanted:
             return
-        # A webhook changed the object: in-process plug-ins see it once more, and the webhooks that asked for it too.
+        # A webhook changed the object: run in-process plug-ins again, and the webhooks with reinvocationPolicy IfNeeded.
         again.second_round = True
         for plugin in plugins:
             await plugin.admit(attributes)
@@ -53,18 +53,18 @@ class Chain:
 
 
 def _concerns(plugin: Plugin, resource: tuple[str, str]) -> bool:
-    """A plug-in may name the resources it looks at in `resources`; without, it looks at all of them."""
+    """True when the plug-in handles the resource: one in its `resources`, or any if it has none."""
     named = getattr(plugin, "resources", None)
     return named is None or resource in named
 
 
-# Gives the object with defaults, or None when there is nothing to add. The object it sees is not its own: copy on write.
+# Gives the object with defaults, or None when there is nothing to add. The given object is shared: copy on write.
 Default = Callable[[Attributes], Obj | None]
-# The same for what takes a question to somebody else.
+# The same with I/O, such as a request to another server.
 Mutate = Callable[[Attributes], Awaitable[Obj | None]]
-# Gives what is wrong; may also raise an ApiError of its own.
+# Gives the errors; may also raise an ApiError of its own.
 Validate = Callable[[Attributes], Iterable[FieldError]]
-# The same for what takes a question to somebody else; asked last, when nothing else is wrong.
+# The same with I/O, such as a request to another server; runs last, when there are no other errors.
 Verify = Callable[[Attributes], Awaitable[Iterable[FieldError]]]
 
 
@@ -74,7 +74,7 @@ class _Hook:
     validate: Validate | None
     operations: frozenset[str]
     verify: Verify | None = None
-    # Only these; without any: all.
+    # Empty: all namespaces.
     namespaces: frozenset[str] = frozenset()
     mutate: Mutate | None = None
 
@@ -141,7 +141,7 @@ def reinvocation_of(attributes: Attributes) -> Reinvocation:
 
 
 class _Converter:
-    """Our function as the API server's :class:`~remuda.apiserver.crd.conversion.Converter`."""
+    """An in-process function as the API server's :class:`~remuda.apiserver.crd.conversion.Converter`."""
 
     def __init__(self, convert: Convert) -> None:
         self._convert = convert

@@ -1,7 +1,7 @@
-"""kube-apiserver's small default plug-ins that matter for the kinds we serve.
+"""kube-apiserver's small default plug-ins for the kinds that we serve.
 
-Each is a few lines and looks at one or two resources only. LimitRanger, ResourceQuota and PodSecurity are left out: nothing
-in the mission runs untrusted pods on this API.
+Each is a few lines and handles one or two resources. LimitRanger, ResourceQuota and PodSecurity are left out: no untrusted
+pods run on this API.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _keep(attributes: Attributes, pod: Obj, old: Obj) -> None:
 
 
 class TaintNodesByCondition:
-    """A new node takes no pods until it has said that it is ready."""
+    """A new node takes no pods until it reports that it is ready."""
 
     name = "TaintNodesByCondition"
     resources = frozenset((("", "nodes"),))
@@ -164,7 +164,7 @@ class StorageObjectInUseProtection:
 
 
 class CertificateSubjectRestriction:
-    """Nobody gets a certificate of the group that may do everything by asking for one."""
+    """Rejects requests for client certificates of the group `system:masters`."""
 
     name = "CertificateSubjectRestriction"
     resources = frozenset((("certificates.k8s.io", "certificatesigningrequests"),))
@@ -229,7 +229,7 @@ def _node_of(obj: Obj, subresource: str) -> str:
 
 # --- namespace lifecycle --------------------------------------------------------------------------------------------------
 #
-# NamespaceLifecycle: nothing is created in a namespace that is absent or going away, and three namespaces stay for ever.
+# NamespaceLifecycle: no creation in a namespace that is absent or terminating; three namespaces cannot be deleted.
 
 IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
 
@@ -247,7 +247,7 @@ class NamespaceLifecycle:
             return
         if not attributes.namespace or attributes.operation not in (CREATE, UPDATE):
             return
-        # Saying whether a namespace exists would tell more than an access review may.
+        # An access review must not reveal whether a namespace exists.
         if attributes.resource == "localsubjectaccessreviews" and attributes.group == "authorization.k8s.io":
             return
         namespace = self._source.get("", "namespaces", "", attributes.namespace)

@@ -1,6 +1,6 @@
-"""matchConditions: CEL expressions that decide whether a webhook is asked at all.
+"""matchConditions: CEL expressions that decide whether a webhook is called at all.
 
-Any condition that is false skips the webhook. An error counts only when none is false; then the failure policy decides.
+Any false condition skips the webhook. An error counts only when no condition is false; then the failure policy decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..cel.programs import (
 
 
 class _Asked:
-    """The server's authorizer, as expressions ask it: on behalf of the request's user or of a service account."""
+    """The server's authorizer for expressions: on behalf of the request's user or of a service account."""
 
     def __init__(self, authorizer: Authorizer | None, user: User) -> None:
         self._authorizer = authorizer
@@ -61,7 +61,7 @@ def _account_user(namespace: str, name: str) -> User:
 
 
 class Conditions:
-    """The conditions of one webhook, compiled when they are first needed."""
+    """The conditions of one webhook, compiled at first use."""
 
     def __init__(self, conditions: Sequence[Obj], fail_open: bool) -> None:
         self._expressions = [str(condition.get("expression", "")) for condition in conditions]
@@ -69,7 +69,7 @@ class Conditions:
         self._compiled: list[CompiledCondition | CompileError] | None = None
 
     def hold(self, attributes: Attributes, request: Obj, authorizer: Authorizer | None = None) -> bool:
-        """Whether to ask the webhook; raises when a condition fails and the policy is to fail."""
+        """True when the webhook is to be called; raises when a condition fails and the failure policy is Fail."""
         variables = _variables(attributes, request, authorizer)
         budget = Budget(MATCH_CONDITIONS_BUDGET)
         errors: list[str] = []

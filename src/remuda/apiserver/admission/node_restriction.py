@@ -1,7 +1,7 @@
-"""NodeRestriction: what a node writes is about itself and about pods that are bound to it, and it gives itself no roles.
+"""NodeRestriction: a node writes only about itself and the pods bound to it, and cannot give itself roles.
 
-Kubernetes' plug-in of that name. :mod:`remuda.apiserver.auth.node_authorizer` says what nodes may ask for at all; here is what
-can only be seen in what they write.
+Kubernetes' plug-in of that name. :mod:`remuda.apiserver.auth.node_authorizer` decides which requests nodes may make; this
+plug-in checks the content that they write.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NodeRestriction:
     )
 
     def __init__(self, source: ObjectSource, annotations: Collection[str] = ()) -> None:
-        """`annotations` of Nodes that others act upon: by their group, as in `etcd.example.com/remove`."""
+        """`annotations` of Nodes that controllers act upon: by their group, as in `etcd.example.com/remove`."""
         self._source = source
         self._annotations = frozenset(annotations)
 
@@ -57,7 +57,7 @@ class NodeRestriction:
         pass
 
     async def validate(self, attributes: Attributes) -> None:
-        """After everything that still changes the object."""
+        """Check the object after mutating admission."""
         if GROUP not in attributes.user.groups:
             return
         node = node_of(attributes.user)
@@ -106,7 +106,7 @@ class NodeRestriction:
             raise attributes.forbidden("a node must not change the labels of a pod")
 
     def _check_token(self, attributes: Attributes, node: str) -> None:
-        """Only for a pod of its own, and only for as long as that is there."""
+        """Allow tokens only for pods of this node, bound to the pod."""
         bound = dig(attributes.obj or {}, "spec", "boundObjectRef") or {}
         pod = self._source.get("", "pods", attributes.namespace, bound.get("name") or "") if bound.get("kind") == "Pod" else None
         if pod is None or bound.get("uid") != uid_of(pod) or dig(pod, "spec", "nodeName") != node:
@@ -116,7 +116,7 @@ class NodeRestriction:
 
 
 def is_allowed(label: str) -> bool:
-    """Whether a node may label itself so: anything but what Kubernetes, and who schedules by it, has reserved."""
+    """True for labels that a node may set on itself: all but those reserved by Kubernetes and for scheduling."""
     group, slash, _ = label.partition("/")
     if not slash or label in _WELL_KNOWN:
         return True

@@ -1,7 +1,7 @@
-"""ServiceAccount: a pod runs as an account that exists, and gets that account's token and pull secrets mounted.
+"""ServiceAccount: a pod runs as an existing account, and gets that account's token mounted and its pull secrets.
 
-The account `default` is made by :mod:`remuda.kcm.serviceaccounts` a moment after its namespace, so a pod that comes first
-waits for it for a second or two.
+:mod:`remuda.kcm.serviceaccounts` creates the account `default` a moment after its namespace, so a pod that is created
+earlier waits for it for a second or two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 VOLUME_PREFIX = "kube-api-access-"
 MIRROR = "kubernetes.io/config.mirror"
 ENFORCE_MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
-# An hour and seven seconds: kube-apiserver's mark for tokens that may in fact live longer.
+# An hour and seven seconds: kube-apiserver's marker for tokens that may live longer.
 TOKEN_SECONDS = 3607
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
@@ -155,7 +155,7 @@ def _uses_secrets(spec: Obj) -> bool:
 
 
 def _container_secrets(container: Obj) -> Iterator[tuple[str, str]]:
-    """What in a container refers to a secret (words for the error), and the secret's name."""
+    """References of a container to secrets: the referring field (text for the error) and the secret's name."""
     for env in container.get("env") or ():
         reference = (env.get("valueFrom") or {}).get("secretKeyRef")
         if reference:

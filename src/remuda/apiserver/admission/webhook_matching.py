@@ -1,7 +1,7 @@
-"""Which webhooks a write concerns: configurations compiled to a lookup by resource.
+"""The webhooks that match a write: configurations compiled to a lookup by resource.
 
-Compiling happens when a configuration changes, never per request. A request costs one dict lookup when no webhook names its
-resource; only what a lookup can't know (namespace and object labels, match conditions) is asked per request.
+Configurations are compiled when they change, never per request. A request costs one dict lookup when no webhook names its
+resource; only namespace and object labels and match conditions are evaluated per request.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class Served(NamedTuple):
 
 
 class Kinds(Protocol):
-    """What webhooks must know of the API: the versions of a resource, and how to get from one to another."""
+    """The API as webhooks need it: the versions of a resource, and conversion between them."""
 
     @property
     def revision(self) -> int:
         """Changes whenever the served kinds do."""
 
     def equivalents(self, resource: GroupVersionResource, subresource: str) -> Sequence[Served]:
-        """Every version (and group) that serves the same objects, the given one included."""
+        """All versions (and groups) that serve the same objects, the given one included."""
 
     async def convert(self, obj: Obj, to: GroupVersionKind) -> Obj: ...
 
     def default(self, obj: Obj, resource: GroupVersionResource, subresource: str) -> Obj:
         """`obj` with defaults (and, for CRDs, pruned), after a webhook has changed it; may change its argument.
 
-        Raises ApiError (500) for an object that is no longer of its kind.
+        Raises ApiError (500) for an object whose kind no longer fits.
         """
 
 
@@ -111,7 +111,7 @@ class Webhook:
     namespace_selector: LabelSelector | None  # None: the selector can't be parsed
     object_selector: LabelSelector | None
     conditions: Conditions | None
-    endpoint: Endpoint | str  # text: why there is none
+    endpoint: Endpoint | str  # text: the reason why there is no endpoint
     fail_open: bool
     timeout: int
     side_effects: str
@@ -129,7 +129,7 @@ def _selector(structure: Obj | None) -> LabelSelector | None:
 
 
 def compile_webhooks(configurations: Iterable[Obj]) -> list[Webhook]:
-    """All webhooks in the order they are called: configurations by name, entries as written."""
+    """All webhooks in call order: configurations by name, entries as written."""
     found: list[Webhook] = []
     for configuration in sorted(configurations, key=name_of):
         seen: dict[str, int] = {}
@@ -169,14 +169,14 @@ def _webhook(configuration: str, entry: Obj, count: int, index: int) -> Webhook:
 def _conditions(conditions: Sequence[Obj] | None, fail_open: bool) -> Conditions | None:
     if not conditions:
         return None
-    # Late, with the first condition: see :mod:`remuda.apiserver.crd`.
+    # Imported late, with the first condition: see :mod:`remuda.apiserver.crd`.
     from .match_conditions import Conditions
 
     return Conditions(conditions, fail_open)
 
 
 class Candidate(NamedTuple):
-    """A webhook whose rules match, and the version it wants to see."""
+    """A webhook whose rules match, and the version that it expects."""
 
     webhook: Webhook
     resource: GroupVersionResource
@@ -187,7 +187,7 @@ _Key = tuple[str, str, str, str, str, bool]
 
 
 class Index:
-    """All configurations of one resource (mutating or validating), by what they match."""
+    """All webhook configurations of one type (mutating or validating), indexed by the resources that they match."""
 
     def __init__(self, source: ObjectSource, resource: str, kinds: Kinds) -> None:
         self._configurations: dict[str, Obj] = {}
@@ -248,7 +248,7 @@ class Index:
 
 
 def selects(webhook: Webhook, attributes: Attributes, source: ObjectSource) -> bool:
-    """Whether the webhook's namespace and object selectors let this write through to it."""
+    """True when the webhook's namespace and object selectors match this write."""
     return _selects_namespace(webhook, attributes, source) and _selects_object(webhook, attributes)
 
 

@@ -1,6 +1,6 @@
-"""What admission webhooks ask of the registry: which versions show the same objects, conversion, defaulting.
+"""The registry as admission webhooks need it: equivalent versions, conversion, defaulting.
 
-Also the plug-in that keeps people from granting what they do not hold, since it too sits between the verbs and the rules.
+Also the plug-in that prevents privilege escalation by roles and bindings.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RegistryKinds:
                 bodies.check_builtin_kind(version, GroupVersionKind.of(obj))
             decoded, _ = version.decode(obj)
         except errors.ApiError as error:
-            # Here the decoder's own words are told, without the ones a client's body is refused with.
+            # Only the decoder's own message, without the prefix for a client's body.
             _, found, why = error.message.partition(f" cannot be handled as a {version.kind}: ")
             if why.startswith("converting"):
                 raise errors.ApiError(500, "", why) from None
@@ -80,7 +80,7 @@ class RegistryKinds:
 
 
 class Escalation:
-    """Refuses roles and bindings that would give more than their writer has."""
+    """Rejects roles and bindings that would grant more than their writer holds."""
 
     name = "RBACEscalation"
     resources = frozenset((RBAC, resource) for resource in GUARDED)

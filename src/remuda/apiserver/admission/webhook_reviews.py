@@ -1,4 +1,4 @@
-"""AdmissionReview: the question put to a webhook, and what makes its answer a valid one."""
+"""AdmissionReview: the request to a webhook, and the validation of its response."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSON_PATCH = "JSONPatch"
 
 
 class InvalidResponse(Exception):
-    """A webhook answered something that is no answer; the text says what."""
+    """An invalid response of a webhook; the text says why."""
 
 
 class Undecodable(Exception):
@@ -43,7 +43,7 @@ def review_version(accepted: tuple[str, ...]) -> str | None:
 
 
 def kind_of(attributes: Attributes) -> GroupVersionKind:
-    """The kind in the request's body, which for a subresource (Scale, Eviction) may be of another group."""
+    """The kind of the request's body; for a subresource (Scale, Eviction) it may be of another group."""
     for obj in (attributes.obj, attributes.old):
         if obj is not None and obj.get("apiVersion") and obj.get("kind"):
             return GroupVersionKind.of(obj)
@@ -59,7 +59,7 @@ def request_of(
     obj: Obj | None,
     old: Obj | None,
 ) -> Obj:
-    """The `request` of a review; `obj` and `old` are in the version that the webhook wants."""
+    """The `request` of a review; `obj` and `old` are in the version that the webhook expects."""
     asked_kind = kind_of(attributes)
     request: Obj = {
         "uid": uid,
@@ -200,7 +200,7 @@ def _read_patch(found: Response, patch: bytes) -> None:
 
 
 def denied(webhook: str, result: Obj | None) -> ApiError:
-    """A refusal, as the caller sees it: the webhook's status, with who refused put before its message."""
+    """A denial as the caller sees it: the webhook's status, its message prefixed with the webhook's name."""
     status = dict(result or {})
     prefix = f"admission webhook {go_quote(webhook)} denied the request"
     code = status.get("code")

@@ -1,7 +1,7 @@
 """Mutating and validating webhooks as the last two plug-ins of the chain.
 
-Mutating webhooks are asked one after the other, each seeing what the one before made of the object; validating ones all at
-once. Which ones, :mod:`.webhook_matching` knows; the form of question and answer is in :mod:`.webhook_reviews`.
+Mutating webhooks are called one after the other, each with the object that the previous one returned; validating webhooks
+all at once. :mod:`.webhook_matching` selects them; request and response are in :mod:`.webhook_reviews`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 
 
 class CallFailed(Exception):
-    """The webhook gave no usable answer; the failure policy decides what that means."""
+    """The webhook gave no usable response; the failure policy decides what that means."""
 
     def __init__(self, webhook: str, why: str) -> None:
         super().__init__(f"failed calling webhook {go_quote(webhook)}: {why}")
 
 
 class _Webhooks:
-    """What both halves share: finding the webhooks of a write and asking one of them."""
+    """Common part of both plug-ins: find the webhooks of a write and call one of them."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class _Webhooks:
         self._authorizer = authorizer
 
     async def question(self, candidate: Candidate, attributes: Attributes) -> Obj | None:
-        """The review's request, or None when the webhook need not be asked."""
+        """The review's request, or None when the webhook need not be called."""
         webhook = candidate.webhook
         if not selects(webhook, attributes, self.source):
             return None
@@ -104,7 +104,7 @@ class _Webhooks:
 
     @staticmethod
     def tolerate(webhook: Webhook, attributes: Attributes, failure: CallFailed, prefix: str, place: str) -> None:
-        """Go on in spite of the failure, or raise, as the webhook's failure policy says."""
+        """Ignore the failure or raise, according to the webhook's failure policy."""
         if not webhook.fail_open:
             log.warning("Failed calling webhook, failing closed %s: %s", webhook.name, failure)
             raise internal(str(failure)) from None
@@ -123,7 +123,7 @@ class MutatingWebhooks:
         entropy: Entropy,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`authorizer` is what match conditions may ask."""
+        """`authorizer` is for match conditions."""
         self._webhooks = _Webhooks("mutatingwebhookconfigurations", source, kinds, client, entropy, authorizer)
 
     async def validate(self, attributes: Attributes) -> None:
@@ -135,12 +135,12 @@ class MutatingWebhooks:
             return
         again = reinvocation_of(attributes)
         if again.second_round and again.output != attributes.obj:
-            # In-process plug-ins changed the object since webhooks saw it last.
+            # In-process plug-ins changed the object after the last webhook call.
             again.require()
         for candidate in candidates:
             webhook = candidate.webhook
             request = await self._webhooks.question(candidate, attributes)
-            # One that was not asked in the first round is not asked in the second either.
+            # A webhook that was not called in the first round is not called in the second either.
             if request is None or (again.second_round and webhook.uid not in again.again):
                 continue
             if await self._mutate(candidate, attributes, request):
@@ -218,7 +218,7 @@ class ValidatingWebhooks:
         entropy: Entropy,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`authorizer` is what match conditions may ask."""
+        """`authorizer` is for match conditions."""
         self._webhooks = _Webhooks("validatingwebhookconfigurations", source, kinds, client, entropy, authorizer)
 
     async def admit(self, attributes: Attributes) -> None:
@@ -244,7 +244,7 @@ class ValidatingWebhooks:
 
     @staticmethod
     async def _outcome(call: Any) -> ApiError | None:
-        """All webhooks are heard, also after one has refused."""
+        """The error of one call, returned so that the other calls run to their end."""
         try:
             await call
         except ApiError as error:

@@ -2,8 +2,8 @@
 
 The verbs use :class:`FieldManager` (one per kind and version) on every write, and :mod:`.strategic_merge` for the patch type of
 that name. Inside, from the bottom: :mod:`.field_set` (sets of fields), :mod:`.typed` (types from schemas), :mod:`.compare`
-and :mod:`.merging` (walks over objects), :mod:`.managed_fields` (managedFields entries), :mod:`.updater` (who owns what),
-:mod:`.field_manager` (the rules around it), :mod:`.manager_names` (what a request must say) and :mod:`.scale`.
+and :mod:`.merging` (walks over objects), :mod:`.managed_fields` (managedFields entries), :mod:`.updater` (ownership),
+:mod:`.field_manager` (the rules around it), :mod:`.manager_names` (a request's manager) and :mod:`.scale`.
 Not here: JSON and merge patches (`kube/encoding`). Read :mod:`.field_manager` first.
 """
 

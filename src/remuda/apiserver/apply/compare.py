@@ -1,7 +1,7 @@
-"""What changed between two objects, and which fields an object has, as field sets.
+"""Field sets of the changes between two objects, and of all fields of an object.
 
-`compare` runs on every write, so it goes only where the two differ: branches that are the same object, or equal, are
-passed over at the speed of C. The merging side is in :mod:`.merging`.
+`compare` runs on every write, so it visits only the differences: branches that are the same object, or equal, are
+skipped at the speed of C. Merging is in :mod:`.merging`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Comparison(NamedTuple):
 
     @property
     def written(self) -> Fields:
-        """What the new object brings: added or modified."""
+        """Fields that the new object adds or modifies."""
         return union(self.modified, self.added)
 
 
@@ -36,7 +36,7 @@ _MODIFIED: _Nodes = (None, MEMBER, None)
 
 
 def compare(type_: Type, old: Any, new: Any) -> Comparison:
-    """TypedError when something that changed does not fit its type."""
+    """The changes from `old` to `new`; TypedError when a changed value does not fit its type."""
     if old is new:
         return Comparison({}, {}, {})
     added, modified, removed = _compare(type_, old, new)
@@ -53,7 +53,7 @@ def equal(type_: Type, old: Any, new: Any) -> bool:
 
 
 def _alike(old: Any, new: Any) -> bool:
-    """For values that are equal in Python: no boolean is taken for a number."""
+    """For values that are equal in Python: tells booleans from numbers."""
     if isinstance(old, dict):
         return all(_alike(value, new[key]) for key, value in old.items())
     if isinstance(old, list):
@@ -62,7 +62,7 @@ def _alike(old: Any, new: Any) -> bool:
 
 
 def _compare(type_: Type, old: Any, new: Any) -> _Nodes:
-    """Both are present. The nodes are those of the path itself, None where there is nothing to say."""
+    """Both are present. The nodes are those of the path itself, None for no change."""
     before, after = kind_for(type_, old), kind_for(type_, new)
     if before == after:
         return _compare_as(type_, after, old, new)
@@ -195,7 +195,7 @@ def _everything(type_: Type, value: Any, name: str) -> Fields:
 
 
 def everything(type_: Type, value: Any) -> Fields:
-    """The node of a value that is wholly new (or gone): itself and all that is in it."""
+    """The node of a value that is entirely new (or removed): itself and all its contents."""
     kind = kind_for(type_, value)
     if kind == SCALAR:
         if problem := scalar_problem(type_.scalar, value):
@@ -235,7 +235,7 @@ def everything(type_: Type, value: Any) -> Fields:
 
 
 def to_fieldset(type_: Type, value: Any) -> Fields:
-    """The fields that a configuration speaks of; a map with named fields is not itself one of them."""
+    """The fields that a configuration sets; a map with named fields is not itself one of them."""
     return _to_fieldset(type_, value) or {}
 
 
@@ -270,7 +270,7 @@ def _to_fieldset(type_: Type, value: Any) -> Fields | None:
     if type(value) is not list:
         return None
     found = {}
-    # Half-pruned objects come by here too, with items of which nothing is left: one element stands for all of those.
+    # Half-pruned objects have empty items: one element stands for all of those.
     for element, items in _by_element(list_, value, lenient=True).items():
         node = _to_fieldset(list_.element, items[0]) if len(items) == 1 else None
         found[element] = _union_nodes(node, MEMBER) if node else MEMBER
@@ -281,7 +281,7 @@ def _to_fieldset(type_: Type, value: Any) -> Fields | None:
 
 
 def reconcile(type_: Type, fields: Fields) -> Fields:
-    """The set after a schema change: what has become atomic is owned as a whole. The same set when nothing has."""
+    """The set after a schema change: fields that became atomic are owned as a whole. The same set when none did."""
     if not fields:
         return fields
     return _reconcile(type_, fields)

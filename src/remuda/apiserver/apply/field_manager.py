@@ -1,8 +1,8 @@
-"""The field manager: what every write of an object does to its managedFields, and server-side apply.
+"""The field manager: updates managedFields on every write of an object, and runs server-side apply.
 
 The rules around the updater are kube-apiserver's: fields that the server sets are never owned, a status update owns no
-spec, ten updaters are the most, an object without managedFields gets them on create or with its first apply only, and an
-entry's time moves when its owner changed something. Objects given are not changed; results share what did not change.
+spec, there are at most ten updaters, an object without managedFields gets them on create or with its first apply only, and
+an entry's time moves when its owner changed something. Given objects are not changed; results share unchanged parts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Convert = Callable[[Obj, str], Obj | None]
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 
-# What the server sets itself: nobody owns it.
+# Fields that the server sets: they have no owner.
 STRIPPED = of_paths(
     [
         ("apiVersion",),
@@ -47,8 +47,8 @@ class FieldManager:
 
     schema:        its OpenAPI schema (`resolve` follows references), or None for objects of unknown shape.
     reset_fields:  per subresource ("" for the object itself) the paths that a write there cannot change.
-    empty:         what an object of the kind is before anything is set; built-ins have fields that are always there.
-    versions:      schemas of the other versions, by apiVersion; `convert(obj, api_version)` makes objects of them.
+    empty:         an object of the kind before any field is set; built-ins have fields that are always there.
+    versions:      schemas of the other versions, by apiVersion; `convert(obj, api_version)` converts objects to them.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class FieldManager:
         return self._updated(self._empty, rest, owners, manager, subresource, None)
 
     def on_update(self, live: Obj, new: Obj, manager: str, subresource: str = "") -> Obj:
-        """`new` with managedFields that say what this update changed; those of `live` when it changed nothing."""
+        """`new` with managedFields that record this update's changes; those of `live` when it changed nothing."""
         entries, before = _taken_apart(live)
         given, rest = _taken_apart(new)
         owners = self._given_owners(entries, given, subresource)
@@ -124,7 +124,7 @@ class FieldManager:
         try:
             changed = self._with_update(live, new, owners, manager, subresource)
         except (TypedError, ApplyError):
-            # As upstream: managedFields that cannot be worked out are left out; validation will have its say on the rest.
+            # As upstream: managedFields that cannot be computed are left out; validation checks the rest.
             return new
         return _put_together(new, _encoded(changed, entries))
 
@@ -139,13 +139,13 @@ class FieldManager:
         return capped(rest, union) if len(rest) > 10 else rest
 
     def keep_times(self, live: Obj, new: Obj) -> Obj:
-        """`new` with the times of `live` when times are all that differs: such a write must not be one."""
+        """`new` with the times of `live` when only times differ: that must not count as a change."""
         ours, theirs = (_entries_of(obj) for obj in (live, new))
         if ours is theirs or not ours or not theirs or len(ours) != len(theirs):
             return new
         if ours == theirs:
             return new
-        # The newest entry is the last, so another time may also be another place.
+        # Entries are sorted by time, so a new time may also change an entry's place.
         left = [{**each, "time": None} for each in ours]
         for after in theirs:
             timeless = {**after, "time": None}
@@ -159,7 +159,7 @@ class FieldManager:
     # --- apply ------------------------------------------------------------------------------------------------------------
 
     def on_apply(self, live: Obj | None, config: Obj, manager: str, force: bool = False, subresource: str = "") -> Obj:
-        """The live object (None: there is none yet) with the configuration applied; an ApiError when it cannot be."""
+        """The live object (None: it does not exist) with the configuration applied. Raises ApiError."""
         self.check_config(config)
         entries, before = _taken_apart(live) if live is not None else (None, self._empty)
         owners = _read_live(entries)
@@ -176,7 +176,7 @@ class FieldManager:
         return _put_together(merged, _encoded(changed, entries))
 
     def check_config(self, config: Obj) -> None:
-        """Refuses a configuration of another kind, or one that brings managedFields."""
+        """Rejects a configuration of another kind, or one with managedFields."""
         version, kind = config.get("apiVersion"), config.get("kind")
         if version != self._api_version or kind != self._kind:
             raise bad_request(f"invalid object type: {shown_kind(config)}")
@@ -277,7 +277,7 @@ def _entries_of(obj: Obj) -> Any:
 
 
 def _taken_apart(obj: Obj) -> tuple[Any, Obj]:
-    """The managedFields of an object, and the object without them."""
+    """An object's managedFields, and the object without them."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return None, obj
@@ -298,7 +298,7 @@ def _put_together(obj: Obj, entries: list[Obj] | None) -> Obj:
 
 
 def _encoded(owners: Owners, entries: Any) -> list[Obj]:
-    """The entries; the very list of before when nothing in it has changed."""
+    """The entries; the same list as before when nothing in it has changed."""
     encoded = encode(owners)
     return entries if entries is not None and encoded == entries else encoded
 
@@ -326,7 +326,7 @@ def _read_or_nothing(entries: Any) -> Owners:
 
 
 def managed_fields_problem(obj: Obj) -> str:
-    """What is wrong with an object's managedFields, or ""; admission may have changed them."""
+    """The error in an object's managedFields, or ""; admission may have changed them."""
     try:
         decode(_entries_of(obj))
     except ManagedFieldsError as error:

@@ -1,4 +1,4 @@
-"""Sets of field paths, in the very form that `fieldsV1` has on the wire.
+"""Sets of field paths, in the form that `fieldsV1` has on the wire.
 
 A set is a dict from path element to the set below it, so that reading and writing managedFields costs nothing and sets
 share their unchanged parts. Path elements are texts: `f:name` a field, `k:{"name":"x"}` a list item by its keys (sorted,
@@ -33,7 +33,7 @@ _GO_ESCAPES = str.maketrans(
 
 
 class FieldsError(ValueError):
-    """A value that is no field set."""
+    """A value that is not a field set."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def value_element(value: Any) -> str:
 
 
 def canonical_element(text: str) -> str | None:
-    """The element as this package writes it; None for kinds of elements that it does not know."""
+    """The element as this package writes it; None for unknown kinds of elements."""
     return _canonical(text) if len(text) < _LONG else _canonical.__wrapped__(text)
 
 
@@ -165,7 +165,7 @@ def _value_order(value: Any) -> tuple[int, Any]:
 
 
 def parse(value: Any) -> Fields:
-    """A set from decoded `fieldsV1`; elements of kinds that nobody knows yet are dropped, as upstream does."""
+    """A set from decoded `fieldsV1`; elements of unknown kinds are dropped, as upstream does."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -211,7 +211,7 @@ def of_paths(paths: Iterable[Sequence[str]]) -> Fields:
 
 
 def ordered(fields: Fields) -> Fields:
-    """The same set with its elements in a fixed order, for whoever reads it."""
+    """The same set with its elements in a fixed order, for readers."""
     return {element: ordered(fields[element]) if fields[element] else MEMBER for element in sorted(fields)}
 
 
@@ -254,12 +254,12 @@ def _as_member(node: Fields) -> Fields:
 
 
 def difference(left: Fields, right: Fields) -> Fields:
-    """What is a member of `left` and not of `right`."""
+    """Members of `left` that are not members of `right`."""
     return _difference(left, right, False)
 
 
 def recursive_difference(left: Fields, right: Fields) -> Fields:
-    """What is in `left` and neither in `right` nor below a member of `right`."""
+    """Members of `left` that are neither in `right` nor below a member of `right`."""
     return _difference(left, right, True)
 
 
@@ -284,7 +284,7 @@ def _difference(left: Fields, right: Fields, recursive: bool) -> Fields:
 
 
 def _difference_nodes(mine: Fields, other: Fields, recursive: bool) -> Fields | None:
-    """The node that is left, or None when nothing is."""
+    """The remaining node, or None when nothing remains."""
     gone = not other or SELF in other
     if gone and recursive:
         return None
@@ -353,7 +353,7 @@ def leaves(fields: Fields) -> Fields:
 
 
 def paths(fields: Fields, prefix: Path = ()) -> Iterator[Path]:
-    """Every member, in upstream's order: at each level first the members, then what is below each element."""
+    """All members, in upstream's order: at each level first the members, then the members below each element."""
     elements = sorted((element for element in fields if element != SELF), key=element_order)
     for element in elements:
         if is_member(fields[element]):

@@ -1,8 +1,8 @@
 """The annotation that client-side `kubectl apply` keeps its last configuration in, and how server-side apply treats it.
 
-Who moves from client-side to server-side apply must not be refused fields that the old way had set: those that still are
-as the annotation says may be taken. And while the annotation is there, server-side `kubectl apply` keeps it true, so that
-going back works. :mod:`.field_manager` calls both, for the manager named `kubectl` only.
+A user who moves from client-side to server-side apply must not get conflicts on fields that client-side apply had set:
+fields that still have the annotation's value may be taken. While the annotation exists, server-side `kubectl apply` keeps
+it current, so that moving back works. :mod:`.field_manager` calls both, for the manager named `kubectl` only.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Obj = dict[str, Any]
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"
-# What all annotations of an object may be together, in bytes.
+# The maximum size of all annotations of an object together, in bytes.
 MAX_ANNOTATIONS = 256 * 1024
 _ESCAPES = {b"<": b"\\u003c", b">": b"\\u003e", b"&": b"\\u0026"}
 
 
 def allowed_conflicts(type_: Type, live: Obj, api_version: str) -> Fields | None:
-    """The fields of the last client-side configuration that nobody has changed since; None when there is none."""
+    """The fields of the last client-side configuration that are unchanged since; None without such a configuration."""
     text = _annotations(live).get(ANNOTATION)
     if not isinstance(text, str) or not text:
         return None
@@ -46,7 +46,7 @@ def allowed_conflicts(type_: Type, live: Obj, api_version: str) -> Fields | None
 
 
 def with_annotation_of(obj: Obj, config: Obj) -> Obj:
-    """`obj` with the annotation saying `config`, if it has one at all; without it when it would be too large."""
+    """`obj` with its annotation, if it has one, set to `config`; without it when it would be too large."""
     annotations = _annotations(obj)
     if not annotations.get(ANNOTATION):
         return obj

@@ -1,7 +1,7 @@
-"""`metadata.managedFields` as values: who owns which fields, since when, and through which door.
+"""`metadata.managedFields` as values: the owners of fields, with time and subresource.
 
-An owner is known by manager name, operation, subresource and, unless it applies, API version: the same program updating
-through two versions is two owners. :mod:`.updater` changes who owns what; this module reads and writes the entries.
+An owner is identified by manager name, operation, subresource and, unless it applies, API version: a program that updates
+through two versions is two owners. :mod:`.updater` changes ownership; this module reads and writes the entries.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ANCIENT = "ancient-changes"
 
 
 class ManagedFieldsError(ValueError):
-    """Entries that are no managedFields; the text is upstream's."""
+    """Invalid managedFields entries; the text is upstream's."""
 
 
 class OwnerKey(NamedTuple):
     manager: str
     operation: str
-    # Empty for those who apply.
+    # Empty for the operation Apply.
     api_version: str
     subresource: str
 
@@ -45,7 +45,7 @@ class OwnerKey(NamedTuple):
         return dumps_text(found)
 
     def shown(self) -> str:
-        """How a conflict names it."""
+        """The owner's name in a conflict."""
         text = go_quote(self.manager)
         if self.subresource:
             text = f"{text} with subresource {go_quote(self.subresource)}"
@@ -53,7 +53,7 @@ class OwnerKey(NamedTuple):
 
 
 class Owner:
-    """What one owner has. Never changed: `with_fields` makes another one."""
+    """The fields of one owner. Immutable: `with_fields` makes another one."""
 
     __slots__ = ("api_version", "applied", "entry", "fields", "time")
 
@@ -62,7 +62,7 @@ class Owner:
         self.api_version = api_version
         self.applied = applied
         self.time = time
-        # The entry that it was read from, while nothing about it has changed.
+        # The entry that it was read from, while it is unchanged.
         self.entry = entry
 
     def with_fields(self, fields: Fields) -> Owner:
@@ -86,7 +86,7 @@ def read(entries: Iterable[Obj]) -> Owners:
 
 
 def decode(entries: Any) -> Owners:
-    """Owners from entries of whatever origin; ManagedFieldsError says what is wrong with them."""
+    """Owners from entries of any origin. Raises ManagedFieldsError."""
     if entries is None:
         return {}
     if not isinstance(entries, list):
@@ -129,7 +129,7 @@ def _decode(index: int, entry: Obj, owners: Owners) -> None:
 
 
 def encode(owners: Owners) -> list[Obj]:
-    """Entries in upstream's order: who applies first, then by time, name, version and subresource."""
+    """Entries in upstream's order: appliers first, then by time, name, version and subresource."""
     ranked = sorted(
         owners.items(), key=lambda pair: (pair[0][1], pair[1].time or "", pair[0][0], pair[1].api_version, pair[0][3])
     )
@@ -150,12 +150,12 @@ def _entry(key: OwnerKey, owner: Owner) -> Obj:
 
 
 def is_reset(entries: Any) -> bool:
-    """A client asks to forget all owners with an empty list, or with one empty entry."""
+    """True when a client resets all owners, with an empty list or with one empty entry."""
     return isinstance(entries, list) and (not entries or entries == [{}])
 
 
 def capped(owners: Owners, union: Any) -> Owners:
-    """At most ten owners that update: the oldest ones of a version are put together as one."""
+    """Owners with at most ten updaters: the oldest ones of a version are merged into one."""
     updaters = [key for key, owner in owners.items() if not owner.applied]
     if len(updaters) <= MAX_UPDATERS:
         return owners

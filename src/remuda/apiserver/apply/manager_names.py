@@ -1,4 +1,4 @@
-"""What a request must say about its field manager, and what it is called when it says nothing."""
+"""The field manager of a request, its default name, and the validation of patch options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def manager_of(field_manager: str, user_agent: str) -> str:
 
 
 def manager_from_user_agent(user_agent: str) -> str:
-    """What stands before the first slash: its printable characters, at most 128 bytes of them."""
+    """The printable characters before the first slash, at most 128 bytes of them."""
     found = bytearray()
     for char in user_agent.split("/", 1)[0]:
         if not _printable(char):

@@ -1,7 +1,7 @@
-"""Putting an applied configuration into an object, and taking fields out of one.
+"""Merges an applied configuration into an object, and removes fields from an object.
 
-Lists that are merged keep the live order as far as the configuration does not ask for another one. Results share what
-they do not change. :mod:`.updater` decides what to merge and what to take out.
+Merged lists keep the live order unless the configuration asks for another one. Results share unchanged parts.
+:mod:`.updater` decides what to merge and what to remove.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .typed import EXPECTED, MAP, SCALAR, ListType, MapType, Type, TypedError, k
 
 
 def merge(type_: Type, live: Any, config: Any) -> Any:
-    """`live` with all that `config` says; TypedError for items that have no key or come twice."""
+    """`live` with `config` merged into it; TypedError for items without a key and for duplicates."""
     kind = kind_for(type_, config)
     if kind == SCALAR:
         return config
@@ -72,7 +72,7 @@ def _merge_lists(list_: ListType, live: list[Any], config: list[Any]) -> list[An
     counts: dict[str, int] = {}
     for element, _ in current:
         counts[element] = counts.get(element, 0) + 1
-    # An item that is there twice is not merged with but replaced: nobody can tell which of the two was meant.
+    # A duplicate live item is replaced, not merged: it is ambiguous which of the two is meant.
     current_by = {element: item if counts[element] == 1 else None for element, item in current}
     merged = {
         element: merge(list_.element, current_by[element], item) if element in current_by else item for element, item in wanted
@@ -82,7 +82,7 @@ def _merge_lists(list_: ListType, live: list[Any], config: list[Any]) -> list[An
 
 
 def _merged_order(live: list[str], config: list[str]) -> list[tuple[str, int]]:
-    """Which items come in which order; for those of the live list alone, also their position in it."""
+    """The merged order of items; each with its position in the live list, or -1 where the configuration places it."""
     in_live, in_config = set(live), set(config)
     shared = [element for element in config if element in in_live]
     next_shared = 0
@@ -182,7 +182,7 @@ def _remove_members(map_: MapType, value: dict[str, Any], fields: Fields) -> dic
 
 
 def extract_items(type_: Type, value: Any, fields: Fields) -> Any:
-    """Only the members of the set, and what leads to them."""
+    """Only the members of the set, and their parents."""
     kind = kind_for(type_, value)
     if kind == SCALAR:
         return value

@@ -1,4 +1,4 @@
-"""How a built-in's schema wants its parts patched: merge or replace, and by which key."""
+"""Patch strategy in a built-in's schema: merge or replace, and the merge key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Lookup:
 
     @property
     def kind(self) -> str:
-        """What Go calls the kind of this type in errors."""
+        """Go's name for the kind of this type, as in errors."""
         if self._schema.get("type") == "array":
             return "slice"
         return "struct" if self._schema.get("properties") else "map" if self._is_object else "string"

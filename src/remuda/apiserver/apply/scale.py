@@ -1,7 +1,7 @@
 """managedFields of the scale subresource, which shows one field of its parent under another name.
 
-A scale request's body is a Scale, whose `spec.replicas` is some path in the parent. On the way in, owners of that path
-become owners of `spec.replicas`; on the way out, whoever owns `spec.replicas` now owns the parent's path.
+A scale request's body is a Scale, whose `spec.replicas` is some path in the parent. Before the write, owners of that path
+become owners of `spec.replicas`; after it, the owners of `spec.replicas` own the parent's path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REPLICAS_SET: Fields = of_paths([("spec", "replicas")])
 
 
 class ScalePaths:
-    """Where each version of a kind has its replicas; None for a version without the subresource."""
+    """The path of the replicas in each version of a kind; None for a version without the subresource."""
 
     def __init__(self, api_version: str, paths: Mapping[str, Sequence[str] | None]) -> None:
         self._api_version = api_version
@@ -39,8 +39,8 @@ class ScalePaths:
     def to_parent(self, parent: list[Obj] | None, scale: list[Obj] | None) -> list[Obj]:
         """The parent's entries after a write through the scale subresource.
 
-        As upstream, an updater's entry in the Scale is another owner than its entry in the parent (they differ in
-        version), and owners that come from the Scale have no time.
+        As upstream, an updater's entry in the Scale is a different owner from its entry in the parent (the versions
+        differ), and owners that come from the Scale have no time.
         """
         scaled = decode(scale)
         before = decode(parent)

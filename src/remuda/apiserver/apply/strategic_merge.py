@@ -1,8 +1,8 @@
-"""Strategic merge patch: the patch that knows, from the schema of a built-in kind, which lists are merged and by what key.
+"""Strategic merge patch: the schema of a built-in kind says which lists are merged and by which key.
 
 A patch may also carry directives: `$patch` (delete, replace), `$retainKeys`, `$setElementOrder/<list>` and
-`$deleteFromPrimitiveList/<list>`. Results, orders and error texts are apimachinery's. Nothing given is changed, and
-untouched branches are shared. The schema's own walk is in :mod:`.patch_metadata`.
+`$deleteFromPrimitiveList/<list>`. Results, orders and error texts are apimachinery's. Arguments are not changed, and
+unchanged branches are shared. The walk through the schema is in :mod:`.patch_metadata`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ABSENT: Any = object()
 
 
 def apply_strategic_patch(original: Obj, patch: Any, schema: Any, resolve: Resolve) -> Obj:
-    """`original` with a client's patch applied; an ApiError when it cannot be."""
+    """`original` with a client's patch applied. Raises ApiError."""
     if not isinstance(patch, dict):
         kind = go_format.json_kind(patch)
         raise bad_request(f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")
@@ -51,12 +51,12 @@ def as_api_error(error: PatchError) -> ApiError:
 
 
 def unsupported() -> ApiError:
-    """For custom resources, which have no such patch."""
+    """The error for custom resources, which do not support this patch."""
     return bad_request("strategic merge patch format is not supported")
 
 
 def merge(original: Obj, patch: Obj, lookup: Lookup) -> Obj:
-    """One object and its patch; PatchError when the patch makes no sense here."""
+    """One object with its patch merged; PatchError when the patch does not fit."""
     if _DIRECTIVE in patch:
         return _directed(patch)
     result = dict(original)
@@ -121,7 +121,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def without_directives(value: Any) -> Any:
-    """A value to be taken whole, without the objects that were only directives; nothing when it was one itself."""
+    """A value to be taken as a whole, without directives; `_ABSENT` for a directive."""
     if type(value) is dict:
         if _DIRECTIVE in value:
             return _ABSENT
@@ -134,7 +134,7 @@ def without_directives(value: Any) -> Any:
 
 
 def _retain_keys(result: Obj, patch: Obj) -> None:
-    """Drops from `result` all that `$retainKeys` does not name."""
+    """Drops all keys from `result` that `$retainKeys` does not name."""
     if _RETAIN_KEYS not in patch:
         return
     names = patch.pop(_RETAIN_KEYS)
@@ -178,9 +178,9 @@ def _set_orders(result: Obj, patch: Obj, lookup: Lookup) -> None:
 
 
 def _live_order(current: list[Any], change: list[Any], merge_key: str) -> list[Any]:
-    """The live list, with new items in the places that deleted ones left.
+    """The live list, with new items in the places of deleted ones.
 
-    That is where apimachinery, which deletes and appends in place, finds them when it puts the server's items in order.
+    apimachinery deletes and appends in place, and so finds them there when it orders the server's items.
     """
     gone = [item.get(merge_key) for item in change if item.get(_DIRECTIVE) == "delete"]
     left = [item for item in current if not any(_has_key(item, merge_key, key) for key in gone)]
@@ -214,7 +214,7 @@ def _key_of(item: Any, merge_key: str) -> Any:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Go's comparison of two interfaces; what cannot be compared there is an error here too."""
+    """Go's comparison of two interfaces; values that Go cannot compare are an error here too."""
     kind = type(left)
     if kind is not type(right):
         return False
@@ -224,7 +224,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _check_order(change: list[Any], wanted: list[Any], merge_key: str) -> None:
-    """Everything that the patch brings must be in the order that it asks for."""
+    """Raises unless the patch's items are in the order that it asks for."""
     if not wanted or not change:
         return
     brought = change
@@ -250,7 +250,7 @@ def _check_order(change: list[Any], wanted: list[Any], merge_key: str) -> None:
 
 
 def _holds_maps(*lists: list[Any]) -> bool:
-    """True for lists of objects; all items must be of one type."""
+    """True for lists of objects; raises unless all items have one type."""
     found = ""
     for items in lists:
         for item in items:
@@ -297,7 +297,7 @@ def _unique(items: list[Any]) -> list[Any]:
 
 
 def _special_items(current: list[Any], change: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
-    """Carries out the items that are directives; what is left of both lists."""
+    """Carries out the items that are directives; gives the rest of both lists."""
     plain: list[Any] = []
     replace = False
     for item in change:
@@ -382,7 +382,7 @@ def _sorted(items: list[Any], order: list[Any], merge_key: str, maps: bool) -> l
     ranks = [_index(order, item, merge_key, maps) for item in items]
     if min(ranks, default=0) >= 0:
         return [items[index] for index in sorted(range(len(items)), key=ranks.__getitem__)] + last
-    # What the order does not name goes before everything, as apimachinery's comparison has it.
+    # Items that the order does not name go first, as in apimachinery's comparison.
     result: list[tuple[int, Any]] = []
     for rank, item in zip(ranks, items, strict=True):
         at = len(result)

@@ -1,7 +1,7 @@
 """Types that say how an object's parts are owned: compiled once from an OpenAPI schema, walked on every write.
 
 A type allows any of scalar, list and map. A map is granular (each member has its own owner) or atomic; a list is atomic,
-a set of scalars, or a map of items by key fields. What a schema leaves open is *deduced*: maps granular, lists atomic.
+a set of scalars, or a map of items by key fields. What a schema does not define is *deduced*: maps granular, lists atomic.
 The rules are those of structured-merge-diff and of its conversion from OpenAPI.
 
 :mod:`.compare` and :mod:`.merging` walk values with these types; :mod:`.field_set` has the sets they make.
@@ -26,7 +26,7 @@ _FIELDS_V1 = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
 
 ABSENT: Any = object()
 _SCALARS = frozenset((str, int, float, bool))
-# The Python types that a scalar may have. Most values are such scalars: the walks check for them before they call on.
+# The Python types that a scalar may have. Most values are such scalars: the walks check for them before they recurse.
 EXPECTED: dict[str, frozenset[type]] = {
     "": frozenset(),
     "string": frozenset((str,)),
@@ -58,7 +58,7 @@ class ListType:
         self.wrap = f"k:{{{scalar_text(self.single)}:" if self.single else ""
 
     def element_of(self, item: Any) -> str:
-        """The path element of an item; ValueError when it has none."""
+        """The path element of an item. Raises ValueError."""
         if not self.keys:
             if type(item) in _SCALARS:
                 return value_element(item)
@@ -100,7 +100,7 @@ def _no_set_element(item: Any) -> str:
 
 
 class MapType:
-    """Named fields, and the type of all others (None: there may be no others)."""
+    """Named fields, and the type of all others (None: no others are allowed)."""
 
     __slots__ = ("atomic", "defaults", "element", "fields", "untyped")
 
@@ -122,7 +122,7 @@ class MapType:
 
 
 class Type:
-    """What a value may be; at least one of the three is set."""
+    """The allowed forms of a value; at least one of the three is set."""
 
     __slots__ = ("list", "loose", "map", "scalar")
 
@@ -138,7 +138,7 @@ MAP, SCALAR, LIST = 1, 2, 3
 
 
 def kind_for(type_: Type, value: Any) -> int:
-    """Which of the type's alternatives a value is treated as."""
+    """The alternative of the type that applies to a value."""
     kind = type(value)
     if kind is dict:
         if type_.map is not None:
@@ -154,7 +154,7 @@ def kind_for(type_: Type, value: Any) -> int:
 
 
 def scalar_problem(scalar: str, value: Any) -> str:
-    """Why a value is no such scalar, or ""."""
+    """The reason why a value is not such a scalar, or ""."""
     if value is None:
         return ""
     kind = type(value)
@@ -208,7 +208,7 @@ def _make_deduced() -> tuple[Type, Type]:
 
 
 def _make_field_sets() -> Type:
-    """A field set inside of managedFields: maps of maps. Not loose, or every type with a metadata in it would be."""
+    """A field set inside managedFields: maps of maps. Not loose, or every type that contains metadata would be."""
     made = Type()
     made.map = MapType({}, made)
     return made
@@ -223,7 +223,7 @@ _KNOWN = {_QUANTITY: Type("untyped"), _RAW_EXTENSION: UNTYPED_ATOMIC, _FIELDS_V1
 
 
 class Compiler:
-    """Makes types from schemas; every named schema once, so that recursive ones end."""
+    """Compiles schemas to types; each named schema once, so that recursion ends."""
 
     def __init__(self, resolve: Resolve | None) -> None:
         self._resolve = resolve
@@ -335,7 +335,7 @@ class Compiler:
 
 
 def _take_relation(target: Type, base: Type, atomic: bool) -> None:
-    """`target` becomes `base` with another relation between its members: a reference may say so of what it refers to."""
+    """`target` becomes `base` with another relation between its members, as a reference may override it."""
     target.scalar, target.list, target.map = base.scalar, base.list, base.map
     if base.map is not None:
         target.map = base.map.with_relation(atomic)
@@ -355,7 +355,7 @@ def _mark_loose(types: Iterable[Type]) -> None:
 
 
 def _children(type_: Type) -> Iterable[Type]:
-    # An alternative that only a wrong value would take does not count: int-or-string is no list.
+    # An alternative that only an invalid value would take does not count: int-or-string is not a list.
     if type_.map is not None and not (type_.scalar and not type_.map.fields):
         yield from type_.map.fields.values()
         if type_.map.element is not None:
@@ -388,13 +388,13 @@ _Problems = list[tuple[str, str]]
 
 
 def validate(type_: Type, value: Any, allow_duplicates: bool = False) -> None:
-    """TypedError when the value does not fit."""
+    """Raise TypedError when the value does not fit."""
     if problems := _validate(type_, value, allow_duplicates):
         raise TypedError(problems)
 
 
 def _validate(type_: Type, value: Any, duplicates: bool) -> _Problems | None:
-    """Problems with their paths below the value; paths are put together on the way back, since there are seldom any."""
+    """Problems with their paths below the value; paths are built on the way back, since problems are rare."""
     kind = kind_for(type_, value)
     if kind == SCALAR:
         problem = scalar_problem(type_.scalar, value)

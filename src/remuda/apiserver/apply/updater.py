@@ -1,7 +1,7 @@
-"""Who owns what after an update or an apply: the rules of structured-merge-diff's updater.
+"""Field ownership after an update or an apply: the rules of structured-merge-diff's updater.
 
-An update takes the fields that it changes. An apply owns what its configuration says, gives up what an earlier one said
-and this one does not, and removes it unless somebody else owns it. Objects come without managedFields here;
+An update takes the fields that it changes. An apply owns the fields in its configuration, gives up those that were only in
+its previous one, and removes them unless they have another owner. Objects come without managedFields here;
 :mod:`.field_manager` is the layer that reads and writes those.
 """
 
@@ -25,7 +25,7 @@ InVersion = Callable[[Obj, str], tuple[Type, Obj] | None]
 
 
 class ApplyError(Exception):
-    """An apply that cannot be carried out, in upstream's words."""
+    """A failed apply; the text is upstream's."""
 
 
 class Updater:
@@ -39,7 +39,7 @@ class Updater:
         self._in_version = in_version
 
     def update(self, live: Obj, new: Obj, owners: Owners, ignored: Fields) -> tuple[Fields, Owners]:
-        """The fields that this update writes, and the owners without what it took from them or removed."""
+        """The fields that this update writes, and the owners without the fields that it took or removed."""
         owners = self._reconciled(live, owners)
         change = compare(self._type, live, new).without(ignored)
         written = change.written
@@ -50,7 +50,7 @@ class Updater:
     def apply(
         self, live: Obj, config: Obj, key: OwnerKey, owners: Owners, ignored: Fields, force: bool
     ) -> tuple[Obj | None, Owners]:
-        """The merged object (None when that is the live one) and the owners; Conflicts or ApplyError."""
+        """The merged object (None when it equals the live one) and the owners. Raises Conflicts or ApplyError."""
         owners = self._reconciled(live, owners)
         try:
             merged = merge(self._type, live, config)
@@ -70,7 +70,7 @@ class Updater:
         return (None if equal(self._type, live, merged) else merged), owners
 
     def _reconciled(self, live: Obj, owners: Owners) -> Owners:
-        """Owners after schema changes; those of versions that no longer exist are gone."""
+        """Owners after schema changes, without those of versions that no longer exist."""
         result = owners
         for key, owner in owners.items():
             type_: Type | None = self._type
@@ -90,7 +90,7 @@ class Updater:
     def _change_in(
         self, version: str, live: Obj, new: Obj, change: Comparison, known: dict[str, Comparison | None]
     ) -> Comparison | None:
-        """The change as the version sees it; None when it cannot be told."""
+        """The change in this version; None when it is unknown."""
         if version == self._api_version:
             return change
         if version not in known:
@@ -100,7 +100,7 @@ class Updater:
                 try:
                     known[version] = compare(before[0], before[1], after[1])
                 except TypedError as error:
-                    # What the conversion left in the new object is not of that version.
+                    # The converted new object does not fit that version.
                     raise ApplyError(f"failed to convert new object: {error}") from None
         return known[version]
 
@@ -136,7 +136,7 @@ class Updater:
                 result[key] = owner
         return result
 
-    # --- dropping what is no longer applied -----------------------------------------------------------------------------
+    # --- dropping fields that are no longer applied ---------------------------------------------------------------------
 
     def _pruned(self, merged: Obj, owners: Owners, me: OwnerKey, last: Owner | None) -> Obj:
         if last is None or not last.fields:
@@ -154,7 +154,7 @@ class Updater:
         return merged if back is None else back[1]
 
     def _with_owned(self, merged: Obj, pruned: Obj, version: str, owners: Owners) -> Obj:
-        """Puts back what any owner has; first in the version of the pruned object, which conversion may need whole."""
+        """Restores owned fields; first in the pruned object's own version, since conversion may need the complete object."""
         managed: dict[str, Fields] = {}
         for owner in owners.values():
             managed[owner.api_version] = union(managed.get(owner.api_version, {}), owner.fields)
@@ -169,7 +169,7 @@ class Updater:
         return pruned
 
     def _with_dangling(self, type_: Type, merged: Obj, pruned: Obj, last: Owner) -> Obj:
-        """Puts back what nobody owned: only what the last configuration had may go."""
+        """Restores fields without an owner: only fields of the last configuration may be removed."""
         found = self._in_version(pruned, last.api_version)
         if found is None:
             return merged
@@ -181,13 +181,13 @@ class Updater:
 
 # --- conflicts ------------------------------------------------------------------------------------------------------------
 #
-# Fields that an applied configuration sets and that others own differently; the 409 that names them.
+# Fields that an applied configuration sets and that other owners hold with other values; the 409 that names them.
 
 Conflict = tuple[OwnerKey, Path]
 
 
 class Conflicts(Exception):
-    """Apply would take fields from their owners and was not told to force it."""
+    """An apply without `force` would take fields from their owners."""
 
     def __init__(self, conflicts: Iterable[Conflict]) -> None:
         self.conflicts = list(conflicts)

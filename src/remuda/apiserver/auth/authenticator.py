@@ -1,8 +1,8 @@
-"""Who is asking: credentials of a request in, a :class:`~remuda.kube.authorization.users.User` out.
+"""Authentication: credentials of a request in, a :class:`~remuda.kube.authorization.users.User` out.
 
 A :class:`Chain` asks its authenticators in order. Each knows one kind of credential: :mod:`.client_certificates`,
-:mod:`.service_accounts`, and what later rooms add. What the user may do then is :mod:`remuda.kube.authorization.actions`'s
-matter; acting as somebody else is :mod:`.impersonation`'s.
+:mod:`.service_accounts`, and those that other packages add. Authorization is in :mod:`remuda.kube.authorization.actions`,
+impersonation in :mod:`.impersonation`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class BadCredentials(ApiError):
-    """Credentials that were given and are wrong. Clients learn only that; `why` is for token reviews and the log."""
+    """Invalid credentials. Clients are not told the reason; `why` is for token reviews and the log."""
 
     def __init__(self, why: str) -> None:
         super().__init__(401, "Unauthorized", "Unauthorized")
@@ -32,7 +32,7 @@ class BadCredentials(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request shows. `audiences` are those the asker must be meant for; none means this API's own."""
+    """A request's credentials. `audiences` are those that the credential must be meant for; none means this API's own."""
 
     peer_certificate_der: bytes | None = None
     bearer: str = ""
@@ -41,7 +41,7 @@ class Credentials:
 
     @classmethod
     def of(cls, peer_certificate_der: bytes | None, headers: Mapping[str, str]) -> Credentials:
-        """The credentials of a request with these headers (looked up by their usual, or any, spelling)."""
+        """The credentials of a request; `headers` are looked up by their usual spelling."""
         authorization = headers.get("Authorization", "")
         token = bearer_token(authorization) if authorization else ""
         if not token and "Sec-WebSocket-Protocol" in headers:
@@ -51,7 +51,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user, and which of the asked-for audiences the credential is meant for (None: it does not say)."""
+    """A user, and the requested audiences that the credential is meant for (None: it does not say)."""
 
     user: User
     audiences: tuple[str, ...] | None = None
@@ -60,14 +60,14 @@ class Identity:
 
 class Authenticator(Protocol):
     async def identify(self, credentials: Credentials) -> Identity | None:
-        """None for credentials of another kind; BadCredentials for one's own kind that is wrong."""
+        """The identity; None for credentials of another kind. Raises BadCredentials for invalid ones of this kind."""
 
 
 class Chain:
     """Asks each authenticator until one knows the user.
 
-    A failure does not end the search (a client may show a certificate and a token, of which one is good), but when
-    nobody knows the user, a credential that was shown and refused is never taken for anonymous.
+    A failure does not end the search (a client may send a certificate and a token, of which one is valid), but when no
+    authenticator knows the user, a request with a refused credential is never treated as anonymous.
     """
 
     def __init__(self, authenticators: Iterable[Authenticator], audiences: Iterable[str]) -> None:
@@ -75,7 +75,7 @@ class Chain:
         self.audiences = tuple(audiences)
 
     def add(self, authenticator: Authenticator) -> Callable[[], None]:
-        """Ask one more, after the others; call the result to leave it out again."""
+        """Append an authenticator; call the result to remove it again."""
         self._authenticators = (*self._authenticators, authenticator)
 
         def leave() -> None:
@@ -84,7 +84,7 @@ class Chain:
         return leave
 
     async def authenticate(self, credentials: Credentials) -> User | None:
-        """The user, None when no credentials were shown; raises BadCredentials (401) when they are wrong."""
+        """The user, None for a request without credentials. Raises BadCredentials (401)."""
         identity = await self.identify(credentials)
         return None if identity is None else identity.user
 
@@ -108,7 +108,7 @@ class Chain:
         """The identity with its audiences settled and the group of all known users added."""
         audiences = identity.audiences
         if audiences is None:
-            # A credential without audiences is good for this API only.
+            # A credential without audiences is valid for this API only.
             wanted = credentials.audiences or self.audiences
             audiences = tuple(audience for audience in self.audiences if audience in wanted)
             if not audiences and self.audiences:
@@ -126,13 +126,13 @@ def with_authenticated_group(user: User) -> User:
 
 
 def bearer_token(authorization: str) -> str:
-    """The token of an Authorization header, "" when it holds none (another scheme, or a space too many)."""
+    """The token of an Authorization header, "" when it has none (another scheme, or an extra space)."""
     parts = authorization.strip().split(" ", 2)
     return parts[1] if len(parts) >= 2 and parts[0].lower() == "bearer" else ""
 
 
 def protocol_token(protocols: str) -> str:
-    """The token that browsers, which can't set headers on a websocket, hide in a subprotocol name."""
+    """The token in a websocket's subprotocol name: browsers can't set headers on a websocket."""
     found = [name.strip() for name in protocols.split(",") if name.strip().startswith(PROTOCOL_PREFIX)]
     if len(found) != 1:
         return ""
@@ -144,7 +144,7 @@ def protocol_token(protocols: str) -> str:
 
 
 def anonymous_allowed(path: str) -> bool:
-    """True for the health endpoints and what is below them: all that may be asked without credentials."""
+    """True for the health endpoints and paths below them: the only paths open to anonymous requests."""
     if "//" in path or ".." in path or "%" in path:
         return False
     return any(path == root or path.startswith(f"{root}/") for root in _HEALTH)

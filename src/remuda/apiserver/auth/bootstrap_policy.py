@@ -1,9 +1,9 @@
-"""The roles and bindings that every Kubernetes API starts with, and how stored ones are kept up to date.
+"""The roles and bindings that every Kubernetes API starts with, and the update of stored ones.
 
 `bootstrap_policy.json` holds them in a short form (a rule is a list of space-separated words: verbs, API groups, resources and,
-when limited, names; or verbs and URLs), written by `tests/real/describe_roles.py` from what a real kube-apiserver makes
-for itself. At start the server writes what :func:`reconcile` says. Rules that an operator added stay, rules that are
-missing come back, and an object annotated `rbac.authorization.kubernetes.io/autoupdate: "false"` is left alone.
+when limited, names; or verbs and URLs), written by `tests/real/describe_roles.py` from the objects that a real
+kube-apiserver creates. At start the server writes the results of :func:`reconcile`: added rules stay, missing rules are
+restored, and an object annotated `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Reconciled(NamedTuple):
 
 
 def desired() -> list[Obj]:
-    """Every bootstrap object: ClusterRoles and their bindings first, as namespaced ones may refer to them."""
+    """All bootstrap objects: ClusterRoles and their bindings first, as namespaced ones may refer to them."""
     order = list(KINDS.values())
     objects = [expand(short) for short in jsonio.loads(PATH.read_bytes())]
     return sorted(objects, key=lambda obj: order.index(obj["kind"]))
 
 
 def reconcile(existing: Obj | None, expected: Obj) -> Reconciled:
-    """What to do with a stored bootstrap object, and what it should then be."""
+    """The operation on a stored bootstrap object, and the desired object."""
     if existing is None:
         return Reconciled(Operation.CREATE, expected)
     if ((existing.get("metadata") or {}).get("annotations") or {}).get(AUTO_UPDATE) == "false":

@@ -1,7 +1,7 @@
 """Client certificates: the common name is the user, the organizations are the groups.
 
-The TLS listener has checked the chain when the connection was made. Connections live long, so the times are checked on
-every request; parsing happens once per certificate. Certificates are made by :mod:`remuda.apiserver.keys.pki`.
+The TLS listener has verified the chain when the connection was made. Connections live long, so the validity period is
+checked on every request; parsing happens once per certificate. :mod:`remuda.apiserver.keys.pki` creates certificates.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class _Known:
 
 
 class Retired:
-    """Authorities that are believed no more. Connections that stand, and TLS, which never forgets one, don't know that.
+    """Authorities that are no longer trusted. Open connections, and TLS, which never removes one, still accept them.
 
-    Once there is one, a certificate must be of an authority that is believed, and not only none of the retired: the holder of a
-    retired key can put an intermediate in between, which TLS accepts.
+    Once there is one, a certificate must be issued by a trusted authority; it is not enough that no retired one issued it: the
+    holder of a retired key can create an intermediate, which TLS accepts.
     """
 
     def __init__(self) -> None:
@@ -44,12 +44,12 @@ class Retired:
         self._believed: tuple[x509.Certificate, ...] = ()
 
     def add(self, *certificates: x509.Certificate, believed: bytes) -> None:
-        """`believed` is the bundle (PEM) of those that are left."""
+        """`believed` is the bundle (PEM) of the authorities that are still trusted."""
         self.certificates = (*self.certificates, *certificates)
         self._believed = tuple(signing.parse_certificates(believed)) if self.certificates else ()
 
     def issued(self, der: bytes) -> bool:
-        """Whether a certificate that TLS has accepted may come from a retired authority."""
+        """True when a certificate that TLS has accepted may come from a retired authority."""
         return bool(self.certificates) and not any(_is_issued_by(der, each) for each in self._believed)
 
 

@@ -1,9 +1,9 @@
-"""Nobody grants what they do not hold.
+"""Prevention of privilege escalation: users grant only permissions that they hold.
 
 A write of a Role or ClusterRole must not contain a permission that its author lacks, unless they have the verb
-`escalate` on it; a binding must not hand out a role whose permissions its author lacks, unless they have `bind` on that
+`escalate` on it; a binding must not grant a role whose permissions its author lacks, unless they have `bind` on that
 role. The write path calls :meth:`EscalationGuard.check` after mutating admission and before validation, as
-kube-apiserver does; :class:`remuda.kube.authorization.rbac.Rbac` tells what the author holds.
+kube-apiserver does; :class:`remuda.kube.authorization.rbac.Rbac` lists the author's permissions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EVERYTHING: tuple[Rule, ...] = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 )
-# What the garbage collector changes; such a write needs no permission of the role's.
+# Fields that the garbage collector changes; such a write needs none of the role's permissions.
 _COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "selfLink", "managedFields")
 
 
@@ -55,7 +55,7 @@ class EscalationGuard:
             raise forbidden(GROUP, resource, name_of(obj), problem)
         aggregates = _aggregates(obj) or (old is not None and _aggregates(old))
         if resource == "clusterroles" and aggregates and self._excess(user, resource, namespace, _EVERYTHING):
-            # Aggregation can gather anything, so it takes everything to ask for it.
+            # Aggregation can collect any permission, so it requires all of them.
             why = "must have cluster-admin privileges to use the aggregationRule"
             raise forbidden(GROUP, resource, name_of(obj), why)
 
@@ -66,7 +66,7 @@ class EscalationGuard:
         try:
             rules = self._rbac.rules_of(ref, namespace)
         except MissingRole as missing:
-            # Upstream looks the role up under the request's own resource, and so names that one.
+            # Upstream looks up the role under the request's own resource, so its error names that one.
             raise not_found(GROUP, resource, missing.name) from None
         except RuleError as error:
             raise ApiError(500, "", str(error)) from None
@@ -81,7 +81,7 @@ class EscalationGuard:
         return self._rbac.authorize(bind).allowed
 
     def _excess(self, user: User, resource: str, namespace: str, rules: Any) -> str:
-        """What is wrong with `user` granting these rules, "" when nothing is."""
+        """The reason why `user` may not grant these rules, or ""."""
         held, errors = self._rbac.rules_for(user, namespace)
         missing = uncovered(held, rules)
         if not missing:

@@ -21,7 +21,7 @@ async def token_review(body: Obj, user: User, services: Services, namespace: str
     text = spec.get("token") or ""
     if not text:
         raise bad_request("token is required for TokenReview in authentication")
-    # The same reading as of a request's header: what comes after a space is not part of the token.
+    # Parsed like a request's header: text after a space is not part of the token.
     credentials = Credentials(bearer=bearer_token(f"Bearer {text}"), audiences=tuple(spec.get("audiences") or ()))
     status: Obj = {"user": {}}
     try:

@@ -1,9 +1,9 @@
-"""Acting as somebody else, by Impersonate-* headers.
+"""Impersonation of other users, by Impersonate-* headers.
 
 Two grants allow it. The old one is the verb `impersonate` on users, groups, serviceaccounts, uids and userextras. The
 constrained ones (KEP 5284) need two rules: `impersonate:<mode>` on the identity, and `impersonate-on:<mode>:<verb>` on
-what is then done. A request tries the constrained modes first; the error a client sees is that of the first mode that
-applied, as kube-apiserver's is.
+the request itself. A request tries the constrained modes first; the client gets the error of the first mode that
+applied, as from kube-apiserver.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Whom the headers name, as they were sent."""
+    """The identity in the headers, as it was sent."""
 
     name: str
     uid: str = ""
@@ -53,13 +53,13 @@ def is_impersonation_header(name: str) -> bool:
 
 
 def parse(headers: Iterable[tuple[str, str]]) -> Wanted | None:
-    """Whom these headers ask to act as; None when they do not. Raises ApiError (400) for headers that name nobody."""
+    """The identity to impersonate; None without such headers. Raises ApiError (400) for headers without a user."""
     name = uid = ""
     seen_name = seen_uid = seen_extra = False
     groups: list[str] = []
     extra: dict[str, list[str]] = {}
     for header, value in headers:
-        # Most requests impersonate nobody: one cheap look per header.
+        # Most requests do not impersonate: one cheap comparison per header.
         if header[:11] not in ("Impersonate", "impersonate") and header[:11].lower() != "impersonate":
             continue
         lower = header.lower()
@@ -88,7 +88,7 @@ def _checked(value: str) -> str:
 
 
 def _unescape(key: str) -> str:
-    """A %-encoded key; one that is not well encoded stands for itself."""
+    """A %-encoded key, decoded; unchanged when the encoding is invalid."""
     if "%" not in key or _BAD_ESCAPE.search(key):
         return _checked(key)
     try:
@@ -110,7 +110,7 @@ def _go_syntax(uid: str, groups: list[str], extra: dict[str, list[str]]) -> str:
 
 
 def node_of(user_name: str) -> str:
-    """The node that a user name stands for, "" for other users."""
+    """The node of a node's user name, "" for other users."""
     if not user_name.startswith(_NODE_PREFIX):
         return ""
     node = user_name[len(_NODE_PREFIX) :]
@@ -152,15 +152,15 @@ _MODES: tuple[tuple[str, Applies], ...] = (
 
 
 class Impersonator:
-    """Turns the asker of a request into the user it may act as."""
+    """Replaces the user of a request with the user that it may impersonate."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        # The mode that last worked for a user is tried first, for speed; it also decides which refusal is shown.
+        # The mode that last worked for a user is tried first, for speed; it also decides which error is shown.
         self._last_mode: OrderedDict[str, int] = OrderedDict()
 
     def impersonate(self, wanted: Wanted, action: Action) -> User:
-        """The user to go on with; `action` is the request by its real asker. Raises ApiError (403)."""
+        """The impersonated user; `action` is the request of the original user. Raises ApiError (403)."""
         last = self._last_mode.get(action.user.name)
         order = range(len(_MODES)) if last is None else (last, *(index for index in range(len(_MODES)) if index != last))
         refusal: ApiError | None = None
@@ -183,7 +183,7 @@ class Impersonator:
     def _try(self, mode: str, wanted: Wanted, action: Action) -> User:
         asker = action.user
         if mode == "associated-node":
-            # The grant is for whatever node the asker runs on, so nothing that differs between nodes may matter to it.
+            # The grant is for any node that the asker runs on, so it must not depend on values that differ between nodes.
             asker = replace(asker, extra={"authentication.kubernetes.io/associated-node-keys": sorted(asker.extra)})
         if mode:
             self._allow(action.but(user=asker, verb=f"impersonate-on:{mode}:{action.verb}"))
@@ -213,7 +213,7 @@ def _with_default_group(user: User) -> User:
 
 
 class _Check:
-    """The grants that one mode asks for each part of the wanted identity."""
+    """The grants that one mode requires for each part of the wanted identity."""
 
     def __init__(self, impersonator: Impersonator, asker: User, mode: str) -> None:
         self._impersonator = impersonator
@@ -230,7 +230,7 @@ class _Check:
         self._impersonator._allow(self._action(group, resource, name, namespace, subresource))
 
     def name(self, wanted: Wanted) -> tuple[str, ...]:
-        """The groups that go with the name, when it may be taken."""
+        """The groups that belong to the name, when it may be impersonated."""
         node = node_of(wanted.name) if self._mode else ""
         if node:
             self.one(self._name_group, "nodes", "*" if self._mode == "associated-node" else node)

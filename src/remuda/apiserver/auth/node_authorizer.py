@@ -1,8 +1,8 @@
-"""What nodes may do: each with itself, with the pods that are bound to it, and with what those pods need; nothing else.
+"""The permissions of nodes: on themselves, on the pods bound to them, and on the objects that those pods need.
 
-As Kubernetes' Node authorizer. A role could only say "all Secrets" where a node may read those of its own pods, so whoever has
-the certificate of one worker would have the cluster. Who uses this adds it to :class:`remuda.kube.authorization.rbac.Rbac`
-(`besides`), and the admission plug-in :mod:`remuda.apiserver.admission.node_restriction`, which sees what is written.
+As Kubernetes' Node authorizer. A role could only allow "all Secrets" where a node may read those of its own pods, so the
+certificate of one worker would give access to the cluster. To use it, add it to :class:`remuda.kube.authorization.rbac.Rbac`
+(`besides`), with the admission plug-in :mod:`remuda.apiserver.admission.node_restriction`, which checks the written content.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIX: Final = "system:node:"
 LEASES_IN: Final = "kube-node-lease"
 _READ = frozenset(("get", "list", "watch"))
 _WRITE = frozenset(("update", "patch"))
-# By group, resource and subresource: what is no secret, and what a node has to ask or tell.
+# By group, resource and subresource: public objects, and reviews and events that a node has to create.
 _ANY: Final[dict[tuple[str, str, str], frozenset[str]]] = {
     ("", "services", ""): _READ,
     ("", "endpoints", ""): frozenset(("get",)),
@@ -37,14 +37,14 @@ _ANY: Final[dict[tuple[str, str, str], frozenset[str]]] = {
     ("", "events", ""): frozenset(("create", *_WRITE)),
     ("events.k8s.io", "events", ""): frozenset(("create", *_WRITE)),
 }
-# Objects of the node's own name. Which name is made, admission sees.
+# Objects with the node's own name. On create, admission checks the name.
 _OWN: Final[dict[tuple[str, str, str], frozenset[str]]] = {
     ("", "nodes", ""): frozenset(("create", *_READ, *_WRITE)),
     ("", "nodes", "status"): _WRITE,
     ("coordination.k8s.io", "leases", ""): frozenset(("create", "get", "delete", *_WRITE)),
     ("storage.k8s.io", "csinodes", ""): frozenset(("create", "get", "delete", *_WRITE)),
 }
-# Of pods that are bound to the node.
+# Verbs by subresource, on pods that are bound to the node.
 _OF_PODS: Final[dict[str, frozenset[str]]] = {
     "": frozenset(("get", "delete")),
     "status": _WRITE,
@@ -54,7 +54,7 @@ _NEEDED = frozenset(("secrets", "configmaps", "serviceaccounts", "persistentvolu
 
 
 def node_of(user: User) -> str:
-    """The node that a user is; "" for everybody else."""
+    """The node's name; "" for other users."""
     return user.name.removeprefix(_PREFIX) if GROUP in user.groups and user.name.startswith(_PREFIX) else ""
 
 
@@ -65,7 +65,7 @@ class NodeRights:
         source.subscribe("", "pods", self._pod_changed)
 
     def allows(self, action: Action) -> bool:
-        """Whether it is a node that asks for what is its own; whatever is granted to it besides is none of this."""
+        """True when the user is a node with this right; roles may grant it more."""
         node = node_of(action.user)
         if not node or not action.is_resource:
             return False
@@ -95,7 +95,7 @@ class NodeRights:
     # --- what belongs to a node -------------------------------------------------------------------------------------------
 
     def _is_bound(self, key: Key, node: str) -> bool:
-        """A pod that is not there is refused by its absence."""
+        """True when the pod is bound to the node, or absent: then the request fails with "not found"."""
         pod = self._source.get("", "pods", *key)
         return pod is None or dig(pod, "spec", "nodeName") == node
 
@@ -127,7 +127,7 @@ class NodeRights:
 
 
 def needs(pod: Obj) -> set[Need]:
-    """What a pod's node has to read for it."""
+    """Objects that a pod's node has to read."""
     spec, namespace = pod.get("spec") or {}, namespace_of(pod)
     found = {("serviceaccounts", spec.get("serviceAccountName") or "default")}
     found |= {("secrets", each.get("name") or "") for each in spec.get("imagePullSecrets") or ()}
@@ -148,7 +148,7 @@ def _of_volume(volume: Obj) -> Iterator[tuple[str, str]]:
         yield "configmaps", dig(source, "configMap", "name") or ""
     for kind, content in volume.items():
         if isinstance(content, dict) and kind != "secret":
-            # Of the many kinds of storage that know one.
+            # Several kinds of volume refer to a secret.
             yield "secrets", content.get("secretName") or ""
             for reference in ("secretRef", "nodePublishSecretRef"):
                 yield "secrets", dig(content, reference, "name") or ""

@@ -78,7 +78,7 @@ async def self_subject_rules_review(body: Obj, user: User, services: Services, n
     }
     if errors:
         status["evaluationError"] = aggregate_text(list(dict.fromkeys(map(str, errors))))
-    # The answer says nothing of what was asked, upstream's neither.
+    # The answer has no spec, as upstream's.
     return answer("SelfSubjectRulesReview", _VERSION, {}, status)
 
 
@@ -93,7 +93,7 @@ def _subject(body: Obj) -> User:
 
 def _review(kind: str, body: Obj, subject: User, services: Services, problems: list[FieldError]) -> Obj:
     if problems:
-        # Upstream forgets the kind by the time it complains, and clients see that.
+        # Upstream's error has no kind either.
         raise invalid(_GROUP, "", "", problems)
     spec = body["spec"]
     resource = spec.get("resourceAttributes")
@@ -154,7 +154,7 @@ def _spec_problems(body: Obj, *, subject: bool) -> list[FieldError]:
 
 
 def _go_path(attributes: Obj) -> Obj:
-    """Non-resource attributes as upstream's internal type prints itself."""
+    """Non-resource attributes as upstream's internal type is printed."""
     return {"Path": attributes.get("path") or "", "Verb": attributes.get("verb") or ""}
 
 
@@ -189,7 +189,7 @@ def _selector_problems(selector: Obj, path: str) -> list[FieldError]:
 
 
 def _operator_problems(requirement: Obj, path: str) -> list[FieldError]:
-    # Unknown operators pass: a newer client may know more, and leaving one out only widens the question.
+    # Unknown operators pass: a newer client may know more, and ignoring one only widens the review.
     operator, values = requirement.get("operator") or "", requirement.get("values") or ()
     if operator in ("In", "NotIn") and not values:
         return [required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")]
@@ -213,7 +213,7 @@ def _label_problems(requirement: Obj, path: str) -> list[FieldError]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Selectors that can't be understood are left out of the question, and the answer says so
+# Selectors that can't be parsed are ignored, and the answer says so
 
 
 class _Parsed(NamedTuple):
@@ -255,11 +255,11 @@ def _parse_labels(selector: Obj) -> _Parsed:
 
 # --- review services ------------------------------------------------------------------------------------------------------
 #
-# The review APIs: objects that are asked, answered and never stored.
+# The review APIs: objects that are answered and never stored.
 #
-# Each handler takes the decoded body, the asking user and :class:`Services`, and gives the object to answer with (201) or
+# Each handler takes the decoded body, the user and :class:`Services`, and gives the object to answer with (201) or
 # raises an ApiError. They expect a body that passed the built-in codec (known fields, right types) and keep its metadata, to
-# which the write path has added managedFields, as kube-apiserver's answers show them.
+# which the write path has added managedFields, as in kube-apiserver's answers.
 
 
 class RuleHolder(Authorizer, Protocol):
@@ -294,7 +294,7 @@ def handlers() -> dict[tuple[str, str], Handler]:
 
 
 def answer(kind: str, api_version: str, body: Obj, status: Obj) -> Obj:
-    """The asked object with its answer."""
+    """The review object with its status."""
     return {
         "kind": kind,
         "apiVersion": api_version,

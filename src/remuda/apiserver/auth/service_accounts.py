@@ -1,8 +1,8 @@
 """ServiceAccount tokens: bound ones (TokenRequest) and legacy ones that live in a Secret.
 
-A signature proves that we made the token; whether it still counts is asked of the stored objects on every request: the
-ServiceAccount with its uid, the Secret, Pod or Node it is bound to. So deleting one of them revokes the token at once.
-The signature is checked once per token and then remembered by the token's hash. :mod:`.token_issuer` makes the tokens.
+A signature proves that we issued the token. Every request checks that its stored objects still exist: the ServiceAccount
+with its uid, and the Secret, Pod or Node that it is bound to. So deleting one of them revokes the token at once. The
+signature is checked once per token; the result is cached by the token's hash. :mod:`.token_issuer` issues the tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEGACY_CLAIM = "kubernetes.io/serviceaccount/"
 LAST_USED = "kubernetes.io/legacy-token-last-used"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 _EXTRA = "authentication.kubernetes.io/"
-# Clocks of several servers may differ; go-jose's usual allowance.
+# Tolerated clock skew between servers: go-jose's default.
 LEEWAY = 60.0
 _DAY = 86_400
 INVALIDATED = "service account token has been invalidated"
@@ -48,9 +48,9 @@ _AUTO_GENERATED = (
     "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens."
 )
 
-# Called with a legacy token's Secret and today's date (UTC), when the label that says so is out of date.
+# Called with a legacy token's Secret and today's date (UTC), when the label of the last use is older.
 LegacyUse = Callable[[Obj, str], None]
-# Brings the stored objects up to date where others write too; whether they were not before.
+# Brings the cached objects up to date where other servers write too; true when they were behind.
 CatchUp = Callable[[], Awaitable[bool]]
 
 
@@ -62,7 +62,7 @@ class _Ref:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """What a token with a good signature says."""
+    """The claims of a token with a valid signature."""
 
     user: User
     namespace: str
@@ -125,7 +125,7 @@ class ServiceAccountAuthenticator:
         try:
             return Identity(token.user, audiences, self._check_objects(token, credentials.bearer))
         except BadCredentials:
-            # Another server may have made them a moment ago.
+            # Another server may have just created the objects.
             if self._catch_up is None or not await self._catch_up():
                 raise
         return Identity(token.user, audiences, self._check_objects(token, credentials.bearer))
@@ -168,7 +168,7 @@ class ServiceAccountAuthenticator:
             raise BadCredentials("service account token is issued in the future")
 
     def _check_objects(self, token: _Token, text: str) -> tuple[str, ...]:
-        """Warnings for the client; raises when what the token stands for is not there (any more)."""
+        """Warnings for the client; raises when the token's objects do not exist (any more)."""
         if token.legacy:
             return self._check_legacy(token, text)
         self._check_bound(token)
@@ -201,7 +201,7 @@ class ServiceAccountAuthenticator:
             raise BadCredentials(INVALIDATED)
 
     def _check_legacy(self, token: _Token, text: str) -> tuple[str, ...]:
-        """Warnings for the client; raises when the Secret or the ServiceAccount no longer stands for the token."""
+        """Warnings for the client; raises when the Secret or the ServiceAccount no longer matches the token."""
         namespace, account = token.namespace, token.account
         assert token.secret is not None
         secret = self._source.get("", "secrets", namespace, token.secret.name)
@@ -228,7 +228,7 @@ class ServiceAccountAuthenticator:
             return
         day = int(self._clock.time() // _DAY)
         if day != self._day:
-            # Also tomorrow's date is fine: another server's clock may be ahead.
+            # Tomorrow's date is valid too: another server's clock may be ahead.
             self._day, self._dates = day, (rfc3339(day * _DAY)[:10], rfc3339((day + 1) * _DAY)[:10])
         if labels.get(LAST_USED) not in self._dates:
             self._on_legacy_use(secret, self._dates[0])
@@ -244,7 +244,7 @@ def _marked_invalid(secret: str, token: _Token) -> str:
 
 
 def _gone(obj: Obj, now: float) -> bool:
-    """True when the object's deletion began longer ago than clocks may differ."""
+    """True when the object's deletion began longer ago than the tolerated clock skew."""
     when = metadata(obj).get("deletionTimestamp") or ""
     return when != "" and parse_rfc3339(when) < now - LEEWAY
 
@@ -337,7 +337,7 @@ def _time(claims: Obj, key: str, default: float) -> float:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float):
-        # A time that can't be read is no reason to live forever.
+        # A token with an invalid time must not be valid forever.
         raise BadCredentials("expected number value to unmarshal NumericDate")
     return float(value)
 
@@ -348,9 +348,9 @@ def _quoted(values: Iterable[str]) -> str:
 
 # --- legacy token use -----------------------------------------------------------------------------------------------------
 #
-# When a legacy token was last used: a label on its Secret, kept to the day, so that unused tokens can be found and removed.
+# The day of a legacy token's last use: a label on its Secret, so that unused tokens can be found and removed.
 #
-# The request that shows a token does not wait for this: uses are noted, and a task of the server's upkeep writes them down.
+# The request with the token does not wait for this: uses are queued, and a background task of the server writes them.
 
 logger = logging.getLogger(__name__)
 
@@ -362,12 +362,12 @@ class LastUsed:
     def __init__(self, patch: PatchSecret) -> None:
         self._patch = patch
         self._date = ""
-        # The Secrets (by uid) of which a use on that date is written down or about to be: never more than once a day.
+        # The Secrets (by uid) whose use on that date is written or queued: at most one write a day.
         self._noted: set[str] = set()
         self._pending: asyncio.Queue[tuple[Obj, str]] = asyncio.Queue()
 
     def note(self, secret: Obj, date: str) -> None:
-        """A token of `secret` was used on `date`, of which its label does not know."""
+        """Queue the use of a token of `secret` on `date`, which is newer than its label."""
         if date != self._date:
             self._date, self._noted = date, set()
         uid = uid_of(secret)
@@ -376,7 +376,7 @@ class LastUsed:
             self._pending.put_nowait((secret, date))
 
     async def run(self) -> None:
-        """Write down what is noted, until cancelled."""
+        """Write the queued uses, until cancelled."""
         while True:
             secret, date = await self._pending.get()
             labelled = {"metadata": {"uid": uid_of(secret), "labels": {LAST_USED: date}}}

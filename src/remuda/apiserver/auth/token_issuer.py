@@ -1,6 +1,6 @@
-"""Making ServiceAccount tokens: the `token` subresource (TokenRequest), and legacy tokens for Secrets that ask for one.
+"""Issues ServiceAccount tokens: the `token` subresource (TokenRequest), and legacy tokens for Secrets that request one.
 
-:mod:`.service_accounts` is the other side, which accepts them. The legacy half is called by the token controller.
+:mod:`.service_accounts` verifies them. The token controller calls the legacy part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUP = "authentication.k8s.io"
 MIN_SECONDS = 600
 MAX_SECONDS = 1 << 32
 DEFAULT_SECONDS = 3600
-# Pods' projected tokens ask for exactly this; they get a year, and a claim that says when they should have been renewed.
+# Pods' projected tokens request exactly this; they get a year, and a claim with the time to renew them by.
 PROJECTED_SECONDS = 3607
 EXTENDED_SECONDS = 365 * 86_400
 _TOKEN_REQUEST = "TokenRequest"
@@ -32,7 +32,7 @@ _TOKEN_REQUEST = "TokenRequest"
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """The object a token is bound to, as claims; `pod` says that it is a Pod."""
+    """The object that a token is bound to, as claims; `pod` is true for a Pod."""
 
     claims: Obj
     pod: bool = False
@@ -58,7 +58,7 @@ class TokenIssuer:
         self._extend_projected = extend_projected
 
     def prepare(self, namespace: str, name: str, body: Obj) -> Obj:
-        """The TokenRequest with everything filled in but its status: what validating admission sees. Raises ApiError."""
+        """The complete TokenRequest without its status, for validating admission. Raises ApiError."""
         meta = metadata(body)
         if (asked := meta.get("name") or "") not in ("", name):
             problem = invalid_value("metadata.name", asked, "must match the service account name if specified")
@@ -92,7 +92,7 @@ class TokenIssuer:
         }
 
     def issue(self, namespace: str, name: str, body: Obj) -> Obj:
-        """The answer to a TokenRequest for the ServiceAccount; raises ApiError."""
+        """The answer to a TokenRequest for the ServiceAccount. Raises ApiError."""
         return self.sign(self.prepare(namespace, name, body))
 
     def sign(self, request: Obj) -> Obj:
@@ -122,7 +122,7 @@ class TokenIssuer:
         return {**request, "status": status}
 
     def legacy_token(self, account: Obj, secret: Obj) -> str:
-        """The token for a Secret of type kubernetes.io/service-account-token; it counts while the Secret holds it."""
+        """The token for a Secret of type kubernetes.io/service-account-token; valid while the Secret holds it."""
         namespace, name = namespace_of(account), name_of(account)
         return self._keys.sign(
             {
@@ -162,7 +162,7 @@ class TokenIssuer:
                 )
             claims["pod"] = _claim(bound)
             if node := spec.get("nodeName"):
-                # A node that is gone is still named, so that readers of the token learn where the pod was meant to run.
+                # A deleted node is still named, so that the token shows where the pod was meant to run.
                 found = self._source.get("", "nodes", "", node)
                 claims["node"] = {"name": node} if found is None else _claim(found)
         elif group == "" and kind == "Node":

@@ -1,8 +1,8 @@
-"""Signing and checking JSON web tokens with the service-account key, and the documents that publish its public half.
+"""Signs and verifies JSON web tokens with the service-account key, and makes the documents that publish its public key.
 
 JWT itself is joserfc's: of the 90 µs that a check takes, 65 are the elliptic-curve arithmetic that any implementation
-pays, and :mod:`.service_accounts` remembers what it has checked. Only ES256 is ever accepted: a token that names another
-algorithm (or "none") fails like one with a wrong signature. The library is imported at first use.
+needs, and :mod:`.service_accounts` caches the results. Only ES256 is accepted: a token with another algorithm (or
+"none") fails like one with a wrong signature. The library is imported at first use.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LONGEST = 65_536
 
 
 class BadSignature(Exception):
-    """A token of ours by its looks that none of our keys signed."""
+    """A token that names our issuer, but was not signed with one of our keys."""
 
 
 class Unverified(NamedTuple):
-    """A token's parts before its signature was looked at: good for choosing who checks it, for nothing else."""
+    """A token's parts before its signature is verified: only for choosing the verifier."""
 
     header: Obj
     payload: Obj
@@ -44,16 +44,16 @@ class _Loaded(NamedTuple):
 
 
 class TokenKeys:
-    """The key that signs, and all keys whose tokens are accepted (the first `pem` signs; the rest are retired ones)."""
+    """The signing key, and all keys whose tokens are accepted (the first `pem` signs; the others are retired)."""
 
     def __init__(self, *pems: bytes | Callable[[], bytes]) -> None:
         self._pems = pems
         self._loaded: _Loaded | None = None
-        # Counts up whenever the keys are replaced: what was verified before is then verified anew.
+        # Incremented whenever the keys are replaced: cached verifications are then dropped.
         self.generation = 0
 
     def use(self, pems: Sequence[bytes]) -> None:
-        """Other keys, from now on."""
+        """Replace the keys."""
         self._pems = tuple(pems)
         self._loaded = None
         self.generation += 1
@@ -97,7 +97,7 @@ class TokenKeys:
         raise BadSignature("go-jose/go-jose: error in cryptographic primitive")
 
     def key_set(self) -> Obj:
-        """The public keys, as relying parties fetch them."""
+        """The public keys (JWKS), for relying parties."""
         keys = []
         for key_id, key in self._keys().by_id.items():
             public: Obj = dict(key.as_dict(private=False))
@@ -109,7 +109,7 @@ class TokenKeys:
 
 
 def openid_configuration(issuer: str, server_url: str) -> Obj:
-    """The discovery document of the issuer; keys are fetched from this server."""
+    """The discovery document of the issuer; its key set is on this server."""
     return {
         "issuer": issuer,
         "jwks_uri": server_url.rstrip("/") + KEYS_PATH,
@@ -120,7 +120,7 @@ def openid_configuration(issuer: str, server_url: str) -> Obj:
 
 
 def peek(token: str) -> Unverified | None:
-    """A token's header and payload, unverified; None when it is no compact JWT."""
+    """A token's header and payload, unverified; None when it is not a compact JWT."""
     if len(token) > _LONGEST or token.count(".") != 2 or not token.isascii():
         return None
     header, payload, _ = token.split(".")

@@ -1,7 +1,7 @@
-"""Bearer tokens that somebody else knows: a webhook is asked by TokenReview (kube-apiserver's `authentication-token-webhook`).
+"""Authentication of bearer tokens by a webhook, with TokenReview (kube-apiserver's `authentication-token-webhook`).
 
-It is for tokens that nobody before it in the chain knows. What it said is remembered for a while, good or bad, by the token's
-digest; that it could not be asked is not. :mod:`remuda.apiserver.webhook_client` does the talking.
+It is for tokens that no earlier authenticator in the chain knows. Answers, good or bad, are cached by the token's digest;
+failures to reach the webhook are not. :mod:`remuda.apiserver.webhook_client` makes the calls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Said:
 
 
 class WebhookAuthenticator:
-    """`keep` is how many seconds an answer holds."""
+    """`keep` is the lifetime of a cached answer, in seconds."""
 
     def __init__(
         self, client: WebhookClient, endpoint: Endpoint, clock: Clock, *, version: str = "v1beta1", keep: float = 120.0

@@ -1,7 +1,7 @@
-"""What is in a backup: a header that anybody can read, and records that only the passphrase opens.
+"""The contents of a backup: a plain-text header, and records encrypted with the passphrase.
 
-Files come first, keys and certificates by name (:mod:`.key_files`); then what servers have noted in the store for themselves;
-then the objects, without encryption at rest, under their keys in the store's layout (:mod:`..storage.key_layout`). None has a
+Files come first, keys and certificates by name (:mod:`.key_files`); then the servers' own notes in the store; then the
+objects, without encryption at rest, under their keys in the store's layout (:mod:`..storage.key_layout`). None has a
 revision: after a restore they get new ones.
 """
 
@@ -15,7 +15,7 @@ MAGIC = b"remuda backup, format "
 
 
 class Stretching(msgspec.Struct, frozen=True):
-    """How the passphrase becomes a key: scrypt's numbers. `check` tells a wrong passphrase."""
+    """Key derivation from the passphrase: scrypt's parameters. `check` detects a wrong passphrase."""
 
     n: int
     r: int
@@ -25,7 +25,7 @@ class Stretching(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The second line, as JSON. `store` is the kind it was taken from, `time` when, in RFC 3339."""
+    """The second line, as JSON. `store` is the kind of the source store, `time` the time of the backup in RFC 3339."""
 
     remuda: str
     time: str
@@ -41,14 +41,14 @@ class File(msgspec.Struct, frozen=True, array_like=True, tag="file"):
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True, tag="note"):
-    """What outlives the servers that noted it, such as how far a rotation of keys is."""
+    """A servers' note that outlives them, such as the progress of a key rotation."""
 
     key: str
     value: bytes
 
 
 class Object(msgspec.Struct, frozen=True, array_like=True, tag="object", gc=False):
-    """`expires`: when the store deletes it by itself, in seconds since the epoch; 0 for never."""
+    """An object. `expires` is the time of its automatic deletion in the store, in seconds since the epoch; 0 for never."""
 
     key: str
     value: bytes
@@ -56,7 +56,7 @@ class Object(msgspec.Struct, frozen=True, array_like=True, tag="object", gc=Fals
 
 
 class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """The last record; how many objects came before it."""
+    """The last record, with the number of objects before it."""
 
     objects: int
 
@@ -66,7 +66,7 @@ Record = File | Note | Object | End
 
 # --- errors ---------------------------------------------------------------------------------------------------------------
 #
-# What goes wrong with backups; each is one sentence for an operator.
+# Errors of backups; each message is one sentence for an operator.
 
 
 class BackupError(Exception):
@@ -74,24 +74,24 @@ class BackupError(Exception):
 
 
 class NotABackup(BackupError):
-    """The file is something else."""
+    """The file is not a backup."""
 
 
 class Damaged(BackupError):
-    """The file is not as it was written."""
+    """The file was changed after it was written, or is incomplete."""
 
 
 class WrongPassphrase(BackupError):
-    """The file is whole, but sealed with another passphrase."""
+    """The file is valid, but sealed with another passphrase."""
 
 
 class TooNew(BackupError):
-    """A format that a later Remuda writes."""
+    """A format of a later Remuda version."""
 
 
 class NotEmpty(BackupError):
-    """The place to restore into holds something already."""
+    """The target of the restore is not empty."""
 
 
 class InUse(BackupError):
-    """A server runs on the place to restore into."""
+    """A server runs on the target of the restore."""

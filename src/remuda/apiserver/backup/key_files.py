@@ -1,7 +1,7 @@
-"""Which keys and files belong to a state: without them nobody who was let in before would be afterwards.
+"""The keys and files that belong to a state: without them existing credentials would be invalid after a restore.
 
-The keys that servers share (:mod:`..keys.shared_keys`) are `keys/…` in a backup, whichever place they were in. Files that one
-server has of its own are `data/…`: they go back into a data directory, and are of no use to servers on etcd, which make their
+The keys that servers share (:mod:`..keys.shared_keys`) are `keys/…` in a backup, wherever they were stored. A single server's
+own files are `data/…`: they are restored into a data directory; servers on etcd do not need them, since they create their
 own.
 """
 
@@ -20,12 +20,12 @@ from .format import BackupError, Damaged, File
 DATABASE = "state.db"
 PKI = "pki"
 _KEYS, _DATA = "keys/", "data/"
-# Relative to a data directory. The kubeconfig is not among them: a server writes it when it listens.
+# Relative to a data directory. Without the kubeconfig: a server writes it at start.
 OWN_FILES = ("pki/admin.crt", "pki/admin.key", "pki/serving.crt", "pki/serving.key", "bootstrap-password")
 
 
 def places(data_dir: Path) -> dict[str, Path]:
-    """Where a server without shared keys has its own, by the names that shared ones have."""
+    """The paths of the keys of a server without shared keys, by the names of shared keys."""
     pki = data_dir / PKI
     found = {name: pki / name for name in (CA_KEY, CA_CERTIFICATE, SERVICE_ACCOUNT_KEY)}
     return {**found, ENCRYPTION: data_dir / ENCRYPTION}
@@ -48,7 +48,7 @@ def of_data_directory(data_dir: Path, pki_dir: Path | None) -> Material:
 
 
 def own_files(data_dir: Path) -> dict[str, bytes]:
-    """Those that are there."""
+    """The existing files of OWN_FILES."""
     found = {}
     for name in OWN_FILES:
         try:
@@ -64,7 +64,7 @@ def records(material: Material, own: Mapping[str, bytes]) -> Iterable[File]:
 
 
 class Keyring:
-    """The files of a backup as they are read: :meth:`add` each, then ask. Names that nobody knows are left alone."""
+    """The files of a backup: :meth:`add` each, then read the properties. Unknown names are ignored."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,10 +84,10 @@ class Keyring:
 
     @property
     def own(self) -> dict[str, bytes]:
-        """By their names in a data directory; only names that are known, so none leads anywhere else."""
+        """The server's own files by their names in a data directory; only known names, so no path leads outside."""
         return {name: self._files[_DATA + name] for name in OWN_FILES if _DATA + name in self._files}
 
 
 def are_the_same(one: Material, other: Material) -> bool:
-    """All but the CA's certificate, which may have been renewed."""
+    """True when all keys are equal; the CA's certificate may differ, since it may have been renewed."""
     return fingerprints(one) == fingerprints(other)

@@ -1,4 +1,4 @@
-"""What both ways to restore have in common."""
+"""Common parts of both kinds of restore."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .format import BackupError, Damaged, File, Note, Object
 from .key_files import Keyring, are_the_same
 from .sealed_file import Backup
 
-# Clients remember resourceVersions from after the backup, too, and how many were handed out by then nobody knows any more. A
-# thousand writes a second would need eleven days for this.
+# Clients may remember resourceVersions from after the backup, and the number of these is unknown. A thousand writes a second
+# would need eleven days for this.
 MARGIN = 1_000_000_000
 
 
 class Restored(NamedTuple):
-    """How many objects came back, how many had outlived their time, the revision they begin at, and where the old state is."""
+    """The numbers of restored and of expired objects, the first revision, and the path of the old state."""
 
     objects: int
     over: int
@@ -35,7 +35,7 @@ class Restored(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """`notes` by their keys."""
+    """The contents of a backup; `notes` by their keys."""
 
     material: Material
     own: dict[str, bytes]
@@ -44,7 +44,7 @@ class Contents(NamedTuple):
 
 
 def contents(backup: Backup, key: bytes) -> Contents:
-    """The keys and notes, and then the objects one by one."""
+    """The keys and notes, and an iterator of the objects."""
     keyring = Keyring(backup.path)
     notes: dict[str, bytes] = {}
     first: list[Object] = []
@@ -62,7 +62,7 @@ def contents(backup: Backup, key: bytes) -> Contents:
 
 
 def _arranged(material: Material, noted: bytes | None, path: Path) -> Material:
-    """The keys in the order that a rotation has given them."""
+    """The keys in the order given by a rotation."""
     if noted is None:
         return material
     try:
@@ -79,16 +79,16 @@ def _objects(records: Iterator[File | Note | Object], path: Path) -> Iterator[Ob
 
 
 def timed_name(clock: Clock) -> str:
-    """For what was there before."""
+    """A name for the replaced state."""
     return datetime.fromtimestamp(clock.time(), UTC).strftime("before-restore-%Y%m%dT%H%M%S%fZ")
 
 
 def share_keys(pki_dir: Path, material: Material) -> None:
-    """Afterwards the directory has these keys. One that has others is left alone: they may be all that opens something else."""
+    """Write these keys into the directory. Existing other keys are never replaced: another state may depend on them."""
     try:
         if is_unmade(pki_dir):
             fill_directory(pki_dir, material)
-        # Also when it was just filled: somebody else may have been faster.
+        # Also after filling it: another process may have been faster.
         if not are_the_same(read_directory(pki_dir), material):
             raise BackupError(f"{pki_dir} has other keys than the backup: say an empty --pki-dir")
     except (PkiError, EncryptionError) as error:
@@ -96,7 +96,7 @@ def share_keys(pki_dir: Path, material: Material) -> None:
 
 
 def check_keys_fit(pki_dir: Path | None, material: Material) -> None:
-    """Raise what :func:`share_keys` would, before anything is done."""
+    """Raise the errors of :func:`share_keys`, before any change."""
     if pki_dir is None or is_unmade(pki_dir):
         return
     share_keys(pki_dir, material)

@@ -1,11 +1,11 @@
-"""How a restored state takes its place in a data directory: all of it or nothing, wherever the machine dies.
+"""Atomic replacement of the state in a data directory: all of it or nothing, even if the machine crashes.
 
-A state is several files, and no file system renames several at once. So they are made beside, in a directory of their own, and
-then one small file appears that says so: that is the moment. From then on the state is the new one, and whoever opens the data
-directory next (a server, or another restore) first brings to its end what is left to do: what was there goes aside, the new comes
-in. Each step may be done again.
+A state is several files, and no file system renames several at once. So the new files are written to a staging directory, and
+then one small file commits the restore. From then on the new state is valid: the next process that opens the data directory
+(a server, or another restore) first completes the remaining steps, which move the old files aside and the new files in. Each
+step can be repeated.
 
-Before that moment nothing has happened to the old state.
+Before the commit, the old state is unchanged.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .key_files import DATABASE, PKI
 
 PLACE = ".restoring"
 _STAGED = "staged"
-# Holds the name that what was there is kept under.
+# The commit file; holds the name of the directory for the old state.
 _DECIDED = "decided"
-# What was there is aside.
+# The old state has been moved aside.
 _CLEARED = "cleared"
-# All that a state is made of. What else is in a data directory (logs, hosts, programs) belongs to the machine, and stays.
+# All parts of a state. Other files in a data directory (logs, hosts, programs) belong to the machine, and stay.
 PARTS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", PKI, "encryption.yaml", "kubeconfig", "bootstrap-password")
 
 
 def occupied(data_dir: Path) -> list[str]:
-    """The parts of a state that are there."""
+    """The existing parts of a state."""
     return [name for name in PARTS if os.path.lexists(data_dir / name)]
 
 
@@ -41,7 +41,7 @@ def is_pending(data_dir: Path) -> bool:
 
 
 def complete(data_dir: Path) -> None:
-    """Bring a restore to its end, or clear away one that never came so far. Raises StoreError when a server runs."""
+    """Complete a committed restore, or clean up after an uncommitted one. Raises StoreError when a server runs."""
     if not (data_dir / PLACE).exists():
         return
     with locked(data_dir):
@@ -50,7 +50,7 @@ def complete(data_dir: Path) -> None:
 
 @contextmanager
 def locked(data_dir: Path) -> Iterator[None]:
-    """Nobody else has the state open meanwhile. Raises StoreError."""
+    """Exclusive access to the state. Raises StoreError."""
     lock = Lock(data_dir / DATABASE)
     try:
         yield
@@ -60,7 +60,7 @@ def locked(data_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def staging(data_dir: Path) -> Iterator[Path]:
-    """Under the lock: an empty directory to make the new state in; gone afterwards, unless :func:`decide` was called."""
+    """Under the lock: an empty directory for the new state; removed on an error, unless :func:`decide` was called."""
     _settle(data_dir)
     staged = data_dir / PLACE / _STAGED
     staged.parent.mkdir(mode=0o700)
@@ -74,7 +74,7 @@ def staging(data_dir: Path) -> Iterator[Path]:
 
 
 def decide(data_dir: Path, aside: str) -> None:
-    """Under the lock: what is staged is the state from now on. What was there goes into the directory `aside`."""
+    """Under the lock: commit the staged state. The old state goes into the directory `aside`."""
     staged = data_dir / PLACE / _STAGED
     for directory, _, files in os.walk(staged):
         for name in files:
@@ -100,7 +100,7 @@ def _settle(data_dir: Path) -> None:
                 path.rename(data_dir / path.name)
             sync(data_dir)
             cleared.unlink()
-            # Before the rest goes: who finds the word and not what it speaks of could not go on.
+            # Before the rest is removed: the commit file without its staged files could not be completed.
             sync(place)
         if place.exists():
             shutil.rmtree(place)

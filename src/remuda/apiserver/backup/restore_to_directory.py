@@ -1,4 +1,4 @@
-"""Restoring into a data directory: a new database and its keys are made beside, then take their place in one step."""
+"""Restore into a data directory: a new database and its keys are staged, then replace the old state in one step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def restore(
     force: bool,
     progress: Progress,
 ) -> Restored:
-    """Raises BackupError and StoreError; the old state is untouched then."""
+    """Restore the backup. Raises BackupError and StoreError; the old state is unchanged then."""
     with contextlib.ExitStack() as stack:
         try:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def restore(
 
 
 def _newest(data_dir: Path) -> int:
-    """The revision of a database that is to be put aside; a damaged one, which is why it is, has none."""
+    """The revision of the database that is to be replaced; 0 for a damaged one."""
     path = data_dir / key_files.DATABASE
     if not path.exists():
         return 0
@@ -94,7 +94,7 @@ def _fill(
     path = staged / key_files.DATABASE
     path.touch(mode=0o600)
     with speaking(path, staged, "write"), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        # A file that counts only once it is whole needs no way back.
+        # An incomplete file is never used, so it needs no rollback.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         tables.create(connection)

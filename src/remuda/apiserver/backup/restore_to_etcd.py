@@ -1,9 +1,9 @@
-"""Restoring into etcd: behind a mark that no server passes, so that what is half there is never taken for a state.
+"""Restore into etcd, under a mark that keeps servers from starting, so that a partial state is never used.
 
-etcd can't replace many keys at once. So the mark is the first that is written and the last that goes. A restore that finds one
-knows that what is there is the wreck of another, and begins anew; that is also how one that was cut off is repeated.
+etcd can't replace many keys at once. So the mark is written first and removed last. A restore that finds a mark knows that the
+existing keys are from an interrupted restore, and starts over; so an interrupted restore can be repeated.
 
-Servers and restores tell each other by :mod:`..replicas.server_leases`.
+Servers and restores detect each other by :mod:`..replicas.server_leases`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .sealed_file import Backup
 from .sources import is_over, of_store, sealed
 from .take import Progress, take
 
-# Of one transaction: etcd takes 128 operations and a megabyte and a half, as long as nobody told it otherwise.
+# Limits of one transaction: etcd's defaults are 128 operations and 1.5 MiB.
 _OPS, _BYTES = 100, 512 * 1024
 _PAGE = 100
 
 
 class Place(NamedTuple):
-    """Which etcd, how its servers get their keys, and where a copy of what was there is put."""
+    """The etcd, its servers' keys, and the directory for a copy of the old state."""
 
     etcd: EtcdConfig
     pki_dir: Path | None
@@ -58,8 +58,8 @@ async def restore(
     progress: Progress,
     cost: Cost = Cost(),  # noqa: B008 - a constant
 ) -> Restored:
-    """Raises BackupError and StoreError. If it is cut off while it writes, no server starts until it is repeated."""
-    # All of it once: what does not open must not be found out when half of it is there.
+    """Restore the backup. Raises BackupError and StoreError. If it is interrupted, no server starts until it is repeated."""
+    # Read everything once: a damaged backup must be detected before the first write.
     backup.verify(key)
     found = contents(backup, key)
     check_keys_fit(place.pki_dir, found.material)
@@ -82,7 +82,7 @@ async def restore(
             if place.pki_dir is not None:
                 share_keys(place.pki_dir, found.material)
             await marked.write([Put(key_agreement.KEY, await key_agreement.note(found.material, place.token, entropy, cost))])
-            # What was before is none of this state's past.
+            # The old state must not be part of the new state's history.
             await store.compact(store.revision)
             await marked.remove()
         return restored._replace(revision=restored.revision + offset, aside=aside)
@@ -94,7 +94,7 @@ async def restore(
 
 @asynccontextmanager
 async def _alone(store: EtcdStore, clock: Clock, entropy: Entropy) -> AsyncIterator[Presence]:
-    """No server starts while the block runs, and no other restore; raises InUse when one is there."""
+    """No server and no other restore starts while the block runs; raises InUse when one is already running."""
     own = Presence(store, clock, entropy, restoring=True)
     await own.put()
     keeping = asyncio.create_task(own.keep(), name="the restore's record")
@@ -116,12 +116,12 @@ async def _check_alone(own: Presence) -> None:
 
 
 async def _mark(store: EtcdStore, own: Presence, wreck: KeyValue | None, path: Path) -> int:
-    """From here on what is there is no state, until all of the new one is. The revision of the mark."""
+    """Put the mark: the state is invalid until the restore is complete. Gives the revision of the mark."""
     put = Put(server_leases.RESTORING, path.name.encode(), 0 if wreck is None else wreck.mod_revision)
     with _unless_another():
         revision = await _write(store, [put])
     try:
-        # Nobody can have come since, but one whose record was late to be renewed.
+        # No server can have started since, except one that renewed its lease late.
         await _check_alone(own)
     except InUse:
         if wreck is None:
@@ -143,10 +143,10 @@ def _unless_another() -> Iterator[None]:
 
 
 class Marked:
-    """What is written while the mark of this restore stands, and no other's.
+    """Writes that succeed only while this restore's own mark exists.
 
-    A machine that sleeps for longer than its record lasts is taken for one that died: another restore begins anew, and what this
-    one has left to write, when it wakes up, must not get in between.
+    A machine that sleeps until its lease expires is taken for dead: another restore may start, and then this one's remaining
+    writes must fail when it wakes up.
     """
 
     def __init__(self, store: EtcdStore, mark: int) -> None:
@@ -163,7 +163,7 @@ class Marked:
 
 
 async def _put_aside(store: EtcdStore, place: Place, passphrase: str, clock: Clock, entropy: Entropy, cost: Cost) -> Path:
-    """A backup of what is there, sealed with the same passphrase."""
+    """A backup of the old state, sealed with the same passphrase."""
     try:
         source = await of_store(store, place.etcd.prefix, place.pki_dir, place.token, entropy)
     except BackupError as error:
@@ -177,7 +177,7 @@ async def _put_aside(store: EtcdStore, place: Place, passphrase: str, clock: Clo
 
 
 async def _clear(marked: Marked, revision: int) -> int:
-    """Afterwards nothing is there but signs and the note of how far revisions are shifted from now on: that."""
+    """Delete everything but the servers' leases, the mark and the note of the revision offset. Gives the new offset."""
     store = marked.store
     offset = max(await shifting.read_offset(store), revision + MARGIN - store.revision)
     kept = {server_leases.RESTORING, shifting.KEY}
@@ -236,12 +236,12 @@ def _seconds(entry: Object, now: float) -> int:
 
 
 async def _write(store: EtcdStore, ops: list[Op]) -> int:
-    """Whatever is there, and again when nobody knows whether it was done: the same keys with the same values do no harm."""
+    """Write, and retry when the outcome is unknown: writing the same values again does no harm."""
     for _ in range(5):
         try:
             return await store.write(ops)
         except (Mismatch, Unknown) as error:
-            # A key that was to go has gone: with the one before, or because its time was up.
+            # A key to delete is already gone: deleted by the previous attempt, or expired.
             left: list[Op] = [op for op in ops if not isinstance(op, Delete) or await store.get(op.key) is not None]
             if isinstance(error, Mismatch) and len(left) == len(ops):
                 raise

@@ -5,12 +5,12 @@
     for each chunk: 0, or 1 for the last one; the length in four bytes; so many bytes
     SHA-256 over everything before
 
-A chunk is a list of records, in msgpack, deflated, sealed with AES-256-GCM. The key is stretched from the passphrase with scrypt
-and a salt of the file's own, so it seals nothing else, and the nonce can count: it is the chunk's place in the file and whether
-it is the last one. The header's hash is what is authenticated beside it. So no chunk can be changed, left out, repeated, or
-moved, also not to another file, and an end that is missing is found.
+A chunk is a list of records, in msgpack, deflated, sealed with AES-256-GCM. The key is derived from the passphrase with scrypt
+and a salt of the file's own, so no other file has the same key, and the nonce can be a counter: the chunk's place in the file
+and a flag for the last one. The header's hash is the associated data. So a chunk that is changed, omitted, repeated or moved,
+even to another file, is detected, and so is a missing end.
 
-The checksum needs no passphrase. It tells a damaged file from a wrong passphrase, and lets anybody check a copy.
+The checksum needs no passphrase. It tells a damaged file from a wrong passphrase, and makes copies verifiable.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def check_passphrase(passphrase: str) -> None:
 
 
 def _stretched(passphrase: str, how: Stretching) -> tuple[bytes, bytes]:
-    """The key, and what tells whether it is the right one."""
+    """The key, and the check value that detects a wrong passphrase."""
     found = Scrypt(how.salt, 64, how.n, how.r, how.p).derive(passphrase.encode())
     return found[:32], hashlib.sha256(b"remuda backup check" + found[32:]).digest()[:16]
 
 
 def stretch(passphrase: str, how: Stretching) -> tuple[bytes, Stretching]:
-    """The key of a new file, and how to find it again."""
+    """The key of a new file, and the parameters to derive it again."""
     check_passphrase(passphrase)
     key, check = _stretched(passphrase, how)
     return key, msgspec.structs.replace(how, check=check)
@@ -84,7 +84,7 @@ def _nonce(place: int, last: bool) -> bytes:
 
 
 class Writer:
-    """Writes one backup to a file that is open. :meth:`finish` is what makes it whole."""
+    """Writes one backup to an open file. :meth:`finish` completes it."""
 
     def __init__(self, file: BinaryIO, header: Header, key: bytes) -> None:
         self._file = file
@@ -124,7 +124,7 @@ class Writer:
 
 
 class Backup:
-    """A file whose header has been read, and whose checksum is right."""
+    """A file whose header has been read, and whose checksum is valid."""
 
     def __init__(self, path: Path, header: Header, bound: bytes, start: int) -> None:
         self.path = path
@@ -134,7 +134,7 @@ class Backup:
 
     @classmethod
     def open(cls, path: Path) -> Backup:
-        """Raises BackupError for what is no backup, too new, or damaged."""
+        """Open a backup; raises BackupError when the file is not a backup, too new, or damaged."""
         with path.open("rb") as file:
             head, header = _read_header(file, path)
         _check_sum(path)
@@ -148,7 +148,7 @@ class Backup:
         return key
 
     def records(self, key: bytes) -> Iterator[File | Note | Object]:
-        """All of them, one chunk in memory at a time. Raises Damaged, at the latest at the end."""
+        """All records, with one chunk in memory at a time. Raises Damaged, at the latest at the end."""
         cipher = AESGCM(key)
         objects = 0
         with self.path.open("rb") as file:
@@ -167,7 +167,7 @@ class Backup:
         raise _damaged(self.path, "its end is missing")
 
     def verify(self, key: bytes, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Open everything and keep nothing; how many objects there are."""
+        """Decrypt everything without keeping it. Gives the number of objects."""
         objects = 0
         for record in self.records(key):
             if isinstance(record, Object):

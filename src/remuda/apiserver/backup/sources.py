@@ -1,7 +1,7 @@
-"""Where a backup is taken from: a store as of one revision, in batches, beside whoever works on it.
+"""The source of a backup: a store at one revision, read in batches while servers run.
 
-sqlite keeps a reader's view of the database for as long as its transaction lasts, whatever the server writes meanwhile. etcd is
-read page by page, all at the revision of the first.
+sqlite keeps a reader's view of the database for as long as its transaction lasts, even while the server writes. etcd is read
+page by page, all at the revision of the first page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALL = (
     "SELECT current.key, log.value, current.expires FROM current JOIN log ON log.id = current.id "
     "WHERE current.key >= ? AND current.key < ? AND current.live ORDER BY current.key"
 )
-# Of what servers note for themselves: what is true only of those that run now, and what a restore makes anew.
+# Servers' own notes that are not backed up: those of running servers, and those that a restore creates anew.
 _PASSING = (
     key_agreement.KEY,
     allocation_locks.ROOT,
@@ -58,7 +58,7 @@ def _is_kept(key: str) -> bool:
 
 
 class Source(NamedTuple):
-    """`batches` can be read once. The revision is as clients know it."""
+    """The source; `batches` can be read once. The revision is the one that clients see."""
 
     kind: str
     revision: int
@@ -70,7 +70,7 @@ class Source(NamedTuple):
 
 
 class Unsealing:
-    """Values as they are without encryption at rest."""
+    """Decrypts values that are encrypted at rest."""
 
     def __init__(self, envelope: Envelope, prefix: str) -> None:
         self._envelope = envelope
@@ -98,7 +98,7 @@ async def of_data_directory(data_dir: Path, pki_dir: Path | None, entropy: Entro
         _check(found, path)
         found.execute("BEGIN")
         revision = reader.newest(found)
-        # After what they seal: a key is there before it is used.
+        # Read after the values that they seal: a key exists before it is used.
         material = key_files.of_data_directory(data_dir, pki_dir)
         own = key_files.own_files(data_dir)
         unsealing = Unsealing(material.envelope(entropy), "")
@@ -111,7 +111,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != tables.APPLICATION_ID:
         raise BackupError(f"{path} is not a database of Remuda's: say the --data-dir of the server")
     version = int(tables.get_meta(connection).get("schema", 0))
-    # What is read here is in all of them so far.
+    # All schemas so far have the tables and columns read here.
     if version > tables.VERSION:
         raise BackupError(
             f"{path} has schema {version} and this Remuda knows up to {tables.VERSION}: use the version of its server"
@@ -136,10 +136,10 @@ async def of_etcd(
 
 
 async def of_store(store: EtcdStore, prefix: str, pki_dir: Path | None, token: str, entropy: Entropy) -> Source:
-    """An etcd that is open; the store must not be a shifted one."""
+    """The source for an open etcd store, which must not apply the revision offset."""
     first = await store.range(key_layout.ROOT, limit=1)
     try:
-        # After what they seal: a key is there before it is used.
+        # Read after the values that they seal: a key exists before it is used.
         material = await key_agreement.known(store, pki_dir, token)
     except (PkiError, EncryptionError) as error:
         raise BackupError(str(error)) from error
@@ -168,12 +168,12 @@ async def _pages(store: EtcdStore, revision: int, opened: Callable[[str, bytes],
 
 
 def is_over(entry: Object, now: float) -> bool:
-    """Its time is up: a server would have deleted it."""
+    """True when the object has expired: a server would have deleted it."""
     return bool(entry.expires) and entry.expires <= now
 
 
 def sealed(entries: Iterable[Object], envelope: Envelope, prefix: str) -> Iterator[tuple[Object, bytes]]:
-    """Each with its value as it is to be stored."""
+    """The entries with their values as they are to be stored."""
     for entry in entries:
         secret = entry.key.startswith(SECRETS)
         yield entry, envelope.seal(prefix + entry.key, entry.value) if secret else entry.value

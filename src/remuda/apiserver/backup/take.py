@@ -1,4 +1,4 @@
-"""Taking a backup: from a source to a file, a batch at a time."""
+"""Takes a backup: from a source to a file, one batch at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 
 def _quiet(done: int, of: int) -> None:
-    """Nobody looks."""
+    """No progress report."""
 
 
 async def take(
@@ -39,7 +39,7 @@ async def take(
     progress: Progress = _quiet,
     cost: Cost = Cost(),  # noqa: B008 - a constant
 ) -> Header:
-    """Write `path`, whole or not at all. Raises BackupError and StoreError."""
+    """Write `path`, completely or not at all. Raises BackupError and StoreError."""
     key, how = stretch(passphrase, Stretching(*cost, entropy.token_bytes(16)))
     header = Header(
         remuda=__version__,
@@ -65,11 +65,11 @@ async def take(
 
 # --- output file ----------------------------------------------------------------------------------------------------------
 #
-# A file that appears whole or not at all: written beside its place, synced, renamed.
+# A file that appears completely or not at all: written to a temporary name, synced, renamed.
 
 
 def check_free(path: Path, force: bool) -> None:
-    """Raise BackupError unless a new file may be put here."""
+    """Raise BackupError unless a new file may be written here."""
     if path.is_dir():
         raise BackupError(f"{path} is a directory: say the name of the file, too")
     if not path.parent.is_dir():
@@ -80,7 +80,7 @@ def check_free(path: Path, force: bool) -> None:
 
 @contextmanager
 def appearing(path: Path, entropy: Entropy, force: bool = False) -> Iterator[BinaryIO]:
-    """A new file that only its owner may read; at `path` when the block has ended well, and durable then."""
+    """A new file that only its owner may read; it appears at `path`, durably, when the block ends without an error."""
     check_free(path, force)
     _clear_leftovers(path)
     partial = path.with_name(f".{path.name}.{entropy.token_bytes(6).hex()}.partial")
@@ -88,7 +88,7 @@ def appearing(path: Path, entropy: Entropy, force: bool = False) -> Iterator[Bin
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
-                # Held by whoever writes: what nobody holds was left behind by somebody who died.
+                # The writer holds a lock: a partial file without a lock was left behind by a crashed process.
                 fcntl.flock(file, fcntl.LOCK_EX)
                 yield file
                 file.flush()

@@ -17,7 +17,7 @@ from ..registry.webhook_addresses import service_errors, url_errors
 from . import checks
 from .checks import Errors, Obj, sub
 
-# What is wrong with a CEL expression; an empty list means that it compiles.
+# The errors of a CEL expression; an empty list means that it compiles.
 ExpressionProblems = Callable[[str], list[str]]
 
 _VERSIONS = ("v1", "v1beta1")
@@ -27,8 +27,8 @@ _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
 
 def condition_problems(expression: str) -> list[str]:
-    """What the CEL compiler says of a match condition."""
-    # Late, with the first condition: see :mod:`remuda.apiserver.crd`.
+    """The CEL compiler's errors for a match condition."""
+    # Imported late, with the first condition: see :mod:`remuda.apiserver.crd`.
     from ..cel import MATCH_CONDITION_VARIABLES, CompileError, compile_condition
 
     try:
@@ -158,7 +158,7 @@ def _review_version_errors(versions: list[str], recognized: bool, path: str) -> 
 
 
 class _Rules:
-    """What an update may keep because it was there before."""
+    """Rules that an update may still break because the old object breaks them."""
 
     def __init__(self, old: Obj | None) -> None:
         hooks = (old or {}).get("webhooks") or []

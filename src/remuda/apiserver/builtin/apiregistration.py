@@ -20,7 +20,7 @@ def _default(obj: Obj) -> None:
 
 
 def _prepare_for_create(obj: Obj) -> None:
-    """What this server serves itself is available from the start; nobody has to find that out first."""
+    """An API that this server serves itself is available from the start."""
     checks.drop_status(obj)
     if not sub(obj, "spec").get("service"):
         obj["status"] = {

@@ -42,7 +42,7 @@ def signer_errors(name: str, path: str) -> Errors:
 
 
 def _label_errors(text: str, problems: Callable[[str], list[str]], path: str) -> Errors:
-    """What is wrong with the first label of `text` that is none."""
+    """The errors of the first invalid label of `text`."""
     for label in text.split("."):
         found = problems(label)
         if found:

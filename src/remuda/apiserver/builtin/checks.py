@@ -1,4 +1,4 @@
-"""Small checks that the validation of built-in kinds is made of. Each returns the errors it finds, in order.
+"""Small checks for the validation of built-in kinds. Each returns the errors that it finds, in order.
 
 Paths are texts such as `spec.containers[0].image`. Metadata in general is :mod:`remuda.apiserver.registry.object_meta`.
 """
@@ -42,7 +42,7 @@ def sub(obj: Obj | None, *path: str) -> Obj:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal as Kubernetes compares: an absent list or map is an empty one."""
+    """Kubernetes' equality: an absent list or map equals an empty one."""
     if isinstance(a, dict) and isinstance(b, dict):
         if a == b:
             return True
@@ -138,7 +138,7 @@ def config_key(value: str, path: str) -> Errors:
 
 
 def supported(value: Any, allowed: Sequence[str], path: str, need: bool = True) -> Errors:
-    """`value` is one of `allowed`; without a value it is required, unless `need` is false."""
+    """Errors unless `value` is one of `allowed`; a missing value is an error too, unless `need` is false."""
     if value in allowed:
         return []
     if not value:
@@ -197,14 +197,14 @@ def _percent_problems(value: str) -> list[str]:
 
 
 def int_or_percent(value: int | str | None, path: str) -> Errors:
-    """A whole number that is not negative, or a percentage."""
+    """Errors unless `value` is a non-negative integer or a percentage."""
     if isinstance(value, str):
         return [invalid_value(path, value, why) for why in _percent_problems(value)]
     return nonnegative(value, path)
 
 
 def scaled(value: int | str | None) -> int:
-    """The number of an int-or-percent, whichever it is."""
+    """The number of an int-or-percent value."""
     if isinstance(value, str):
         if _percent_problems(value):
             return int(value) if re.fullmatch(r"[-+]?\d+", value) else 0
@@ -238,7 +238,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _without_leading_zeros(value: str) -> str:
-    """Go's old parser took 010.0.0.1 for decimal; so does Kubernetes, to complain about it by name."""
+    """Without leading zeros in IPv4 parts: Kubernetes parses 010.0.0.1 as decimal, for its own error about it."""
     if ":" in value and "." not in value:
         return value
     head, colon, tail = value.rpartition(":")
@@ -371,7 +371,7 @@ def _reason_errors(reason: str, path: str) -> Errors:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What most strategies do before validation
+# Preparation in most strategies, before validation
 
 
 def drop_status(obj: Obj) -> None:
@@ -379,7 +379,7 @@ def drop_status(obj: Obj) -> None:
 
 
 def fresh_status(**zeroes: Any) -> Callable[[Obj], None]:
-    """A status that is empty but for the numbers that Go prints even when they are zero."""
+    """Sets an empty status, except for the numbers that Go prints even when they are zero."""
 
     def prepare(obj: Obj) -> None:
         obj["status"] = dict(zeroes)

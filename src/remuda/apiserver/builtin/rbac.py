@@ -1,4 +1,4 @@
-"""rbac.authorization.k8s.io: roles and bindings. Whether somebody may grant what a role says is decided elsewhere."""
+"""rbac.authorization.k8s.io: roles and bindings. The check for privilege escalation is in `auth/escalation`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _cluster_role_errors(obj: Obj) -> Errors:
         found = selectors.structure_errors(selector, f"{path}[{index}]")
         errors += found
         if found:
-            # kube-apiserver goes on to show the selector it could not make, which is none.
+            # kube-apiserver also prints the selector that it could not create: nil.
             errors.append(invalid_value(f"{path}[{index}]", None, "invalid label selector."))
     return errors
 

@@ -62,7 +62,7 @@ _SHOWN_DELETED = frozenset(
 _REVIEW_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
 
 
-# What a write to the status leaves as it was besides the spec, and therefore does not own.
+# Fields besides the spec that a write to the status does not change, and therefore does not own.
 _STATUS_RESETS: dict[tuple[str, str], list[tuple[str, ...]]] = {
     ("apps", "deployments"): [("metadata", "labels")],
     ("", "pods"): [("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")],
@@ -152,7 +152,7 @@ def decoder(definition: str, kind: str, version: str) -> Callable[[Obj], tuple[O
 
 
 def reset_fields(version: Version, strategy: Strategy) -> dict[str, list[tuple[str, ...]]]:
-    """Which fields a write through each door does not own, because it can't set them."""
+    """By subresource: the fields that a write does not own, because it can't set them."""
     if not version.has_status:
         return {}
     more = _STATUS_RESETS.get((version.group, version.resource.name), [])
@@ -173,7 +173,7 @@ def field_manager(version: Version, clock: Clock) -> FieldManager:
 
 
 def _share_with_core_events(resource: Resource, registry: Registry) -> None:
-    """Events live once, as core/v1; this group shows the same objects under other field names."""
+    """Events are stored once, as core/v1; this group shows the same objects under other field names."""
     core = registry.resource("", "events")
     assert core is not None
     resource.stored_as = core.storage

@@ -116,5 +116,5 @@ SUBJECT_ACCESS = Strategy(validate=_access_errors)
 SELF_SUBJECT_ACCESS = Strategy(validate=_self_access_errors)
 LOCAL_SUBJECT_ACCESS = Strategy(validate=_local_access_errors)
 TOKEN_REQUEST = Strategy(default=_default_token_request, validate=_token_request_errors)
-# Checked where they are answered: a token review without a token is a bad request, the others can't be wrong.
+# Validated when they are answered: a token review without a token is a bad request, the others can't be invalid.
 UNCHECKED = Strategy()

@@ -51,7 +51,7 @@ def _validate_update(obj: Obj, old: Obj) -> Errors:
 
 
 def _prepare_for_create(obj: Obj) -> None:
-    # Counts as the first generation, and stays it.
+    # The generation is always 1.
     obj.setdefault("metadata", {})["generation"] = 1
 
 

@@ -193,7 +193,7 @@ def _flag(name: str, field: str, default: bool, description: str) -> Column:
 
 
 def _prepare_driver_update(obj: Obj, old: Obj) -> None:
-    # Counted from the first change on; a new driver has no generation.
+    # The generation counts changes; a new driver has none.
     if not checks.same(obj.get("spec"), old.get("spec")):
         obj["metadata"]["generation"] = (sub(old, "metadata").get("generation") or 0) + 1
 
@@ -257,7 +257,7 @@ def _attachment_update_errors(obj: Obj, old: Obj) -> Errors:
 
 
 def _shown_attachment(spec: Obj) -> Verbatim:
-    """As the real server prints it: the names are those of its Go type."""
+    """The spec as the real server prints it, with its Go type's names."""
     source = sub(spec, "source")
     fields = {
         "Attacher": spec.get("attacher") or "",

@@ -1,7 +1,7 @@
-"""Built-in kinds: what each adds to the generic verbs, one module per group.
+"""Built-in kinds: the strategy of each for the generic verbs, one module per group.
 
 :func:`strategy_for` finds a kind's :class:`~remuda.apiserver.registry.strategy.Strategy`. The structure of the kinds (fields,
-list keys, protobuf numbers) is in :mod:`..scheme.builtin_types`; here is what the structure can't say.
+list keys, protobuf numbers) is in :mod:`..scheme.builtin_types`; here are the rules beyond the structure.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ _STRATEGIES: dict[tuple[str, str, str], Strategy] = {
 }
 
 
-# Kinds whose every use is answered with a warning.
+# Kinds for which every request gets a warning.
 _DEPRECATED = {("", "v1", "Endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
 
 
 def deprecation_warning(group: str, version: str, kind: str) -> str:
-    """The warning that goes with every request for this kind; "" for nearly all."""
+    """The warning for every request for this kind; "" for most kinds."""
     return _DEPRECATED.get((group, version, kind), "")
 
 
@@ -106,7 +106,7 @@ def group_in_errors(group: str, kind: str) -> str:
     return "" if (group, kind) == ("events.k8s.io", "Event") else group
 
 
-# Kinds whose own conversion words the refusal of a field selector; all others share one sentence.
+# Kinds with their own error text for unsupported field selectors; all others share one text.
 _PLAINLY_REFUSED = frozenset(
     (
         ("", "Event"),
@@ -123,7 +123,7 @@ _PLAINLY_REFUSED = frozenset(
 
 
 def unsupported_field(group: str, kind: str, field: str) -> str:
-    """Why objects of this kind can't be selected by `field`."""
+    """The error for an unsupported field selector `field` of this kind."""
     if (group, kind) in _PLAINLY_REFUSED:
         return f"field label not supported: {field}"
     if (group, kind) == ("batch", "Job"):

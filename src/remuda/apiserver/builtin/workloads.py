@@ -1,4 +1,4 @@
-"""What everything that makes pods from a template has in common: ReplicationControllers, apps, and jobs."""
+"""Common checks of all kinds that create pods from a template: ReplicationControllers, apps, and jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def selector_errors(spec: Obj, what: str, path: str = "spec") -> Errors:
 
 
 def parsed_selector(selector: Obj | None) -> selectors.LabelSelector | None:
-    """None when it can't be one."""
+    """The parsed selector; None when it is invalid."""
     if selectors.structure_errors(selector, ""):
         return None
     return selectors.from_structure(selector)
@@ -44,7 +44,7 @@ def mismatch_errors(selector: selectors.LabelSelector | None, template: Obj, pat
 
 
 def running_template_errors(template: Obj, what: str, path: str) -> Errors:
-    """A template whose pods are always restarted."""
+    """Errors of a template whose pods are always restarted."""
     errors = template_errors(template, path)
     return errors + always_restarted_errors(template, what, path)
 
@@ -61,7 +61,7 @@ def always_restarted_errors(template: Obj, what: str, path: str) -> Errors:
 
 
 def at_most_replicas(status: Obj, fields: tuple[str, ...], ready: str = "readyReplicas") -> Errors:
-    """No part may be greater than the whole; what is available must be ready."""
+    """Errors when a count is greater than `replicas`, or more replicas are available than ready."""
     errors: Errors = []
     total = status.get("replicas") or 0
     for field in fields:
@@ -75,7 +75,7 @@ def at_most_replicas(status: Obj, fields: tuple[str, ...], ready: str = "readyRe
 
 
 def replica_status_errors(counts: tuple[str, ...]) -> Callable[[Obj, Obj], Errors]:
-    """For what has `counts`: the whole first, then three parts of it, then others."""
+    """The status check of a kind with `counts`: the total first, then three parts of it, then others."""
 
     def errors(obj: Obj, old: Obj) -> Errors:
         status = sub(obj, "status")

@@ -2,5 +2,5 @@
 
 `watch_cache` follows the store's watch, `resource_cache` holds one resource sorted by key, `entries` one object,
 `mutation_detector` is for tests.
-Who is told of changes is `watch/`; the store is `storage/`. Begin with `watch_cache`.
+Watchers are `watch/`; the store is `storage/`. Begin with `watch_cache`.
 """

@@ -1,7 +1,7 @@
-"""One stored object as the cache holds it: its encoded bytes, and what is worked out from them on demand.
+"""One stored object as the cache holds it: its encoded bytes, and values computed from them on demand.
 
-Bytes are kept without a resourceVersion, which is the store's revision: it is spliced in when the object leaves. To make
-that a cheap concatenation every stored object begins with `{"kind":…,"apiVersion":…,"metadata":{`.
+Bytes are kept without a resourceVersion, which is the store's revision: it is inserted when the object is sent. To make
+that a cheap concatenation, every stored object begins with `{"kind":…,"apiVersion":…,"metadata":{`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from . import mutation_detector
 Obj = dict[str, Any]
 
 _METADATA = b'"metadata":{'
-# Parsed objects are kept, beyond those of kinds that are followed in-process, for this many encoded bytes; parsed they take
-# two to four times as much.
+# Parsed objects are kept for this many encoded bytes, besides those of kinds that are followed in-process; parsed objects
+# take two to four times as much.
 PARSED_BYTES = 8 * 1024 * 1024
 
 
 def prefix_of(api_version: str, kind: str) -> bytes:
-    """How every encoded object of a kind begins, up to and including the brace that opens its metadata."""
+    """The first bytes of every encoded object of a kind, up to and including the brace that opens its metadata."""
     return b'{"kind":' + jsonio.dumps(kind) + b',"apiVersion":' + jsonio.dumps(api_version) + b"," + _METADATA
 
 
 def encode(obj: Obj) -> bytes:
-    """An object as it is stored: canonical order at the top, no resourceVersion."""
+    """An object as it is stored: canonical field order at the top level, no resourceVersion."""
     metadata = obj.get("metadata") or {}
     if "resourceVersion" in metadata or "selfLink" in metadata:
         metadata = {key: value for key, value in metadata.items() if key not in ("resourceVersion", "selfLink")}
@@ -36,15 +36,15 @@ def encode(obj: Obj) -> bytes:
     for key, value in obj.items():
         if key not in ordered:
             ordered[key] = value
-    # The encoder leaves its spare room in what it returns, half as much again; these bytes are kept for long, so without it.
+    # The encoder's result has half as much spare room again; these bytes are kept for long, so copy them without it.
     return bytes(memoryview(jsonio.dumps(ordered)))
 
 
 def ensure_canonical(value: bytes) -> bytes:
-    """`value` if it has the canonical beginning, else the same object encoded anew (somebody else wrote it)."""
+    """`value` if it has the canonical beginning, else the same object encoded anew (another program wrote it)."""
     if value.startswith(protobuf.MAGIC):
         return _from_protobuf(value)
-    # kube-apiserver ends what it stores with a newline, which in a watch's frame would look like the end of the event.
+    # kube-apiserver's values end with a newline, which would end the event in a watch's frame.
     value = value.rstrip()
     head = value[:200]
     at = head.find(_METADATA)
@@ -54,29 +54,29 @@ def ensure_canonical(value: bytes) -> bytes:
 
 
 def _from_protobuf(value: bytes) -> bytes:
-    """A kube-apiserver works, or has worked, on the same store: it keeps built-in kinds so."""
+    """The object of a kube-apiserver that uses, or used, the same store: it stores built-in kinds as protobuf."""
     envelope = protobuf.read_envelope(value)
     group, _, version = envelope.api_version.rpartition("/")
     if builtin_types.type_of(group, version, envelope.kind) is None:
-        # Its own bookkeeping, which is not served here: that it is there is all that has to be known of it.
+        # kube-apiserver's own bookkeeping, which is not served here: only its existence matters.
         return encode({"kind": envelope.kind, "apiVersion": envelope.api_version, "metadata": {}})
     return encode(protobuf.decode(value, max_bytes=len(value)))
 
 
 class Home(Protocol):
-    """Where an entry lives: a bucket of the cache."""
+    """The owner of an entry: a bucket of the cache."""
 
     keep_parsed: bool
     parsed: Parsed
 
 
 class Parsed:
-    """Which entries hold their parsed object: the newest ones, as many as there is room for."""
+    """The entries that hold their parsed object: the newest ones, up to a limit of bytes."""
 
     __slots__ = ("_bytes", "_entries", "_limit")
 
     def __init__(self, limit: int = PARSED_BYTES) -> None:
-        # With the size each was counted with: a change of schema may encode an entry anew.
+        # Each with its counted size: a schema change may encode an entry anew.
         self._entries: deque[tuple[Entry, int]] = deque()
         self._bytes = 0
         self._limit = limit
@@ -91,7 +91,7 @@ class Parsed:
                 old.forget()
 
     def forget(self) -> None:
-        """All of them."""
+        """Drop all parsed objects."""
         for entry, _ in self._entries:
             entry.forget()
         self._entries.clear()
@@ -99,7 +99,7 @@ class Parsed:
 
 
 class Entry:
-    """An object at one revision. Immutable but for what it remembers of itself."""
+    """An object at one revision. Immutable except for cached values."""
 
     __slots__ = (
         "_labels",
@@ -123,17 +123,17 @@ class Entry:
         self.revision = revision
         self.stored = stored
         self.epoch = 0
-        # In the store it is sealed with an old key, or not at all: the next update writes it even if nothing changes.
+        # True when the stored value is sealed with an old key, or not at all: the next update writes it even if unchanged.
         self.stale = False
-        # Whose room the parsed object takes; None for an entry that its caller drops soon.
+        # The bucket that the parsed object counts for; None for an entry that its caller drops soon.
         self.home: Home | None = None
         self._object: Obj | None = None
-        # Small and asked for by every list with a selector: kept although the object may be forgotten.
+        # Small, and used by every list with a selector: kept although the object may be dropped.
         self._labels: dict[str, str] | None = None
-        # Selectable fields, worked out when a field selector first asks, and for which version: others may select by others.
+        # Selectable fields, computed at first use by a field selector, with their version: versions may have different ones.
         self.fields: tuple[object, dict[str, str]] | None = None
-        # The same object in other versions (encoded, without resourceVersion), when a webhook had to make them. By the
-        # version itself and not its name: a changed CRD has other versions of the same names.
+        # The same object in other versions (encoded, without resourceVersion), if a webhook converted them. The key is the
+        # version object, not its name: a changed CRD has new versions with the same names.
         self.converted: dict[object, bytes] | None = None
 
     def object(self) -> Obj:
@@ -170,7 +170,7 @@ class Entry:
         self._object = None
 
     def held(self) -> Obj | None:
-        """The parsed object if there is one just now; :meth:`object` makes it."""
+        """The parsed object if it is cached now; :meth:`object` parses it."""
         return self._object
 
     @property
@@ -193,7 +193,7 @@ class Entry:
         return splice(self.stored, prefix, self.revision if revision is None else revision)
 
     def at(self, revision: int) -> Entry:
-        """The same state under another revision, as a deletion event shows it."""
+        """The same state at another revision, for a deletion event."""
         twin = Entry(self.key, self.namespace, self.name, revision, self.stored)
         twin.epoch = self.epoch
         twin.fields = self.fields

@@ -1,12 +1,12 @@
-"""A check for tests: nobody changes an object that the cache shares.
+"""A check for tests: shared objects of the cache must not be changed.
 
-The parsed objects of :mod:`remuda.apiserver.cache.entries` are handed out as they are, to watchers, controllers and verbs;
-whoever changes one in place changes it for everybody. With `REMUDA_CHECK_MUTATION` set, the sum of each is taken when it is
-parsed and compared again later: a few old ones each time a new one comes, each one when it is dropped, and all when the cache
-stops. No timer and no thread: what is checked when follows from what happens alone.
+Watchers, controllers and verbs share the parsed objects of :mod:`remuda.apiserver.cache.entries`; a change in place would
+affect all of them. With `REMUDA_CHECK_MUTATION` set, a checksum of each is taken when it is parsed and compared later: a few
+old ones each time a new one is added, each one when it is dropped, and all when the cache stops. There is no timer and no
+thread, so the checks are deterministic.
 
-`REMUDA_CHECK_MUTATION=1` logs an error; any other value names a file to which it is written as well, so that a test session
-also hears of processes that it started. Unset, the cost is one test of a global for each parsed object.
+`REMUDA_CHECK_MUTATION=1` logs an error; any other value names a file to which the error is written as well, so that a test
+session also sees errors of its child processes. Unset, the cost is one test of a global for each parsed object.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from remuda.kube.encoding import jsonio
 Obj = dict[str, Any]
 logger = logging.getLogger(__name__)
 
-# How many older objects are looked at whenever a new one comes.
+# The number of older objects that are checked whenever a new one is added.
 _EACH_TIME = 2
 
 
 class Holder(Protocol):
-    """An entry of the cache, or what stands in for one."""
+    """An entry of the cache, or a substitute."""
 
     key: str
     revision: int
 
     def held(self) -> Obj | None:
-        """The shared object; None once it was dropped."""
+        """The shared object; None after it was dropped."""
 
 
 class Detector:
@@ -55,12 +55,12 @@ class Detector:
         self._watched.append((holder, obj, _sum(obj)))
 
     def verify(self) -> None:
-        """Look at everything now."""
+        """Check all watched objects now."""
         for _ in range(len(self._watched)):
             self._look(*self._watched.popleft())
 
     def _look(self, holder: Holder, obj: Obj, expected: int) -> None:
-        """One object; it stays watched while it is still the one that is handed out."""
+        """Check one object; it stays watched while its entry holds it."""
         if _sum(obj) != expected:
             self._tell(f"the cached object {holder.key} at revision {holder.revision} was changed in place")
         elif holder.held() is obj:

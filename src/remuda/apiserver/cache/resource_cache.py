@@ -9,14 +9,14 @@ from typing import Any
 
 from .entries import Entry, Parsed
 
-# A bucket's ring keeps so many changes, and so many bytes of states that are no longer the present one. What is older comes
-# from the store's log until it is compacted.
+# A bucket's ring keeps at most so many changes, and so many bytes of previous states. Older changes come from the store's
+# log until it is compacted.
 RING = 1024
 RING_BYTES = 8 * 1024 * 1024
 
 
 class Change:
-    """One object's step from `prev` to `entry`; either is None at the ends of its life. Frames are made once and shared."""
+    """An object's change from `prev` (None: created) to `entry` (None: deleted). Frames are made once and shared."""
 
     __slots__ = ("entry", "frames", "kept", "key", "name", "namespace", "prev", "revision")
 
@@ -62,7 +62,7 @@ class Bucket:
         self.ring_bytes = 0
         self.followers: list[Follower] = []
         self.keep_parsed = False
-        # Set when a schema changes: entries of an older epoch are brought up to date when they are next read.
+        # Incremented when a schema changes: entries of an older epoch are brought up to date on their next read.
         self.epoch = 0
         self.normalize: Callable[[Entry], None] | None = None
 
@@ -75,7 +75,7 @@ class Bucket:
         return None if entry is None else self.fresh(entry)
 
     def fresh(self, entry: Entry) -> Entry:
-        """The same entry, brought up to the present schema if it was stored under another."""
+        """The same entry, brought up to the current schema."""
         if entry.epoch != self.epoch:
             if self.normalize is not None:
                 self.normalize(entry)
@@ -83,7 +83,7 @@ class Bucket:
         return entry
 
     def new_epoch(self, normalize: Callable[[Entry], None]) -> None:
-        """From now on entries are passed through `normalize` before anybody reads them."""
+        """Start a new epoch: entries pass through `normalize` before their next read."""
         self.normalize = normalize
         self.epoch += 1
 
@@ -93,14 +93,14 @@ class Bucket:
         return self._sorted
 
     def scan(self, prefix: str, start: str = "") -> Iterator[Entry]:
-        """Entries whose key begins with `prefix` and is >= `start`, in order, as they are now."""
+        """Current entries whose key begins with `prefix` and is >= `start`, in order."""
         return map(self.fresh, self.snapshot(prefix, start))
 
     def snapshot(self, prefix: str, start: str = "") -> list[Entry]:
-        """The same as :meth:`scan`, taken at once, for who works through it in slices; each must go through :meth:`fresh`."""
+        """The entries of :meth:`scan` as a list, for processing in slices; pass each through :meth:`fresh`."""
         ordered = self.keys()
         first = bisect_left(ordered, max(prefix, start))
-        # A prefix ends in a slash; the character after that one comes right behind everything below it.
+        # A prefix ends with a slash; "0" is the next character, so it sorts right behind all keys with the prefix.
         last = len(ordered) if prefix == self.prefix else bisect_left(ordered, prefix[:-1] + "0", first)
         entries = self.entries
         return [entries[key] for key in ordered[first:last]]
@@ -118,7 +118,7 @@ class Bucket:
                 insort(self._sorted, key)
             self.entries[key] = change.entry
         self.ring.append(change)
-        # The state before it is what the ring alone keeps in memory; counted once, since a new schema may encode it anew.
+        # Only the ring keeps the previous state in memory; its size is counted once, since a new schema may encode it anew.
         change.kept = 0 if change.prev is None else len(change.prev.stored)
         self.ring_bytes += change.kept
         while len(self.ring) > RING or (self.ring_bytes > RING_BYTES and len(self.ring) > 1):
@@ -127,13 +127,13 @@ class Bucket:
             self.ring_floor = oldest.revision
 
     def restart(self, floor: int) -> None:
-        """Forget the changes so far: what is there now is as of `floor`."""
+        """Drop all changes: the current entries are as of `floor`."""
         self.ring.clear()
         self.ring_bytes = 0
         self.ring_floor = floor
 
     def since(self, revision: int) -> list[Change] | None:
-        """The changes after `revision`, or None when the ring no longer reaches back so far."""
+        """The changes after `revision`, or None when the ring does not reach back to it."""
         if revision < self.ring_floor:
             return None
         found: list[Change] = []

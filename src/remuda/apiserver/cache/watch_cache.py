@@ -1,12 +1,12 @@
 """The watch cache: every stored object in memory as bytes, and a ring of recent changes for each resource.
 
-One task reads the store's only watch and applies it here in revision order; lists, gets and watches are served from what it
-has applied. A write waits until its own revision has been applied, so whoever got an answer also reads it back. Where others
-write to the store too, a read that must be of the present first waits until the cache has caught up (:meth:`Cache.consistent`),
-and a server that was cut off for longer than the store remembers loads everything anew.
+One task reads the store's only watch and applies its events here in revision order; lists, gets and watches are served from
+the applied state. A write waits until its own revision has been applied, so clients can read their own writes. Where other
+servers write to the store too, a consistent read first waits until the cache has caught up (:meth:`Cache.consistent`), and a
+server that was disconnected until its revision was compacted loads everything anew.
 
-The buckets (:mod:`remuda.apiserver.cache.resource_cache`) follow from the keys alone, so nothing has to be registered before
-its objects can be loaded. Who watches a bucket, and in which shape, is the business of :mod:`remuda.apiserver.watch.watchers`.
+The buckets (:mod:`remuda.apiserver.cache.resource_cache`) follow from the keys alone, so no kind has to be registered before
+its objects can be loaded. Watchers of a bucket are in :mod:`remuda.apiserver.watch.watchers`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .resource_cache import Bucket, Change
 Obj = dict[str, Any]
 logger = logging.getLogger(__name__)
 
-# How long a reader waits for the feed; and how long the feed waits for a store that does not answer before it asks again.
+# The time that a reader waits for the feed, and that the feed waits for the store's answer before it asks again.
 _CATCH_UP = 10.0
 _PAUSE = 1.0
 
@@ -40,12 +40,12 @@ class Opener(Protocol):
     """Turns stored bytes into plain ones and back: the encryption layer, for the buckets that have one."""
 
     def open(self, key: str, value: bytes) -> tuple[bytes, bool]:
-        """The plain bytes, and whether they should be sealed anew (another key, or none)."""
+        """The plain bytes, and true when they should be sealed anew (old key, or none)."""
 
     def seal(self, key: str, value: bytes) -> bytes: ...
 
     def knows(self, value: bytes) -> bool:
-        """Whether it can be opened with the keys that there are."""
+        """True when the value can be opened with the known keys."""
 
 
 class Cache:
@@ -59,7 +59,7 @@ class Cache:
         entropy: Entropy = Entropy(),  # noqa: B008 - has no state of its own
     ) -> None:
         self.store = store
-        # Others write to the store too: asked so often that it is kept here.
+        # True when other servers write to the store too; kept here because it is read often.
         self.shared = store.shared
         self._signs = Signs(entropy)
         self._clock = clock
@@ -67,7 +67,7 @@ class Cache:
         self._openers: dict[str, Opener | None] = {}
         self._buckets: dict[str, Bucket] = {}
         self.revision = 0
-        # Watches from before this can't be served, whatever the store still has.
+        # Watches from an earlier revision can't be served, even if the store still has it.
         self._floor = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._known: dict[int, tuple[bytes, bytes, Obj]] = {}
@@ -75,7 +75,7 @@ class Cache:
         self._task: asyncio.Task[None] | None = None
         self.failed: BaseException | None = None
         self.on_revision: list[Callable[[int], None]] = []
-        # Asked when another server has sealed something with a key that is not known here: to look for new keys.
+        # Called to look for new keys, when another server has sealed a value with an unknown key.
         self.on_unknown_key: Callable[[], Awaitable[None]] | None = None
 
     # --- start and stop ------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Cache:
         await started
 
     def ended(self) -> asyncio.Task[None]:
-        """The task that feeds the cache; it ends only when something is wrong or the server stops."""
+        """The task that feeds the cache; it ends only on an error or when the server stops."""
         assert self._task is not None
         return self._task
 
@@ -102,8 +102,8 @@ class Cache:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if mutation_detector.DETECTOR is not None:
-            # Forgotten first, past revisions too: what is held is watched on, and a session of many servers would look at the
-            # objects of all that ever were, again and again.
+            # Drop all objects first, past revisions too: held objects stay watched, and a session of many servers would check
+            # the objects of all previous ones again and again.
             self._parsed.forget()
             for bucket in self.buckets():
                 for entry in bucket.entries.values():
@@ -126,7 +126,7 @@ class Cache:
                     logger.warning("cut off from the store for longer than it remembers, loading everything anew: %s", error)
                     await self._reload()
         except Exception as error:
-            # Without its feed the cache would serve stale data for ever: the server must see this and stop.
+            # Without its feed the cache would serve stale data forever: the server must notice this and stop.
             self.failed = error
             logger.exception("the watch cache lost its feed from the store")
             for _, waiter in self._waiting:
@@ -146,7 +146,7 @@ class Cache:
         raise StoreError("the store was closed while it was in use")
 
     async def _reload(self) -> None:
-        """Go on from what the store holds now, as if the difference had just happened."""
+        """Load the store's current state and apply the difference as changes."""
         while True:
             try:
                 loaded = await self.store.range(key_layout.ROOT)
@@ -154,7 +154,7 @@ class Cache:
             except (Unavailable, Compacted) as error:
                 logger.warning("loading everything anew failed, trying again: %s", error)
                 await self._clock.sleep(_PAUSE)
-        # All of it is read before any is applied, and all is applied in one step: nobody sees a part.
+        # Everything is read first and then applied in one step: readers never see a part.
         steps = self._difference(loaded)
         for bucket in self.buckets():
             bucket.restart(loaded.revision)
@@ -167,16 +167,16 @@ class Cache:
             touched.setdefault(prefix, []).append(change)
         self.revision = loaded.revision
         self._tell(touched)
-        # What was told carries revisions from inside the gap, and a watch that came back with one would miss deletions.
+        # These changes have revisions from inside the gap, and a watch that resumed from one would miss deletions.
         for prefix in touched:
             self.bucket(prefix).restart(loaded.revision)
 
     def _difference(self, loaded: Range) -> list[tuple[str, Change]]:
-        """The steps from what is here to what was loaded, in the order of revisions, with the buckets they belong to.
+        """The changes from the cached to the loaded state, in the order of revisions, with their buckets.
 
-        When something went is not known. What has come back since did so before that; the rest is told at the last revision
-        before the load, since nobody may go on watching from there: at the load's own, a watch that is cut in the middle
-        of it would come back and miss the others.
+        The revisions of deletions are unknown. An object that was created again was deleted before that; other deletions get
+        the last revision before the load, since no watch can resume from there: with the load's own revision, a watch that is
+        interrupted among these changes would resume and miss the others.
         """
         last = max(loaded.revision - 1, self.revision + 1)
         steps: list[tuple[str, Change]] = []
@@ -220,8 +220,8 @@ class Cache:
     def seal(self, prefix: str, key: str, plain: bytes, obj: Obj) -> bytes:
         """The bytes to store for an object, remembered so that its event needs neither decryption nor parsing.
 
-        Remembered by the identity of the bytes, which nobody else can have while we hold them. The caller ends this with
-        :meth:`forget_sealed`, whatever became of its write.
+        The key is the identity of the bytes, which is unique while we hold them. The caller ends this with
+        :meth:`forget_sealed`, whether its write succeeded or not.
         """
         opener = self._opener_for(prefix)
         if opener is not None:
@@ -240,7 +240,7 @@ class Cache:
         return True
 
     def resealed(self, kv: KeyValue) -> bytes | None:
-        """The same, sealed with the key that is used now; None where it is already, or nothing is to be sealed."""
+        """The value sealed with the current key; None when it already is, or is not to be sealed."""
         opener = self._opener_for(key_layout.bucket_of(kv.key))
         if opener is None:
             return None
@@ -248,13 +248,13 @@ class Cache:
         return opener.seal(kv.key, plain) if stale else None
 
     def forget_sealed(self, sealed: bytes) -> None:
-        """The write is over. If its event is yet to come (the writer was cancelled), it is parsed like a stranger's."""
+        """End of the write. If its event is yet to come (the writer was cancelled), it is parsed like another server's."""
         self._known.pop(id(sealed), None)
 
     def _read(self, kv: KeyValue, bucket: Bucket, *, starting: bool = False) -> Entry | None:
-        """None for what can't be read. Where others write too, that is as if it was not there: it must not end every server.
+        """The entry. Where other servers write too, an unreadable value is skipped (None): it must not stop every server.
 
-        But whoever begins without the keys that the others have must not go on as if all secrets were gone.
+        But a server that starts without the others' keys must fail, and not run as if all secrets were gone.
         """
         try:
             return self._entry(kv, bucket)
@@ -284,19 +284,19 @@ class Cache:
         return entry
 
     def entry_of(self, kv: KeyValue) -> Entry:
-        """A value read from the store itself (a past revision, a lost race) as an entry under the present schema."""
+        """A value read from the store itself (a past revision, a lost race) as an entry under the current schema."""
         bucket = self.bucket(key_layout.bucket_of(kv.key))
         try:
             entry = self._opened(kv, bucket)
         except UnknownKey:
-            # Of before a rotation whose old key is gone: as if it was compacted, so that whoever asks begins anew.
+            # Sealed with a removed key, before a rotation: treated as compacted, so that the client starts again.
             raise Compacted(kv.mod_revision, self.revision) from None
-        # Its caller drops it soon.
+        # The caller drops it soon.
         entry.home = None
         return bucket.fresh(entry)
 
     def past_entry(self, kv: KeyValue) -> Entry:
-        """A value of the past as it was stored, whatever the schema is now. Raises EncryptionError."""
+        """A past value as it was stored, not brought up to the current schema. Raises EncryptionError."""
         bucket = self.bucket(key_layout.bucket_of(kv.key))
         entry = self._opened(kv, bucket)
         entry.home, entry.epoch = None, bucket.epoch
@@ -323,12 +323,12 @@ class Cache:
         self._tell(touched)
 
     def _tell(self, touched: dict[str, list[Change]]) -> None:
-        """Everything is applied: whoever follows is told, and whoever waited for it goes on."""
+        """Notify followers and wake waiting readers, after all changes are applied."""
         for prefix, changes in touched.items():
             for follower in tuple(self._buckets[prefix].followers):
                 follower(changes)
             for change in changes:
-                # Everybody has the frames now; whoever comes later has them made again.
+                # All followers have the frames now; later readers make them again.
                 change.frames.clear()
         for callback in self.on_revision:
             callback(self.revision)
@@ -345,7 +345,7 @@ class Cache:
         self._waiting = still
 
     async def reached(self, revision: int) -> None:
-        """Return once everything up to `revision` has been applied."""
+        """Wait until everything up to `revision` has been applied."""
         if self.revision >= revision:
             return
         if self.failed is not None:
@@ -355,15 +355,15 @@ class Cache:
         try:
             await waiter
         except asyncio.CancelledError:
-            # Whoever asks for a revision that never comes must not be waited for either.
+            # Also remove a waiter that was cancelled: its revision may never come.
             self._waiting = [waiting for waiting in self._waiting if waiting[1] is not waiter]
             raise
 
     async def consistent(self) -> bool:
-        """Return once the cache shows everything that the store had taken when this was called; whether it did not before.
+        """Wait until the cache shows all writes that the store had committed at the call; true when it was behind.
 
-        So what is read here next is of the present. Raises ApiError when that can't be had: 504 after a while, 503 without a
-        quorum. Costs nothing where nobody else writes.
+        So the next read is consistent. Raises ApiError when that is impossible: 504 after a timeout, 503 without a quorum.
+        Costs nothing where no other server writes.
         """
         if not self.shared:
             return False
@@ -384,9 +384,9 @@ class Cache:
     # --- the past ------------------------------------------------------------------------------------------------------
 
     async def changes_since(self, bucket: Bucket, revision: int) -> list[Change]:
-        """The changes of one bucket after `revision`, up to now: nothing happens between the last look and the return.
+        """The changes of one bucket after `revision`, up to now: no change is applied between the last read and the return.
 
-        From the ring, or where that does not reach back so far, first from the store's log. Raises Compacted.
+        They come from the ring, and before its start from the store's log. Raises Compacted.
         """
         changes: list[Change] = []
         while True:
@@ -412,14 +412,14 @@ class Cache:
 
 # --- write nonce ----------------------------------------------------------------------------------------------------------
 #
-# What tells the writes of several servers apart, for a store that can only compare bytes.
+# A nonce that distinguishes the writes of several servers, for a store that can only compare bytes.
 
 
 class Signs:
-    """A few spaces and the like behind each value: no two writes of any servers are the same to the byte.
+    """A nonce of whitespace behind each value: no two writes of any servers have equal bytes.
 
-    A store that lost the answer to a write looks for its bytes in what has happened since. If two servers had written the same
-    ones, both would take the write for their own, and one of two clients that count up would count for nothing.
+    A store that lost the answer to a write searches later events for its bytes. If two servers had written the same bytes,
+    both would take the write for their own, and of two clients that increment a counter one increment would be lost.
     """
 
     _BLANKS = (b" ", b"\t", b"\r", b"\n")

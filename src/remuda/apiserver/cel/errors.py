@@ -1,6 +1,6 @@
-"""What can go wrong with a CEL expression: compile errors rendered the way Kubernetes users know them, and evaluation errors.
+"""Errors of CEL expressions: compile errors in the text form of Kubernetes, and evaluation errors.
 
-Two families. `CompileError` carries every issue found in a source text, rendered with line, column and caret.
+Two families. `CompileError` carries all issues found in a source text, rendered with line, column and caret.
 `CelError` is raised while evaluating: `EvalError` may be absorbed by `&&`, `||` and the quantifiers, `CostExceeded` never is.
 The lexer, parser and checker all report into one `Issues` collector.
 """
@@ -25,7 +25,7 @@ class CompileError(ValueError):
 
 
 class CelError(Exception):
-    """Evaluation failed; the text is what Kubernetes would say."""
+    """A failed evaluation; the text is Kubernetes'."""
 
 
 class EvalError(CelError):
@@ -33,7 +33,7 @@ class EvalError(CelError):
 
 
 class CostExceeded(CelError):
-    """The expression used more than it may; nothing absorbs this."""
+    """The expression exceeded its cost limit; nothing absorbs this."""
 
 
 COST_LIMIT_TEXT = "operation cancelled: actual cost limit exceeded"

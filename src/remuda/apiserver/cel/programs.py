@@ -1,7 +1,7 @@
-"""From source text to something that can be evaluated: rules, message expressions and conditions.
+"""Compilation of source text to rules, message expressions and conditions.
 
-This is where the pieces meet: parse, check, check literals, plan, estimate. What comes out is immutable and can be
-shared by everyone; each evaluation gets a frame of its own.
+This module runs all steps: parse, check, check literals, plan, estimate. Compiled objects are immutable and can be shared;
+each evaluation gets a frame of its own.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from .views import converter
 
 SELF = "self"
 OLD_SELF = "oldSelf"
-# What all rules of one object may cost together when they run.
+# The cost limit of all rules of one object together at run time.
 RUNTIME_BUDGET = 10_000_000
 # The same for the match conditions of one webhook.
 MATCH_CONDITIONS_BUDGET = 2_500_000
 
 
 class BudgetExceeded(CelError):
-    """The rules of one object used up what they may use together."""
+    """The rules of one object exceeded their common budget."""
 
 
 class Budget:
-    """What evaluations may still cost together."""
+    """The remaining common cost budget of evaluations."""
 
     __slots__ = ("remaining",)
 
@@ -80,7 +80,7 @@ class Program:
         except RecursionError:
             raise CelError("evaluation nests too deeply") from None
         except (TypeError, AttributeError, KeyError, IndexError, ValueError, OverflowError, AssertionError):
-            # Data that does not fit its schema: types were checked against the schema, not against the data.
+            # The data does not fit its schema: types were checked against the schema, not against the data.
             budget.spend(frame[COST])
             raise EvalError("no such overload") from None
         cost = frame[COST]
@@ -98,13 +98,13 @@ class CompiledRule:
     program: Program
     uses_old_self: bool
     estimated_cost: int
-    # How often the rule can run in one request if nothing above its place in the schema bounds that.
+    # The maximum number of runs in one request, if no parent of its place in the schema has a bound.
     max_cardinality: int
     optional_old_self: bool
     node: SchemaNode
 
     def evaluate(self, self_value: Any, old_value: Any, budget: Budget) -> bool:
-        """Whether the rule holds. Raises CelError."""
+        """True when the rule holds. Raises CelError."""
         if self.optional_old_self:
             old_value = some(converter(self.node)(old_value)) if old_value is not None else NONE
         return self.program.evaluate([self_value, old_value], budget) is True
@@ -154,8 +154,8 @@ def compile_rule(
 ) -> CompiledRule:
     """A rule of `x-kubernetes-validations`. Set `root` for the schema of a whole resource.
 
-    Expressions already stored must compile for as long as they are stored; since new and stored expressions get the
-    same libraries in this version, `stored` changes nothing yet.
+    Stored expressions must compile for as long as they are stored; since new and stored expressions get the same
+    libraries in this version, `stored` has no effect yet.
     """
     del stored
     node = _node(schema, resolve, root)
@@ -240,7 +240,7 @@ def _compile(
 
 
 def _mentions(tree: Expr, name: str) -> bool:
-    """Whether a variable of the rule is used; a loop variable of the same name is another one."""
+    """True when a variable of the rule is used; a loop variable of the same name is a different one."""
     pending: list[tuple[Expr, bool]] = [(tree, False)]
     while pending:
         node, hidden = pending.pop()
@@ -267,7 +267,7 @@ def _mentions(tree: Expr, name: str) -> bool:
 #
 # The variables of admission expressions (match conditions, admission policies) and their types.
 #
-# `object`, `oldObject` and `params` are whatever they are; `request` and `namespaceObject` have known fields.
+# `object`, `oldObject` and `params` have any type; `request` and `namespaceObject` have known fields.
 
 _STRINGS = list_of(STRING)
 _KIND = struct("kubernetes.GroupVersionKind", dict.fromkeys(("group", "version", "kind"), STRING))
@@ -317,7 +317,7 @@ NAMESPACE = struct(
     },
 )
 
-# What a webhook's match condition may use.
+# The variables of a webhook's match condition.
 MATCH_CONDITION_VARIABLES: dict[str, CelType] = {
     "object": DYN,
     "oldObject": DYN,
@@ -325,5 +325,5 @@ MATCH_CONDITION_VARIABLES: dict[str, CelType] = {
     "authorizer": AUTHORIZER,
     "authorizer.requestResource": RESOURCE_CHECK,
 }
-# What an admission policy may use on top.
+# The variables of an admission policy.
 POLICY_VARIABLES: dict[str, CelType] = {**MATCH_CONDITION_VARIABLES, "namespaceObject": NAMESPACE, "params": DYN}

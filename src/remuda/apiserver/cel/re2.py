@@ -1,7 +1,7 @@
-"""Regular expressions with RE2's promise: time linear in the text, whatever the pattern.
+"""Regular expressions with RE2's guarantee: time linear in the text, for any pattern.
 
-Python's `re` backtracks and can take exponential time, so it only gets patterns (and text lengths) where that cannot
-hurt. Everything else runs on an automaton (:mod:`.re2_automaton`). Patterns come from :mod:`.re2_syntax`.
+Python's `re` backtracks and can take exponential time, so it only gets patterns (and text lengths) where that is
+harmless. All others run on an automaton (:mod:`.re2_automaton`). :mod:`.re2_syntax` parses patterns.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Pattern:
         self._tree = tree
 
     def matches(self, text: str) -> bool:
-        """Whether the pattern occurs anywhere in the text."""
+        """True when the pattern occurs anywhere in the text."""
         if self._quick is not None and self._is_cheap(text):
             cost_budget.spend(len(text) // 8)
             return self._quick.search(text) is not None
         return self._automaton().matches(text)
 
     def find(self, text: str, start: int = 0) -> tuple[int, int] | None:
-        """Where the leftmost match is."""
+        """The start and end of the leftmost match."""
         if self._quick is not None and self._is_cheap(text):
             found = self._quick.search(text, start)
             cost_budget.spend(1 + ((found.end() if found is not None else len(text)) - start) // 8)
@@ -76,11 +76,11 @@ def compile_pattern(source: str) -> Pattern:
     return Pattern(source)
 
 
-# --- for Python's re, where it is safe
+# --- patterns for Python's re, where that is safe
 
 
 def _translate(tree: Regex) -> tuple[re.Pattern[str] | None, int]:
-    """A pattern for `re` and the degree of the polynomial its worst case grows with; None where it could explode."""
+    """A pattern for `re`, and the degree of the polynomial of its worst-case time; None where that could be exponential."""
     if not _is_tame(tree):
         return None, 0
     degree = _loops(tree) + (0 if _is_anchored(tree) else 1)

@@ -1,9 +1,9 @@
-"""The automaton behind :mod:`.re2`: says whether, and where, a pattern matches, in time linear in the text.
+"""The automaton behind :mod:`.re2`: tests for a match, and finds its position, in time linear in the text.
 
-Whether is told by a lazily built DFA. The live threads are the bits of one integer, so that a step of a thousand threads is a
-few operations: those that just go on to their neighbour shift together, only the others are looked at one by one. Where is told
-by a Pike machine, which keeps the order in which the pattern prefers its branches. All of it is counted
-(:mod:`..limits.cost_budget`): a pattern of a thousand repetitions makes even a linear search slow.
+A lazily built DFA tests for a match. The live threads are the bits of one integer, so that a step of a thousand threads takes
+a few operations: threads that move to their neighbour shift together, only the others are processed one by one. A Pike
+machine finds the position, in the order in which the pattern prefers its branches. The work counts against
+:mod:`..limits.cost_budget`: a pattern of a thousand repetitions makes even a linear search slow.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from ..limits import cost_budget
 from .re2_syntax import Assert, Chars, Concat, Either, Regex, RegexError, Repeat
 
 MAX_PROGRAM = 50_000
-# What one pattern may keep: transitions, and bits in the sets of its states.
+# Cache limits of one pattern: transitions, and bits in the sets of its states.
 _MAX_TRANSITIONS = 5_000
 _MAX_KEPT_BITS = 1 << 23
-_END = ""  # stands for the end of the text where a next character is looked at
+_END = ""  # the next character at the end of the text
 _MATCH = -1
 
 # Instructions: a character set and the next instruction; a split with its preferred branch first; an assertion.
@@ -24,7 +24,7 @@ _Split = tuple[int, int]
 
 
 def program_size(tree: Regex) -> int:
-    """At least as many instructions as the pattern needs."""
+    """An upper bound of the number of instructions for the pattern."""
     if isinstance(tree, Concat):
         return sum(map(program_size, tree.parts))
     if isinstance(tree, Either):
@@ -36,7 +36,7 @@ def program_size(tree: Regex) -> int:
 
 
 class _State:
-    """A set of live threads (bits of `threads`), and where each character leads from here."""
+    """A set of live threads (bits of `threads`), and the next state for each character."""
 
     __slots__ = ("accepts", "accepts_at_end", "next", "threads")
 
@@ -47,7 +47,7 @@ class _State:
         self.next: dict[str, _State] = {}
 
 
-# What follows an instruction without reading: threads, whether that is a match, and whether it is one at the end of the text.
+# The closure of an instruction without reading: threads, "is a match", "is a match at the end of the text".
 _Closure = tuple[int, bool, bool]
 
 
@@ -62,9 +62,9 @@ class Machine:
         self.start = self._build(tree, _MATCH)
         kinds = {kind for kind, _ in self.asserts.values()}
         self.contextual = bool(kinds - {"text-start", "text-end"})
-        # Those whose next is a plain step, the instruction before: all of them move on with one shift.
+        # Steps whose next instruction is the step right before them: all of them advance with one shift.
         self._shifting = sum(1 << at for at, (_, then) in self.steps.items() if then == at - 1 and then in self.steps)
-        # Each is dropped when there is too much of it: the program's size times so many.
+        # The maximum size of each cache; a larger one is cleared.
         self._most = max(16, _MAX_KEPT_BITS // (self.count + 256))
         self._states: dict[int, _State] = {}
         self._first: _State | None = None
@@ -140,7 +140,7 @@ class Machine:
             if check is not None and _holds(check[0], before, after):
                 pending.append(check[1])
 
-    # --- whether there is a match
+    # --- test for a match
 
     def matches(self, text: str) -> bool:
         if self.contextual:
@@ -160,7 +160,7 @@ class Machine:
 
     def _opening(self) -> _State:
         threads, accepts, accepts_at_end = self._reach(self.start, None)
-        # Never found by its threads: the start of the text is a state of its own.
+        # Not in the cache by threads: the start of the text is a state of its own.
         return _State(threads, accepts, accepts_at_end)
 
     def _advance(self, state: _State, char: str) -> _State:
@@ -224,7 +224,7 @@ class Machine:
                 digits[each >> 3] |= 1 << (each & 7)
         return int.from_bytes(digits, "little"), _MATCH in open_ended, _MATCH in at_end
 
-    # --- where the match is
+    # --- position of the match
 
     def find(self, text: str, start: int) -> tuple[int, int] | None:
         """The leftmost match, preferring what the pattern prefers: a Pike machine."""

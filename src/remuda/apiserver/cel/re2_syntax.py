@@ -1,6 +1,6 @@
-"""The syntax of RE2 regular expressions, as Go's `regexp` reads it, refusals and their texts included.
+"""The syntax of RE2 regular expressions, as parsed by Go's `regexp`, with its errors and their texts.
 
-Only what an automaton can do is accepted: no back-references, no look-around. `re2` runs what is parsed here.
+Only patterns for an automaton are accepted: no back-references, no look-around. `re2` runs the parsed patterns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_NESTING = 200
 
 
 class RegexError(ValueError):
-    """A pattern RE2 refuses; the text is Go's."""
+    """A pattern that RE2 rejects; the text is Go's."""
 
     def __init__(self, reason: str, part: str) -> None:
         super().__init__(f"error parsing regexp: {reason}: `{part}`")
@@ -27,7 +27,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """A set of characters: sorted ranges, plus Unicode classes that only a lookup can decide."""
+    """A set of characters: sorted ranges, plus Unicode classes that need a lookup."""
 
     ranges: Ranges
     classes: tuple[tuple[str, bool], ...] = ()
@@ -429,7 +429,7 @@ class _Parser:
         for place, digit in enumerate(digits):
             code = code * 16 + int(digit, 16)
             if code > 0x10FFFF:
-                # Go shows what it has read by then.
+                # Go shows the text that it has read so far.
                 raise RegexError("invalid escape sequence", f"{self.pattern[start : start + 3]}{digits[: place + 1]}")
         return code
 
@@ -498,7 +498,7 @@ class _Parser:
 
 
 def _expansion(node: Regex) -> int:
-    """How many copies nested counted repetitions make."""
+    """The number of copies that nested counted repetitions make."""
     if isinstance(node, Repeat):
         count = max(node.low, node.high or 0, 1)
         return count * _expansion(node.body)

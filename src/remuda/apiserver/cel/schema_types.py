@@ -1,7 +1,7 @@
-"""CEL types from OpenAPI schemas, with the size bounds the cost estimator needs.
+"""CEL types from OpenAPI schemas, with the size bounds that the cost estimator needs.
 
-A `SchemaNode` stands for one place in a structural schema. It answers lazily, so that a large or even recursive schema
-costs only what an expression touches. Data that belongs to a node is read through `views`.
+A `SchemaNode` represents one place in a structural schema. It is evaluated lazily, so that a large or even recursive schema
+costs only what an expression uses. Data of a node is read through `views`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def escape(name: str) -> str | None:
 
 
 def unescape(name: str) -> str | None:
-    """The property a CEL identifier stands for, or None if no property has that name."""
+    """The property name of a CEL identifier, or None if no property can have that identifier."""
     if "__" not in name:
         return name
     if name.startswith("__") and name.endswith("__") and name[2:-2] in _RESERVED:
@@ -85,7 +85,7 @@ _TIME_SIZES = {"duration": 32, "date": 12, "date-time": 32}
 
 
 class SchemaNode:
-    """One place in a schema. `kind` is what values there are: object, map, list, string, int, double, bool, bytes,
+    """One place in a schema. `kind` is the kind of its values: object, map, list, string, int, double, bool, bytes,
     duration, date, date-time, dyn (int-or-string)."""
 
     def __init__(self, schema: Schema, kind: str, path: str, resolve: Resolve | None) -> None:
@@ -114,7 +114,7 @@ class SchemaNode:
 
     @cached_property
     def properties(self) -> dict[str, SchemaNode]:
-        """By the name in the data; only what CEL can see at all."""
+        """Properties by their name in the data; only those visible to CEL."""
         found: dict[str, SchemaNode] = {}
         for name, schema in (self.schema.get("properties") or {}).items():
             escaped = escape(name)
@@ -125,7 +125,7 @@ class SchemaNode:
 
     @cached_property
     def fields(self) -> dict[str, tuple[str, SchemaNode]]:
-        """By the name in CEL: the name in the data, and the node."""
+        """Properties by their name in CEL: the name in the data, and the node."""
         found: dict[str, tuple[str, SchemaNode]] = {}
         for name, node in self.properties.items():
             escaped = escape(name)
@@ -163,7 +163,7 @@ class SchemaNode:
         if self.kind != "object":
             self._min_size = _MIN_SIZES[self.kind]
             return self._min_size
-        self._min_size = 2  # also what a schema that contains itself sees of itself
+        self._min_size = 2  # also the size of a recursive reference to this schema
         required = set(self.schema.get("required") or ())
         total = 2
         for name, node in self.properties.items():
@@ -195,7 +195,7 @@ class SchemaNode:
 
     @property
     def max_cardinality(self) -> int:
-        """How often such a value can occur in one request at most."""
+        """The maximum number of such values in one request."""
         return MAX_REQUEST_BYTES // (self.min_size + 1)
 
 
@@ -221,7 +221,7 @@ def _bound(schema: Schema, keyword: str, otherwise: int, factor: int = 1) -> int
 
 
 def node_for(schema: Any, resolve: Resolve | None = None, *, root: bool = False, path: str = "selfType1") -> SchemaNode | None:
-    """The node of a schema, or None if CEL does not see such data (no type, unknown items, …)."""
+    """The node of a schema, or None if such data is not visible to CEL (no type, unknown items, …)."""
     schema = _dereference(schema, resolve)
     if not isinstance(schema, dict):
         return None

@@ -1,4 +1,4 @@
-"""CEL's static types: what the checker reasons about and error messages print.
+"""CEL's static types, for the checker and for error messages.
 
 Object types look their fields up through a `FieldSource`, so that types derived from OpenAPI schemas
 (`schema_types`) resolve lazily, however large the schema is.
@@ -62,7 +62,7 @@ TIMESTAMP = CelType("timestamp")
 DURATION = CelType("duration")
 TYPE = CelType("type")
 
-# The name a type has as a value (`type(x)`), where it differs from the printed one.
+# The name of a type as a value (`type(x)`), where it differs from the printed one.
 RUNTIME_NAMES = {"null": "null_type", "timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
 
 

@@ -1,8 +1,8 @@
 """`x-kubernetes-validations` of a whole schema: compiled once, run over every object.
 
-A `RuleTree` has the shape of the schema and holds only what leads to rules. Validating walks object and tree together:
+A `RuleTree` has the shape of the schema and holds only branches with rules. Validation walks object and tree together:
 rules that mention `oldSelf` run where an old value can be matched (properties, map entries, items of map lists by
-key), null is no value, and all rules share one cost budget. Which rules a CRD may bring at all is for `crd.cel_rules`.
+key), null counts as absent, and all rules share one cost budget. `crd.cel_rules` checks which rules a CRD may have.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MESSAGE_OUT_OF_BUDGET = (
     "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
 )
 
-# Whether a new value is the same as the old one: errors of unchanged values become warnings.
+# True when the new value equals the old one: errors of unchanged values become warnings.
 Unchanged: TypeAlias = Callable[[Any, Any], bool]
 
 
 class _Stop(Exception):
-    """The budget is gone: no further rule runs."""
+    """The budget is exhausted: no further rule runs."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the object validation is, and what it is compared with for ratcheting."""
+    """The current path in the object, and the pairs of new and old values for ratcheting."""
 
     path: str
     current: tuple[Any, Any] | None = None
@@ -100,10 +100,10 @@ class RuleTree:
         ratchet: Unchanged | None = None,
         warnings: list[FieldError] | None = None,
     ) -> list[FieldError]:
-        """Everything the rules find wrong with `obj`.
+        """The errors of all rules for `obj`.
 
-        With `ratchet` (usually `unchanged`) and an old object, errors about values that did not change are no errors;
-        they are added to `warnings` instead.
+        With `ratchet` (usually `unchanged`) and an old object, errors about values that did not change are added to
+        `warnings` instead.
         """
         run = _Run(budget or Budget(), ratchet, warnings if warnings is not None else [])
         place = _Place(path, (obj, old) if ratchet is not None and old is not None else None)
@@ -145,7 +145,7 @@ class RuleTree:
             )
 
     def _walk_map(self, run: _Run, obj: dict[str, Any], old: dict[str, Any], place: _Place) -> None:
-        # Whichever there are less of: a schema may have very many properties, and a list very many objects without any.
+        # Iterate over the smaller one: a schema may have many properties, and a list many objects with few of them.
         found = self.properties if len(self.properties) <= len(obj) else [name for name in obj if name in self.properties]
         for name in found:
             if name in obj:
@@ -160,11 +160,11 @@ class RuleTree:
     @staticmethod
     def _child(place: _Place, path: str, name: str, obj: dict[str, Any], old: dict[str, Any]) -> _Place:
         if place.current is not None and place.parent is None and name in ("apiVersion", "kind"):
-            # Converted to the same version before they get here: a change would not be seen.
+            # Both objects were converted to the same version, which hides changes of these fields.
             return _Place(path)
         return place.at(path, (obj[name], old[name]) if name in old else None)
 
-    # --- the rules of one place
+    # --- rules of one place
 
     def _evaluate(self, run: _Run, obj: Any, old: Any, place: _Place) -> None:
         path = place.path or "<nil>"
@@ -241,7 +241,7 @@ def _explain(error: CelError, rule: Rule) -> str:
 
 
 def _message(program: CompiledMessage, obj: Any, old: Any, budget: Budget) -> str:
-    """The text a message expression gives, or nothing if it gives none that can be shown."""
+    """The text of a message expression, or nothing if it is not usable."""
     try:
         text = program.evaluate(obj, old, budget).strip()
     except (BudgetExceeded, CostExceeded):
@@ -305,7 +305,7 @@ def _has_rules(schema: Any) -> bool:
 
 
 def _tree(rules: Schema, schema: Schema, node: SchemaNode | None, resolve: Resolve | None) -> RuleTree | None:
-    """`rules` brings the rules, `schema` the structure; they differ inside an allOf."""
+    """`rules` contains the rules, `schema` the structure; they differ inside an allOf."""
     found = RuleTree(schema, [read_rule(entry, schema, node, resolve) for entry in rules.get("x-kubernetes-validations") or ()])
     if isinstance(rules.get("items"), dict) and isinstance(schema.get("items"), dict):
         found.items = _tree(rules["items"], schema["items"], node.element if node is not None else None, resolve)
@@ -374,7 +374,7 @@ _PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v":
 
 
 def normalize(path: str, schema: dict[str, Any]) -> str:
-    """`.spec['a'].b` as `spec.a.b` (or `spec[a]` for keys of maps). Raises ValueError for what the schema does not have."""
+    """`.spec['a'].b` as `spec.a.b` (or `spec[a]` for keys of maps). Raises ValueError for paths that are not in the schema."""
     tokens = _TOKEN.findall(path)
     found = ""
     at = 0

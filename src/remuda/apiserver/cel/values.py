@@ -1,7 +1,7 @@
-"""CEL values at run time: plain Python values wherever Python has the type, small classes where it has not.
+"""CEL values at run time: plain Python values where Python has the type, small classes for other types.
 
-bool, int, float, str, bytes, None, list and dict stand for themselves. Objects from a schema appear as views
-(`views`), which know their schema and convert a field only when it is looked at. Equality and order across
+bool, int, float, str, bytes, None, list and dict represent themselves. Objects from a schema appear as views
+(`views`), which know their schema and convert a field only when it is read. Equality and order across
 types follow CEL, not Python: `true` is not 1, but 1 equals 1.0.
 """
 
@@ -84,7 +84,7 @@ def some(value: Value) -> Optional:
 
 
 class TypeValue:
-    """A type as a value: what `type(x)` gives and `int`, `string`, … name."""
+    """A type as a value: the result of `type(x)`, and the names `int`, `string`, …"""
 
     __slots__ = ("name",)
 
@@ -180,7 +180,7 @@ def is_map(value: Value) -> bool:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """CEL equality: numbers by value whatever their type, containers element by element, other types never mix."""
+    """CEL equality: numbers by value across types, containers element by element; other types are never equal."""
     lt, rt = type(left), type(right)
     if lt is rt and lt in _SIMPLE:
         return bool(left == right)
@@ -228,7 +228,7 @@ def find_key(entries: dict[Value, Value], key: Value) -> tuple[bool, Value]:
         raise no_such_overload() from None
     if type(key) is str:
         return True, value
-    # Python takes True for 1: make sure the key found is really the one asked for.
+    # In Python, True equals 1: check that the found key has the requested type.
     wants_bool = type(key) is bool
     if wants_bool or key in (0, 1):
         for stored in entries:
@@ -252,7 +252,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def size(value: Value) -> int:
-    """The size a cost is computed from: 1 for everything that has none."""
+    """The size for cost computations: 1 for values without a size."""
     kind = type(value)
     if kind is str or kind is list or kind is bytes or kind is dict:
         return len(value)
@@ -266,7 +266,7 @@ def size(value: Value) -> int:
 
 
 def is_zero(value: Value) -> bool:
-    """Whether a value is the zero of its type (`optional.ofNonZeroValue`)."""
+    """True when a value is the zero of its type (`optional.ofNonZeroValue`)."""
     if value is None:
         return True
     if is_list(value) or is_map(value):

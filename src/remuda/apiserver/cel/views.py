@@ -1,8 +1,8 @@
-"""Schema data as CEL values, converted only where an expression looks.
+"""Schema data as CEL values, converted only where an expression reads it.
 
 A `SchemaNode` decides what its data means in CEL: a string of format date-time is a timestamp, a number without a
 fraction is still a double, null counts as absent. Scalars are converted on access. Objects, maps and lists get a view
-unless their data already is what CEL wants; `is_plain` says so, and then the Python object is used as it is.
+unless their data already has CEL's form (`is_plain`); then the Python object is used as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _go_type(raw: Any) -> str:
 
 
 def is_plain(node: SchemaNode) -> bool:
-    """Whether data of this node needs no view: its Python value is the CEL value."""
+    """True when data of this node needs no view: its Python value is the CEL value."""
     cached = node.__dict__.get("_plain")
     if cached is None:
         node.__dict__["_plain"] = cached = _is_plain(node)
@@ -46,7 +46,7 @@ def _is_plain(node: SchemaNode) -> bool:
 
 
 def converter(node: SchemaNode) -> Converter:
-    """What turns raw data of the node into a CEL value."""
+    """The function that turns raw data of the node into a CEL value."""
     cached: Converter | None = node.__dict__.get("_converter")
     if cached is None:
         node.__dict__["_converter"] = cached = _converter(node)
@@ -175,7 +175,7 @@ _MAKERS: dict[str, Callable[[SchemaNode], Converter]] = {
 
 
 class ObjectView(MapLike):
-    """An object with declared properties. What its schema does not declare is invisible, but counts for equality."""
+    """An object with declared properties. Undeclared properties are invisible, but count for equality."""
 
     __slots__ = ("node", "raw")
 
@@ -357,7 +357,7 @@ def lookup(value: Value, key: Value) -> tuple[bool, Value]:
 
 
 def to_raw(value: Value) -> Any:
-    """Back to the data a value came from, as far as it came from data."""
+    """The data that a value was converted from, as far as it came from data."""
     if isinstance(value, ObjectView | MapView | ListView):
         return value.raw
     if type(value) is list:

@@ -1,7 +1,7 @@
 """Printer columns of a CRD, as functions from an object to a cell.
 
-Cells follow kube-apiserver: text columns show whatever is there as text, typed ones show nothing for a value of another type,
-dates are ages. A CRD without columns of its own shows when its objects were created.
+Cells follow kube-apiserver: a text column shows any value as text, a typed column shows nothing for a value of another type,
+dates are ages. A CRD without its own columns shows the age of its objects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rules in a CRD's schema: do they compile, and what could they cost at worst?
+"""CEL rules in a CRD's schema: whether they compile, and their worst-case cost.
 
-The language is :mod:`remuda.apiserver.cel`; this module knows how often a rule may run (lists and maps multiply) and what a
-CRD is told when a rule is wrong or too expensive.
+The language is :mod:`remuda.apiserver.cel`; this module knows how often a rule may run (lists and maps multiply) and the
+errors for a rule that is wrong or too expensive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_EXPENSIVE = 4
 
 @dataclass(slots=True)
 class Total:
-    """What all rules of a schema may cost together, and which of them cost most."""
+    """The worst-case cost of all rules of a schema together, and the most expensive of them."""
 
     cost: int = 0
     expensive: list[tuple[str, int]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class RuleCheck:
-    """What compiling one rule showed."""
+    """The result of compiling one rule."""
 
     problem: str = ""
     cost: int = 0
@@ -50,7 +50,7 @@ class RuleCheck:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A place in the schema: what CEL sees there, how many values may stand there (None: no limit), and the cost so far."""
+    """A place in the schema: its CEL type, the maximum number of values there (None: no limit), and the cost so far."""
 
     schema: Obj
     node: SchemaNode | None

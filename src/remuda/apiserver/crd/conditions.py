@@ -1,7 +1,7 @@
-"""The conditions of a CRD, worked out from the CRD itself and the others: pure, so that whoever runs it only has to write.
+"""The conditions of a CRD, computed from the CRD itself and the others: pure; the caller only writes them.
 
-`NamesAccepted` and `Established` say whether it serves, `NonStructuralSchema` and `KubernetesAPIApprovalPolicyConformant`
-appear only when there is something to say.
+`NamesAccepted` and `Established` tell whether it serves, `NonStructuralSchema` and `KubernetesAPIApprovalPolicyConformant`
+appear only when there is a problem to report.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def is_protected_group(group: str) -> bool:
 
 
 def approval_state(crd: Obj) -> tuple[str, str]:
-    """`missing`, `bypassed`, `approved` or `invalid`, and what is said about it."""
+    """`missing`, `bypassed`, `approved` or `invalid`, and its message."""
     text = dict_of(dict_of(crd.get("metadata")).get("annotations")).get(APPROVED_ANNOTATION) or ""
     wanted = f"protected groups must have approval annotation {go_quote(APPROVED_ANNOTATION)}"
     if not text:
@@ -100,7 +100,7 @@ def approval_condition(crd: Obj) -> Obj | None:
 
 
 def structural_condition(crd: Obj) -> Obj | None:
-    """Only CRDs from before structural schemas were demanded can have it."""
+    """Only CRDs from before structural schemas were required can have it."""
     # Late, with the first definition: see :mod:`remuda.apiserver.crd`.
     from .structural import conversion_problem, structural_errors
 
@@ -134,7 +134,7 @@ def naming_conditions(crd: Obj, crds: Iterable[Obj]) -> tuple[Obj, Obj, Obj]:
 
 
 def established_condition(crd: Obj, broken_ca_bundle: bool = False) -> Obj | None:
-    """What Established becomes once the names are accepted; None when nothing changes."""
+    """The Established condition after the names are accepted; None when nothing changes."""
     if not is_true(crd, NAMES_ACCEPTED) or is_established(crd):
         return None
     if broken_ca_bundle:
@@ -143,7 +143,7 @@ def established_condition(crd: Obj, broken_ca_bundle: bool = False) -> Obj | Non
 
 
 def next_status(crd: Obj, crds: Iterable[Obj], now: str, broken_ca_bundle: bool = False) -> Obj | None:
-    """The status that the CRD should have, with all conditions settled at once; None when it has it already.
+    """The status that the CRD should have, with all conditions settled at once; None when it already has it.
 
     kube-apiserver's controllers get there in several writes; the outcome is the same. `now` is an RFC 3339 time.
     """
@@ -178,7 +178,7 @@ def served_versions(crd: Obj) -> list[Any]:
 
 # --- accepted names -------------------------------------------------------------------------------------------------------
 #
-# Who may have which names: of several CRDs in a group that want the same, the first to be accepted has it.
+# Name ownership: if several CRDs in a group want the same name, the first CRD to be accepted gets it.
 
 _CONFLICTS = (
     ("plural", "PluralConflict"),
@@ -209,8 +209,8 @@ def taken_names(crds: Iterable[Obj], group: str) -> tuple[set[str], set[str]]:
 def decide_names(crd: Obj, crds: Iterable[Obj]) -> tuple[Obj, str, str]:
     """The names that `crd` has from now on, with a reason and a message.
 
-    `crds` are all CRDs, this one included, with what each was given so far. The reason is `NoConflicts` when everything
-    that was asked for is granted.
+    `crds` are all CRDs, this one included, with their accepted names. The reason is `NoConflicts` when all
+    requested names are granted.
     """
     spec = dict_of(crd.get("spec"))
     wanted, had = dict_of(spec.get("names")), accepted_names(crd)
@@ -221,7 +221,7 @@ def decide_names(crd: Obj, crds: Iterable[Obj]) -> tuple[Obj, str, str]:
         used = kinds if field in ("kind", "listKind") else resources
         problems = _problems(wanted.get(field), had.get(field), used)
         if problems:
-            # The last conflict is the one that is told, as in kube-apiserver.
+            # The last conflict is the one reported, as in kube-apiserver.
             reason, message = conflict, aggregate_text(problems)
         else:
             _put(granted, field, wanted.get(field))

@@ -15,7 +15,7 @@ Obj = dict[str, Any]
 
 
 class ConversionError(ApiError):
-    """Objects that could not be brought to the wanted version; the text is what a client is told."""
+    """Objects that could not be converted to the wanted version; clients see the text."""
 
     def __init__(self, message: str) -> None:
         super().__init__(500, "", message)
@@ -30,7 +30,7 @@ class Converter(Protocol):
 
 
 class InProcess:
-    """Converters of our own types, which need no webhook; they win over what their CRD says."""
+    """Converters of our own types, which need no webhook; they take precedence over the strategy in their CRD."""
 
     def __init__(self) -> None:
         self._converters: dict[GroupResource, Converter] = {}
@@ -44,7 +44,7 @@ class InProcess:
 
 # --- no conversion --------------------------------------------------------------------------------------------------------
 #
-# The conversion strategy None: versions differ in nothing but their name.
+# The conversion strategy None: versions differ only in apiVersion.
 
 
 class NoConversion:
@@ -53,7 +53,7 @@ class NoConversion:
 
 
 def api_version_for(obj: Obj, to_version: str) -> str:
-    """`to_version` may be short (`v1`): conversion never leaves the object's group."""
+    """The full apiVersion: `to_version` may be short (`v1`), since conversion never leaves the object's group."""
     if "/" in to_version:
         return to_version
     group, slash, _ = str(obj.get("apiVersion") or "").partition("/")

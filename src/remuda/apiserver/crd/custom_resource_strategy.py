@@ -1,7 +1,7 @@
-"""How objects of one version of a CRD are created and updated: what a writer may touch, and what must hold.
+"""Create and update of objects of one version of a CRD: the fields that a request may change, and validation.
 
 Metadata is checked by the verbs. Here: schema, scale paths, embedded resources, list types, CEL rules, in kube-apiserver's
-order; on updates what was already wrong and did not change is let pass.
+order; an update may keep errors that were there before and did not change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GetSchema = Callable[[], CompiledSchema]
 
 _MAX_INT32 = (1 << 31) - 1
 _STANDARD_FINALIZERS = frozenset(("orphan", "foregroundDeletion", "kubernetes"))
-# Rules see only objects whose shape is right; these errors say that it is not.
+# Rules run only on objects of the right shape; these errors mean that the shape is wrong.
 _BLOCKING = frozenset((errors.NOT_SUPPORTED, errors.REQUIRED, errors.TOO_LONG, errors.TOO_MANY, errors.TYPE_INVALID))
 _BLOCKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
@@ -57,7 +57,7 @@ def crd_strategy(crd: Obj, version: Obj, get_schema: GetSchema) -> Strategy:
     )
 
 
-# --- what a writer may touch --------------------------------------------------------------------------------------------
+# --- fields that a request may change -----------------------------------------------------------------------------------
 
 
 def _nothing(obj: Obj) -> None:
@@ -80,7 +80,7 @@ def _keep_status(obj: Obj, old: Obj) -> None:
 
 
 def _only_status(obj: Obj, old: Obj) -> None:
-    """Everything but the status is as it was; managedFields are the request's, because they tell of the status too."""
+    """Keep everything but the status; managedFields are the request's, because they also cover the status."""
     kept: Obj = {name: obj[name] for name in ("status", "apiVersion", "kind") if name in obj}
     managed = dict_of(obj.get("metadata")).get("managedFields")
     obj.clear()
@@ -94,7 +94,7 @@ def _only_status(obj: Obj, old: Obj) -> None:
     obj["metadata"] = metadata
 
 
-# --- what must hold ------------------------------------------------------------------------------------------------------
+# --- validation ----------------------------------------------------------------------------------------------------------
 
 
 class _Checks:
@@ -151,7 +151,7 @@ class _Checks:
         return self._finish(found, obj, old, sound)
 
     def _finish(self, found: Errors, obj: Obj, old: Obj | None, sound: bool) -> Errors:
-        """Rules last, and only on objects they can make sense of."""
+        """Rules last, and only on objects of the right shape."""
         rules = self._rules()
         if rules is not None:
             if any(error.type in _BLOCKING for error in found):
@@ -199,7 +199,7 @@ def _go_value(value: Any) -> str:
 
 
 def _scale_error(obj: Obj, path: str, kind: str) -> Errors:
-    """The value at a scale path must be what an autoscaler can use, if it is there at all."""
+    """The value at a scale path, if present, must be usable by an autoscaler."""
     steps = path.removeprefix(".").split(".")
     empty: Any = 0 if kind == "integer" else ""
     here: Any = obj
@@ -240,7 +240,7 @@ def _selectable(value: Any) -> str:
 
 
 def finalizer_warnings(obj: Obj, old: Obj | None) -> list[str]:
-    """New finalizers should say whose they are."""
+    """New finalizers should be qualified with a domain."""
     new = set(list_of(dict_of(obj.get("metadata")).get("finalizers")))
     if old is not None:
         new -= set(list_of(dict_of(old.get("metadata")).get("finalizers")))

@@ -1,8 +1,8 @@
-"""Custom resources: what each established CustomResourceDefinition makes the server serve, for as long as it does.
+"""Custom resources: the server serves them while their CustomResourceDefinition is established.
 
-Follows the stored CRDs. A changed definition replaces its resource in one step: requests under way finish with what they
-began with, watches end so that clients come back, and stored objects are brought up to the new schema as they are read. What one
-definition makes of its kind is in :mod:`.served_versions`.
+Follows the stored CRDs. A changed definition replaces its resource in one step: requests in progress finish with the
+old one, watches end so that clients reconnect, and stored objects are brought up to the new schema as they are read. The
+resource of one definition is made in :mod:`.served_versions`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _condition(crd: Obj, type_: str) -> str:
 
 
 class CustomResources:
-    """`make_converter` gives the converter of a CRD that has more than renaming to do, else None."""
+    """`make_converter` gives the converter of a CRD whose conversion is more than a rename, else None."""
 
     def __init__(self, registry: Registry, cache: Cache, feeds: Feeds, clock: Clock, make_converter: MakeConverter) -> None:
         self._registry = registry
@@ -51,7 +51,7 @@ class CustomResources:
         self._served: dict[str, Obj] = {}
 
     def changed(self, new: Obj | None, old: Obj | None) -> None:
-        """A CRD appeared, changed or went: the listener for its resource."""
+        """Handle a CRD that appeared, changed or was deleted: the listener for its resource."""
         crd = new or old
         assert crd is not None
         name = crd["metadata"]["name"]
@@ -64,7 +64,7 @@ class CustomResources:
         try:
             self._serve(name, new)
         except Exception:
-            # This runs inside the cache's feed: one definition that slipped through its checks must not stop everything else.
+            # This runs inside the cache's feed: one definition that passed its checks by mistake must not stop everything else.
             logger.exception("%s can't be served and is left out until it changes", name)
             self._drop(name)
 
@@ -84,7 +84,7 @@ class CustomResources:
         resource = self.described(crd)
         resource.bucket.new_epoch(_normalizer(resource))
         if before is not None and name in self._served and _same_but_conditions(self._served[name], crd):
-            # Only its end has begun: watches go on.
+            # The CRD is only being deleted: watches go on.
             before.terminating = resource.terminating
             self._served[name] = crd
             self._registry.add(before)
@@ -96,7 +96,7 @@ class CustomResources:
                 self._feeds.drop(version)
 
     def described(self, crd: Obj) -> Resource:
-        """What a definition makes of its kind, served or not: the past has kinds whose definition is gone."""
+        """The resource of a definition, served or not: history has kinds whose definition is deleted."""
         # Late, with the first definition: see :mod:`.`.
         from .served_versions import described
 
@@ -106,7 +106,7 @@ class CustomResources:
 
 
 def _normalizer(resource: Resource) -> Callable[[Entry], None]:
-    """Brings an entry that was stored under an older schema up to the present one: pruned and defaulted."""
+    """Brings an entry that was stored under an older schema up to the current one: pruned and defaulted."""
 
     def normalize(entry: Entry) -> None:
         obj = entry.parse()
@@ -129,7 +129,7 @@ def _normalizer(resource: Resource) -> Callable[[Entry], None]:
 
 
 def _same(left: Obj, right: Obj) -> bool:
-    """Nothing that serving depends on has changed."""
+    """True if nothing that serving depends on has changed."""
     return bool(
         left["spec"] == right["spec"]
         and dig(left, "status", "acceptedNames") == dig(right, "status", "acceptedNames")

@@ -62,7 +62,7 @@ def _plain(schema: Obj, path: str, resource: bool, pruned: bool) -> list[FieldEr
 
 
 def _in_meta(schema: Obj, path: str, steps: _Steps) -> list[FieldError]:
-    """A default inside metadata is right when the metadata that it makes is."""
+    """A default inside metadata is valid when the resulting metadata is."""
     default = schema["default"]
     whole: Any = copy(default)
     for step in reversed(steps):

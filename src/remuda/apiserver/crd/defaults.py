@@ -1,4 +1,4 @@
-"""What a CRD says when it says nothing: names derived from the kind, no conversion, the webhook's port."""
+"""Defaults of a CRD: names derived from the kind, no conversion, the webhook's port."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def version_of(crd: Obj, name: str) -> Obj:
 
 
 def prepare_for_create(crd: Obj) -> None:
-    """A new CRD has no status but the version that it will store; Go prints what is empty in it."""
+    """A new CRD has an empty status except for its storage version, with empty fields as Go prints them."""
     storage = storage_version(crd)
     stored = [storage] if storage else None
     crd["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
 
 
 def prepare_for_update(crd: Obj, old: Obj) -> None:
-    """The status stays as it was, except that a new storage version counts as stored from now on."""
+    """The status stays as it was, but a new storage version is added to the stored versions."""
     status = dict(dict_of(old.get("status")))
     storage = storage_version(crd)
     stored = list_of(status.get("storedVersions"))
@@ -70,5 +70,5 @@ def prepare_for_update(crd: Obj, old: Obj) -> None:
 
 
 def prepare_for_status_update(crd: Obj, old: Obj) -> None:
-    """Only the status may change; of the metadata, what a status writer may touch was settled before."""
+    """Only the status may change; the metadata was handled before."""
     crd["spec"] = old.get("spec", {})

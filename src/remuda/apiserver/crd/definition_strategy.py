@@ -11,7 +11,7 @@ from remuda.kube.errors import FieldError
 from ..registry.strategy import Column, Strategy
 from . import defaults
 
-# What checks a definition is imported late, with the first one that is written: see :mod:`remuda.apiserver.crd`.
+# Validation is imported late, with the first definition that is written: see :mod:`remuda.apiserver.crd`.
 
 
 def _validate(obj: Obj) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""A CRD as kube-apiserver checks it: what all versions share stands once at the top, not in every version.
+"""A CRD as kube-apiserver validates it: the parts that all versions share are at the top, not in every version.
 
 Validation happens on that internal form, so paths in errors are `spec.validation.openAPIV3Schema…` when all versions have the
 same schema (one version is enough for that) and `spec.versions[0].schema.openAPIV3Schema…` when they differ. Values that errors
@@ -19,7 +19,7 @@ Obj = dict[str, Any]
 
 @dataclass(slots=True)
 class Internal:
-    """`spec` with shared parts lifted: each of the four is None or empty when versions differ in it."""
+    """`spec` with shared parts lifted to the top: each of the four is None or empty when versions differ in it."""
 
     spec: Obj
     versions: list[Obj]
@@ -39,7 +39,7 @@ def internal(crd: Obj) -> Internal:
     lifted: dict[str, Any] = dict.fromkeys(_PARTS)
     for part in _PARTS:
         values = [version.get(part) for version in given]
-        # The schema and the subresources are pointers in Go: there, an empty one is not an absent one.
+        # The schema and the subresources are pointers in Go: there, empty is different from absent.
         pointer = part in ("schema", "subresources")
         if pointer and len({(value is None, schema_of(value) is None) for value in values}) > 1:
             continue
@@ -59,7 +59,7 @@ def internal(crd: Obj) -> Internal:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal as Go's semantic comparison sees it: an absent list or map is an empty one."""
+    """Equal in Go's semantic comparison: an absent list or map equals an empty one."""
     if left == right:
         return True
     if isinstance(left, dict) and isinstance(right, dict):
@@ -86,10 +86,10 @@ def schema_of(version_or_top: Obj | None) -> Obj | None:
     return found if isinstance(found, dict) else None
 
 
-# --- how Go shows them ---------------------------------------------------------------------------------------------
+# --- their form in Go ----------------------------------------------------------------------------------------------
 
 _TEXT, _FLAG, _NULL = "", False, None
-# Go's field, the JSON one, and the zero value that stands for its absence.
+# Go's field, the JSON one, and the zero value that means absent.
 _SCHEMA_FIELDS: tuple[tuple[str, str, Any], ...] = (
     ("ID", "id", _TEXT),
     ("Schema", "$schema", _TEXT),

@@ -1,4 +1,4 @@
-"""What an update of a CRD need not mend: rules that came later do not break what was already there."""
+"""Ratcheting: an update of a CRD may keep errors that were there before a rule was added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths into a schema, such as `.spec.replicas` or `.spec['my key']`: rules name fields by them, and selectable fields too."""
+"""Paths into a schema, such as `.spec.replicas` or `.spec['my key']`, in rules and selectable fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "
 
 
 class PathError(ValueError):
-    """A path that leads nowhere; the message says why, in kube-apiserver's words."""
+    """A path to no field; the message gives the reason in kube-apiserver's words."""
 
 
 def _tokens(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a CRD's schema may say, field by field: allowed keywords, list and map types, where defaults may stand, rules.
+"""Validation of a CRD's schema, field by field: allowed keywords, list and map types, places for defaults, rules.
 
 The structural rules are :mod:`.structural`, defaults themselves :mod:`.default_rules`, the meaning of rules :mod:`.cel_rules`.
 """
@@ -26,7 +26,7 @@ _BREAK = re.compile(r"[\n\r]")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is demanded. An update does not demand what the old object already lacked."""
+    """The checks that apply. An update need not fix errors that the old object already had."""
 
     immutable_names: bool = False
     schema_required: bool = True
@@ -38,18 +38,18 @@ class Options:
     recognised_review_versions: bool = True
     invalid_ca_bundle_ok: bool = True
     too_many_selectable_ok: frozenset[str] = frozenset()
-    # Versions whose schema is as it was: their rules' costs are not questioned again.
+    # Versions with an unchanged schema: the costs of their rules are not checked again.
     unchanged_versions: frozenset[str] = frozenset()
     ignore_rule_cost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the schema we are, as far as it matters for what is allowed."""
+    """The current place in the schema, as far as validation depends on it."""
 
     no_defaults: str | None = None
     inside_meta: bool = False
-    # Below this path nothing says which old item a new one was, so rules can't compare with it.
+    # Below this path an item can't be matched with its old value, so rules can't compare the two.
     uncorrelatable: str = ""
 
 
@@ -70,7 +70,7 @@ def _visit(
 ) -> None:
     if not isinstance(schema, dict) or _nothing_to_refuse(schema):
         return
-    # Rules are compiled only where nothing at or below is wrong, so each place keeps its own findings first.
+    # Rules are compiled only if there is no error at or below their place, so each place collects its own errors first.
     here = Findings()
     here.schema.extend(_keyword_errors(schema, path, place, options))
     _visit_fields(schema, path, place, root, options, context, here)
@@ -230,7 +230,7 @@ def _list_errors(schema: Obj, path: str, options: Options) -> list[FieldError]:
 
 
 def atomic_set_errors(schema: Obj, path: str) -> list[FieldError]:
-    """Items of a set must be atomic: otherwise nobody could say whether two are the same."""
+    """Items of a set must be atomic: otherwise they can't be compared for equality."""
     items = schema.get("items")
     if schema.get("x-kubernetes-list-type") != "set" or not isinstance(items, dict):
         return []
@@ -275,7 +275,7 @@ def _map_list_errors(schema: Obj, keys: list[Any], path: str) -> list[FieldError
 
 
 def map_key_errors(schema: Obj, path: str) -> list[FieldError]:
-    """The keys of a map-like list must always be there and never be null."""
+    """The keys of a map-like list must be required and not nullable."""
     list_type = schema.get("x-kubernetes-list-type")
     items = schema.get("items")
     if not isinstance(items, dict) or list_type not in ("set", "map"):
@@ -302,7 +302,7 @@ def map_key_errors(schema: Obj, path: str) -> list[FieldError]:
 
 
 def _rule_errors(schema: Obj, rules: list[Any], path: str) -> list[FieldError]:
-    """What is wrong with the form of the rules; whether they compile is another question."""
+    """Errors in the form of the rules; compilation is checked elsewhere."""
     errors: list[FieldError] = []
     readable = not conversion_problem(schema)
     for index, given in enumerate(rules):

@@ -1,4 +1,4 @@
-"""What one CustomResourceDefinition makes of its kind: versions, schemas, rules, parts.
+"""The resource of one CustomResourceDefinition: versions, schemas, rules, parts.
 
 :mod:`.custom_resources` follows the definitions, and loads this module with the first of them (:mod:`.` says why).
 """
@@ -29,7 +29,7 @@ _PART_VERBS = frozenset(("get", "patch", "update"))
 
 
 def described(crd: Obj, bucket: Bucket, clock: Clock, converter: Converter | None) -> Resource:
-    """`converter` is that of a CRD which has more than renaming to do."""
+    """`converter` is set for a CRD whose conversion is more than a rename."""
     spec = crd["spec"]
     names = dig(crd, "status", "acceptedNames") or spec["names"]
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
@@ -50,7 +50,7 @@ def described(crd: Obj, bucket: Bucket, clock: Clock, converter: Converter | Non
     if converter is not None:
         resource.convert = converter.convert
     elif _schemas_differ(spec["versions"]):
-        # Versions without a converter differ in name alone, but each shows only the fields that it knows.
+        # Versions without a converter differ only in apiVersion, but each shows only the fields of its own schema.
         resource.convert = NoConversion().convert
     for version in spec["versions"]:
         resource.versions[version["name"]] = _version(crd, version, resource, clock)

@@ -1,4 +1,4 @@
-"""How a CRD's objects are to be served: scale paths, printer columns, selectable fields."""
+"""Validation of scale paths, printer columns, selectable fields and conversion of a CRD."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def top_selectable_errors(form: Internal, options: Options) -> Errors:
 
 
 def unreadable_selectable_errors(fields: list[Any], path: str) -> Errors:
-    """What can be said about paths into a schema that can't be read."""
+    """The errors about selectable fields that need no schema, for a schema that can't be read."""
     errors: Errors = []
     for index, each in enumerate(fields):
         where = dict_of(each).get("jsonPath") or ""
@@ -196,7 +196,7 @@ def _review_errors(versions: list[Any], path: str, recognised: bool) -> Errors:
 
 
 def ca_bundle_ok(bundle: Any) -> bool:
-    """Whether a caBundle (base64 of PEM, as it stands in JSON) holds certificates."""
+    """A caBundle (base64 of PEM, as in JSON) holds certificates."""
     if not bundle:
         return True
     try:
@@ -212,7 +212,7 @@ def _bundle_of(crd: Obj) -> Any:
 
 
 def invalid_ca_bundle_ok(old: Obj) -> bool:
-    """Nobody has to mend a bundle that was already broken, nor to have a good one before the CRD serves."""
+    """A bundle that was already invalid may stay, and a CRD that is not serving yet needs no valid one."""
     if not is_established(old):
         return True
     bundle = _bundle_of(old)

@@ -1,4 +1,4 @@
-"""Whether a schema is structural: every field's type is said once, in the open, and alternatives only restrict values.
+"""The check that a schema is structural: each field's type is given once, at the field, and alternatives only restrict values.
 
 Pruning and defaulting need that. Errors come sorted by their text, as kube-apiserver sorts them.
 """
@@ -26,17 +26,17 @@ _UNSUPPORTED = (
     ("additionalItems", "additionalItems"),
     ("definitions", "definitions"),
 )
-# Most schemas are leaves with a type and a description: where nothing of these is said there is nothing further to look at.
+# Most schemas are leaves with a type and a description: without any of these keywords no further check is needed.
 _ONE, _SEVERAL = ("not", "items", "additionalItems", "additionalProperties"), ("properties", "patternProperties")
 _HOLDING = frozenset((*_ALTERNATIVES, *_ONE, *_SEVERAL, "definitions", "dependencies"))
 _READ = _HOLDING | {name for name, _ in _UNSUPPORTED} | {"x-kubernetes-preserve-unknown-fields"}
-# What is said about values alone; beside a type it makes no schema less structural.
+# Keywords about values alone; they don't make a schema non-structural.
 _BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _PLAIN = frozenset((*_BOUNDS, "type", "description", "title", "format", "default", "enum", "nullable"))
 
 
 def conversion_problem(schema: Any) -> str:
-    """Why a schema can't even be read as a structural one; empty when it can. The first problem is the one that is told."""
+    """The first reason why a schema can't be read as a structural one; empty when it can."""
     if not isinstance(schema, dict) or _READ.isdisjoint(schema):
         return ""
     for name, shown in _UNSUPPORTED:
@@ -206,7 +206,7 @@ _BY_PRESENCE = frozenset(("default", "x-kubernetes-list-type", "x-kubernetes-map
 
 
 def _nested(schema: Any, skip_any_of: bool, path: str, errors: list[FieldError]) -> None:
-    """What stands in alternatives may only restrict values."""
+    """Schemas in alternatives may only restrict values."""
     if not isinstance(schema, dict):
         return
     _values(schema, skip_any_of, False, path, errors)
@@ -226,7 +226,7 @@ def _nested(schema: Any, skip_any_of: bool, path: str, errors: list[FieldError])
         errors.append(forbidden_field(f"{path}.properties[metadata]", "must not be specified in a nested context"))
 
 
-# --- completeness: alternatives speak only of fields that the structure has ------------------------------------------
+# --- completeness: alternatives only name fields that the structure has ----------------------------------------------
 
 
 def _complete_values(values: Obj, schema: Any, path: str, at: str, errors: list[FieldError]) -> None:

@@ -1,8 +1,8 @@
 """Everything kube-apiserver checks on a CustomResourceDefinition itself, in its order and words.
 
 Schemas are :mod:`.structural`, :mod:`.schema_rules` and :mod:`.default_rules`; here is the rest: names, versions, subresources,
-conversion (:mod:`.spec_rules`), how it is served (:mod:`.spec_rules`), stored versions, and what an update may not
-change. Metadata is checked by the verbs.
+conversion (:mod:`.spec_rules`), scale paths and columns (also there), stored versions, and fields that are
+immutable. Metadata is checked by the verbs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ALLOWED_AT_ROOT = (
 
 
 def name_problems(crd: Obj) -> list[str]:
-    """What is wrong with the CRD's own name, besides the rules for any name."""
+    """The errors in the CRD's own name, besides the rules for any name."""
     spec = dict_of(crd.get("spec"))
     wanted = f"{dict_of(spec.get('names')).get('plural') or ''}.{spec.get('group') or ''}"
     found = dict_of(crd.get("metadata")).get("name") or ""
@@ -95,7 +95,7 @@ def validate_status_update(crd: Obj, old: Obj) -> Errors:
 
 
 def warnings(crd: Obj, old: Obj | None) -> list[str]:
-    """Formats that nobody knows are kept, but their author is told."""
+    """Unknown formats are kept, with a warning."""
     if old is not None and old.get("spec") == crd.get("spec"):
         return []
     known = set(_unknown_formats(old)) if old is not None else set()

@@ -1,8 +1,8 @@
-"""The conversion strategy Webhook: ConversionReview out, converted objects back, and nothing but labels and annotations
-of their metadata believed.
+"""The conversion strategy Webhook: send a ConversionReview, take the converted objects, and accept changes only to labels and
+annotations of their metadata.
 
-A webhook may rename fields of spec and status; who an object is (name, namespace, uid) and what the server keeps about it
-(finalizers, owners, managed fields) stay as stored, whatever the answer says.
+A webhook may rename fields of spec and status; the identity (name, namespace, uid) and the metadata kept by the server
+(finalizers, owners, managed fields) stay as stored, regardless of the response.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMEOUT_SECONDS = 30
 
 
 class _Invalid(Exception):
-    """A converted object that may not be used."""
+    """A converted object that is rejected."""
 
 
 class WebhookConverter:
@@ -53,7 +53,7 @@ class WebhookConverter:
             "kind": "ConversionReview",
             "apiVersion": f"{_GROUP}/{version}",
             "request": {"uid": uid, "desiredAPIVersion": to_version, "objects": objs},
-            # kube-apiserver sends the place for the answer along.
+            # kube-apiserver also sends an empty place for the response.
             "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
         }
         try:
@@ -67,7 +67,7 @@ class WebhookConverter:
 
 
 def _needs_asking(obj: Obj, api_version: str) -> bool:
-    """Nothing is asked about an object that has the version already, or that has no content at all."""
+    """An object that has the version already, or that has no content at all, is not sent."""
     return obj.get("apiVersion") != api_version and obj.keys() != {"apiVersion", "kind"}
 
 
@@ -98,7 +98,7 @@ def _converted_objects(review: Obj, uid: str, version: str) -> list[Any]:
 
 
 def _checked(original: Obj, converted: Any, to_version: str) -> Obj:
-    # One object at a time is how a client meets these texts, also when many were sent together.
+    # Clients get these texts for one object at a time, even when many objects were sent together.
     about = f"conversion webhook for {_about(original)} returned"
     _check_readable(converted)
     try:
@@ -116,7 +116,7 @@ def _checked(original: Obj, converted: Any, to_version: str) -> Obj:
 
 
 def _check_readable(converted: Any) -> None:
-    """What is not even an object with a kind is told without saying who sent it."""
+    """Report something that is not even an object with a kind, without naming the webhook."""
     if not isinstance(converted, dict):
         raise ConversionError(f"json: cannot unmarshal {json_word(converted)} into Go value of type map[string]interface {{}}")
     if not converted.get("kind"):

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources there are, in the old form (a document a level) and the aggregated one."""
+"""Discovery: the served groups, versions and resources, in the old form (one document per level) and the aggregated one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _group_order(name: str) -> tuple[int, str]:
 
 
 class Discovery:
-    """All documents, made when first asked for after something changed."""
+    """All documents, made on first request after a change."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -86,7 +86,7 @@ class Discovery:
         return self._versions.get(group, {}).get(version, [])
 
     def is_builtin(self, group: str) -> bool:
-        """Whether Kubernetes itself has the group."""
+        """Kubernetes itself has the group."""
         self._refresh()
         return any(found.resource.builtin for versions in self._versions.get(group, {}).values() for found in versions)
 
@@ -131,7 +131,7 @@ class Discovery:
             entry["shortNames"] = list(resource.short_names)
         if resource.categories:
             entry["categories"] = list(resource.categories)
-        # A custom kind whose storage version is not served shows no hash at all.
+        # A custom kind whose storage version is not served shows no hash.
         if not resource.virtual and resource.storage.served:
             entry["storageVersionHash"] = storage_hash(resource.storage)
         return entry
@@ -149,7 +149,7 @@ class Discovery:
         entry["verbs"] = _sorted_verbs(sub.verbs)
         return entry
 
-    # --- the aggregated one --------------------------------------------------------------------------------------------
+    # --- the aggregated document ---------------------------------------------------------------------------------------
 
     def aggregated(self, core: bool) -> tuple[bytes, str]:
         """The document for /api (core) or /apis, and its ETag."""
@@ -201,13 +201,13 @@ def _without_type(group: Obj) -> Obj:
 
 
 def _response_kind(version: Version, group: str, name: str, kind: str) -> Obj:
-    """Built-ins say where a kind is from only if that is not where they are themselves."""
+    """Built-in kinds give the group and version of a kind only where they differ from their own."""
     if version.resource.builtin and (group, name) == (version.group, version.name):
         group = name = ""
     return {"group": group, "version": name, "kind": kind}
 
 
-# The verbs of custom resources, in the order in which they have always been listed.
+# The verbs of custom resources, in kube-apiserver's order.
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
@@ -228,6 +228,6 @@ def _sorted_verbs(verbs: frozenset[str]) -> list[str]:
 
 
 def storage_hash(version: Version) -> str:
-    """Eight bytes of a hash over what is stored, base64: changes when the storage version does."""
+    """Eight bytes of a hash over the stored kind, base64: changes when the storage version does."""
     text = f"{version.group}/{version.name}/{version.kind}" if version.group else f"/{version.name}/{version.kind}"
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()

@@ -1,6 +1,6 @@
-"""The words that `kubectl explain` shows for built-in kinds: our own, and few.
+"""The descriptions that `kubectl explain` shows for built-in kinds: our own, and few.
 
-Structure comes from the generated description; a field without words here shows none.
+Structure comes from the generated description; a field without text here shows none.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ KINDS = {
 
 @cache
 def described(name: str, group: str, version: str) -> Obj:
-    """The OpenAPI schema of a built-in definition, as the document of a group and version has it, with our words in it."""
+    """The OpenAPI schema of a built-in definitionin the document of a group and version, with our descriptions."""
     schema = dict(builtin_types.definition_in(name, group, version))
     kind = name.rpartition(".")[2]
     if kind in KINDS:

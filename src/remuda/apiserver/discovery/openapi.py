@@ -1,7 +1,7 @@
-"""OpenAPI v3: one document per group and version, made when somebody asks for it and kept until what is served changes.
+"""OpenAPI v3: one document per group and version, made on first request and kept until the served resources change.
 
-Clients read three things in it: that PATCH takes `fieldValidation` (so that the server checks, not they), which kind a path is
-about, and the schemas (`kubectl explain`). Built-in schemas come from the generated description, with words of our own from
+Clients read three things in it: that PATCH takes `fieldValidation` (so that the server validates, not the client), the kind of
+a path, and the schemas (`kubectl explain`). Built-in schemas come from the generated description, with our texts from
 :mod:`.explain`; a CRD's come from the CRD. Operations and the schemas of CRDs are made by :mod:`.openapi_schemas`.
 """
 
@@ -48,7 +48,7 @@ class OpenApi:
                 yield f"apis/{group}/{version}", group, version
 
     def index(self) -> Obj:
-        """Each document's address carries a hash of what it will say, so that clients may keep it for ever."""
+        """Each document's address carries a hash of its content, so that clients may cache it forever."""
         self._refresh()
         paths = {}
         for name, group, version in self._group_versions():
@@ -58,7 +58,7 @@ class OpenApi:
         return {"paths": paths}
 
     def _fingerprint(self, group: str, version: str) -> str:
-        """What the document depends on, without making it: built-ins never change, CRDs by their schemas."""
+        """A hash of what the document depends on, without making it: built-in kinds never change, CRDs by their schemas."""
         digest = hashlib.sha512()
         for found in self._discovery.resources(group, version):
             digest.update(f"{found.resource.name} {found.kind} {sorted(found.subresources)} {sorted(found.verbs)}".encode())
@@ -114,7 +114,7 @@ def _served(version: Version) -> Served:
         verbs=version.verbs,
         parts=tuple(_part(version, sub) for sub in version.subresources.values()),
         builtin=resource.builtin,
-        # A namespace answers with itself too, but real documents have never said so.
+        # A namespace answers with itself too, but kube-apiserver's documents don't say so.
         shows_deleted=resource.shows_deleted and resource.name != "namespaces",
     )
 
@@ -128,14 +128,14 @@ def _part(version: Version, sub: Subresource) -> Part:
 
 
 def _components(version: Version, served: Served) -> dict[str, Obj]:
-    """The schemas that a version brings itself; those of built-in kinds are found through its paths."""
+    """The schemas of the version itself; those of built-in kinds are found through its paths."""
     if version.resource.builtin:
         return {}
     return schemas(served, version.resource.list_kind, version.own_schema, version.strategy.fields({}))
 
 
 def _follow_references(components: Obj, paths: Obj, group: str, version: str) -> None:
-    """Add every built-in definition that a schema or a path refers to, until nothing is missing."""
+    """Add every built-in definition that a schema or a path refers to, recursively."""
     pending: list[Any] = [*components.values(), paths]
     while pending:
         node = pending.pop()

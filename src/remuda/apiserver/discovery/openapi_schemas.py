@@ -1,7 +1,7 @@
-"""The OpenAPI v3 description of what is served: the operations on its paths, and the schemas of a version of a CRD.
+"""The OpenAPI v3 description of the served resources: the operations on their paths, and the schemas of a version of a CRD.
 
-The operations are the same for any kind, so :func:`operations` takes a plain record of what is served, built-in or not.
-Shapes follow kube-apiserver's: parameters that all operations of a path share stand once, at the path. Documents are put
+The operations are the same for any kind, so :func:`operations` takes a plain record of the resource, built-in or not.
+Shapes follow kube-apiserver's: parameters that all operations of a path share are listed once, at the path. Documents are put
 together in :mod:`remuda.apiserver.discovery.openapi`.
 """
 
@@ -23,7 +23,7 @@ ACTION = "x-kubernetes-action"
 
 MEDIA = ("application/json", "application/yaml")
 PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
-# What the router of built-in kinds declares: it reads any body, has protobuf, and writes watches as streams.
+# Properties of the router of built-in kinds: it reads any body, has protobuf, and writes watches as streams.
 BUILTIN_MEDIA = (*MEDIA, "application/vnd.kubernetes.protobuf")
 BUILTIN_PATCHES = (*PATCHES, "application/strategic-merge-patch+json")
 _STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
@@ -31,7 +31,7 @@ _STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobu
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A subresource: its verbs, the schema of its body (empty: the parent's) and what operations say their kind is."""
+    """A subresource: its verbs, the schema of its body (empty: the parent's) and the kind of its operations."""
 
     name: str
     verbs: frozenset[str]
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What :func:`operations` has to know about a resource. Verbs are RBAC's: get, list, create, update, patch, …"""
+    """The input of :func:`operations` about a resource. Verbs are RBAC's: get, list, create, update, patch, …"""
 
     group: str
     version: str
@@ -82,7 +82,7 @@ def model_name(group: str, version: str, kind: str) -> str:
 
 
 def schemas(served: Served, list_kind: str, schema: Obj | None, selectable: Iterable[str] = ()) -> dict[str, Obj]:
-    """The components of a version of a CRD: the kind and its list. What they refer to is not included."""
+    """The components of a version of a CRD: the kind and its list. Schemas that they refer to are not included."""
     found = {
         served.schema_name: _kind_schema(schema),
         served.list_schema_name: _list_schema(served.schema_name, served.kind, list_kind, served.plural),
@@ -195,7 +195,7 @@ _DELETE = (
 
 @dataclass(frozen=True, slots=True)
 class _Verb:
-    """How a verb shows: method, action, the words of its operation id and description, parameters, further answers."""
+    """The OpenAPI form of a verb: method, action, the words of its operation id and description, parameters, further answers."""
 
     method: str
     action: str
@@ -219,7 +219,7 @@ _VERBS = {
 }
 
 
-# Where the operations of built-in kinds are declared otherwise than those of custom resources.
+# Differences between the operations of built-in kinds and those of custom resources.
 _LIST_TO_DELETE = tuple(each for each in _LIST if each["name"] not in ("allowWatchBookmarks", "watch"))
 _DELETE_MANY = tuple(sorted((*_LIST_TO_DELETE, *_DELETE), key=lambda each: str(each["name"])))
 _BUILTIN_VERBS = {
@@ -335,7 +335,7 @@ def _response(description: str, name: str, media: tuple[str, ...]) -> Obj:
 
 
 def _share_parameters(item: Obj) -> Obj:
-    """What every operation of a path takes is said once."""
+    """Move the parameters that every operation of a path takes to the path."""
     every = [operation["parameters"] for operation in item.values()]
     shared = [parameter for parameter in every[0] if all(parameter in other for other in every)]
     for operation in item.values():

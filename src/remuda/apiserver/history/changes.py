@@ -1,4 +1,4 @@
-"""What one step in an object's life changed: which fields, and which field managers say that they did it. Pure."""
+"""The changes of one step in an object's life: the fields, and the field managers that made it. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 Obj = dict[str, Any]
 
 CREATED, CHANGED, DELETED = "created", "changed", "deleted"
-# As many fields are named; how many there are besides is said.
+# At most so many fields are named; the others are counted.
 MOST_FIELDS = 20
-# Of what changes with everything, or says nothing by itself.
+# Fields that change with every write, or mean nothing by themselves.
 _UNTOLD = frozenset((("metadata", "managedFields"), ("metadata", "resourceVersion"), ("metadata", "generation")))
 _DEEPEST = 32
-# What tells the items of a list apart, where they have it.
+# Keys that identify the items of a list, where they have one.
 _NAMES = ("name", "type", "key", "uid", "ip", "id")
 
 
@@ -23,7 +23,7 @@ class Fields(NamedTuple):
 
 
 def changed_fields(old: Obj, new: Obj) -> Fields:
-    """The paths at which two states differ, the deepest that tells it."""
+    """The paths at which two states differ, as deep as possible."""
     named: list[str] = []
     more = 0
     try:
@@ -33,7 +33,7 @@ def changed_fields(old: Obj, new: Obj) -> Fields:
             else:
                 more += 1
     except RecursionError:
-        # Nested deeper than two objects can be compared: that they differ is all that can be said.
+        # Nested too deeply to compare: only the fact that they differ is known.
         more += 1
     return Fields(named, more)
 
@@ -50,7 +50,7 @@ def _differences(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[str]:
         return
     if isinstance(old, list) and isinstance(new, list) and path:
         left, right = _by_name(old), _by_name(new)
-        # Where only their order is another, that is the change.
+        # If only their order differs, the order is the change.
         if left is not None and right is not None and (left.keys() != right.keys() or list(left) == list(right)):
             for name in [*left, *(each for each in right if each not in left)]:
                 yield from _differences(left.get(name), right.get(name), (*path[:-1], f"{path[-1]}[{name}]"))
@@ -59,7 +59,7 @@ def _differences(old: Any, new: Any, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _by_name(items: list[Any]) -> dict[str, Any] | None:
-    """The items by what tells them apart; None when nothing does."""
+    """The items by their identifying key; None when they have none."""
     if not items:
         return {}
     for field in _NAMES:
@@ -70,7 +70,7 @@ def _by_name(items: list[Any]) -> dict[str, Any] | None:
 
 
 def _text(path: tuple[str, ...]) -> str:
-    """A key that has a dot in it is put in brackets."""
+    """The path as text; a key with a dot in it is put in brackets."""
     text = ""
     for part in path:
         bare = part.partition("[")[0]
@@ -79,7 +79,7 @@ def _text(path: tuple[str, ...]) -> str:
 
 
 def managers(old: Obj | None, new: Obj) -> list[str]:
-    """Those whose entry in managedFields is new, or of another time: a manager that only lost a field keeps its time."""
+    """The managers whose entry in managedFields is new or has a new time: a manager that only lost a field keeps its time."""
     known = {_identity(entry): entry for entry in _managed(old)}
     found: dict[str, None] = {}
     for entry in _managed(new):
@@ -90,7 +90,7 @@ def managers(old: Obj | None, new: Obj) -> list[str]:
 
 
 def _gained(before: Obj, after: Obj) -> bool:
-    """Within one second the time does not tell."""
+    """The manager owns more fields: two writes within one second have the same time."""
     try:
         return _has_new(before.get("fieldsV1") or {}, after.get("fieldsV1") or {})
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Which moment of the past is meant: a revision, a time, or how long ago; and what to say when there is nothing kept of it."""
+"""A moment of the past: a revision, a time, or a duration before now; and the errors when no history of it is kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A revision, and the time for which it is asked for."""
+    """A revision, and the requested time."""
 
     revision: int
     time: float
@@ -51,7 +51,7 @@ def parse(text: str) -> Asked:
 
 
 async def resolve(history: HistoryStore, clock: Clock, text: str) -> Moment:
-    """Raises ApiError: 400 for what is no moment or not yet past, 410 for what is forgotten."""
+    """Raises ApiError: 400 for an invalid or future moment, 410 for one that is no longer kept."""
     try:
         asked = parse(text)
     except ValueError as error:

@@ -1,16 +1,16 @@
-"""How things were: objects and lists at a past moment, and the life of one object, from the history that the store keeps.
+"""Objects and lists at a past moment, and the life of one object, from the history that the store keeps.
 
-`/history` before the path of a resource, whoever may read which is asked what may be read now, and since when
-(:mod:`.rights`):
+`/history` comes before the path of a resource. The caller needs the right to read it now; :mod:`.rights` says how far back
+they may see:
 
 - `GET /history/api/v1/namespaces/NAMESPACE/configmaps/NAME?at=MOMENT`: the object as it was; without NAME the list, which also
-  takes `labelSelector`, `limit` and `continue`. Both are Tables for who asks for one.
-- `GET /history/api/v1/namespaces/NAMESPACE/configmaps/NAME`: its states, newest first, `limit` of them from before the revision
+  takes `labelSelector`, `limit` and `continue`. Both are Tables on request.
+- `GET /history/api/v1/namespaces/NAMESPACE/configmaps/NAME`: its states, newest first, `limit` of them before the revision
   `before`; with `objects=true` each with the object itself.
 
-Everything is shown as it was stored: in the version that it had, with fields that the kind may not have any more, and nobody's
-webhook is asked. A kind whose definition is gone is described by the definition of that time. What one request reads is bounded
-in number and bytes, whatever there is.
+Everything is shown as it was stored: in the version that it had, with fields that the kind may not have any more, without
+conversion webhooks. A kind whose definition is deleted is described by the definition of that time. One request reads a limited
+number of objects and bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .moments import Moment
 from .rights import Rights
 
 Obj = dict[str, Any]
-# The object as whoever wants this sees it: the same when there is nothing to hide.
+# A function from an object to the form that the caller may see: the same when nothing is to be hidden.
 Veil = Callable[[Action, Obj], Obj]
 
 MOST_ITEMS = 500
@@ -58,7 +58,7 @@ _METADATA = b'"metadata":{'
 
 
 class Past:
-    """Called by the HTTP door, with an action that is allowed now."""
+    """Called by the HTTP handler, with an action that is allowed now."""
 
     def __init__(self, api: Api, rbac: Rbac, history: HistoryStore | None, custom: CustomResources, flow: Flow) -> None:
         self._api = api
@@ -66,7 +66,7 @@ class Past:
         self._custom = custom
         self._flow = flow
         self._rights = None if history is None else Rights(rbac, history, lambda kv: api.cache.past_entry(kv).object())
-        # By group: what a caller is not shown of an object's past although they may read the object.
+        # By group: a function that hides parts of an object's past from a caller who may read the object.
         self.veils: dict[str, Veil] = {}
 
     async def __call__(self, request: web.BaseRequest, target: Target, action: Action) -> web.StreamResponse:
@@ -133,7 +133,7 @@ class Past:
             raise errors.bad_request("of the past only metadata.name and metadata.namespace can be selected by field")
         namespaced = version.resource.namespaced
         if selection.name and (selection.namespace or not namespaced):
-            # One look. Besides, who may list only this one must not read in a token for the next page what else there is.
+            # A single read. Besides, a caller who may list only this object must not see others in a continue token.
             key = version.resource.key(selection.namespace if namespaced else "", selection.name)
             state = await history.read_history(key, at_revision=moment.revision)
             there = [] if state is None or state.kv is None else [self._entry(state.kv, action)]
@@ -148,7 +148,7 @@ class Past:
 
     async def _shown(self, version: Version, page: Page, output: negotiation.Output, moment: Moment) -> bytes:
         if output.as_ == "Table":
-            # Ages are those of that moment.
+            # Ages are relative to that moment.
             shape = TableShape(output.table_version, "Metadata", self._api.clock)
             return await shape.page(_columns_of(version, page), page, moment.time)
         if output.as_:
@@ -163,15 +163,15 @@ class Past:
         self, request: web.BaseRequest, target: Target, action: Action, history: HistoryStore, since: int
     ) -> web.StreamResponse:
         limit, before = _number(target, "limit") or STATES, _number(target, "before")
-        # No number that a client thinks of goes further.
+        # Larger numbers from a client are capped.
         limit, before = min(limit, MOST_ITEMS), min(before, history.revision + 1)
         version = await self._version(target, history, None)
         key = _key(version.resource, target)
         states = await history.history(key, before=before, limit=limit + 1, most_bytes=MOST_BYTES)
         size = sum(len(state.kv.value) for state in states if state.kv is not None)
-        # The last of a page is what the one before it is compared with, and begins the next one.
+        # The last state of a page is the base of comparison for the one before it, and begins the next page.
         older = states.pop() if len(states) > 1 and (len(states) > limit or size >= MOST_BYTES) else None
-        # Whatever there is from before a revision at which it could not be seen yet, nobody says how long that stayed.
+        # States from before the caller's rights are hidden, since it is unknown how long they lasted.
         visible = [] if before and before <= since else _visible(states, since)
         if not visible or visible[-1].revision <= since or len(visible) < len(states):
             older = None
@@ -212,7 +212,7 @@ class Past:
         return items
 
     def _readable(self, state: State, action: Action) -> Obj | None:
-        """None for a deletion, and for what was sealed with a key that is gone."""
+        """None for a deletion, and for an object encrypted with a key that no longer exists."""
         if state.kv is None:
             return None
         try:
@@ -222,7 +222,7 @@ class Past:
         veil = self.veils.get(action.group)
         return found if veil is None else veil(action, found)
 
-    # --- what is asked for ------------------------------------------------------------------------------------------------
+    # --- the request ------------------------------------------------------------------------------------------------------
 
     def _entry(self, kv: KeyValue, action: Action) -> Entry:
         try:
@@ -255,7 +255,7 @@ class Past:
         return found
 
     async def _gone(self, target: Target, history: HistoryStore, revision: int | None) -> Resource | None:
-        """The resource of a CRD that is not there now: as it was then, or last."""
+        """The resource of a CRD that does not exist now: as it was then, or last."""
         prefix = key_layout.prefix_for("apiextensions.k8s.io", "customresourcedefinitions", builtin=True)
         key = f"{prefix}{target.resource}.{target.group}"
         if revision is not None:
@@ -274,7 +274,7 @@ def _key(resource: Resource, target: Target) -> str:
 
 
 def _body(version: Version, entry: Entry) -> bytes:
-    """As it was stored, where versions differ in more than their name."""
+    """The object as stored, where versions differ in more than apiVersion."""
     if version.resource.convert is None:
         return version.body(entry)
     prefix = entry.stored[: entry.stored.find(_METADATA) + len(_METADATA)]
@@ -288,7 +288,7 @@ def _under_version(version: Version, obj: Obj) -> Obj:
 
 
 def _columns_of(version: Version, page: Page) -> Version:
-    """The version whose columns fit what was stored."""
+    """The version whose columns fit the stored objects."""
     if version.resource.convert is None or not page.entries:
         return version
     stored = str(page.entries[0].object().get("apiVersion", "")).rpartition("/")[2]
@@ -296,10 +296,10 @@ def _columns_of(version: Version, page: Page) -> Version:
 
 
 def _visible(states: list[State], since: int) -> list[State]:
-    """Those that were there at `since` or later: the last of them may have been written before."""
+    """The states that existed at `since` or later: the last of them may have been written before."""
     for count, state in enumerate(states):
         if state.revision <= since:
-            # One that was gone by then is none of them.
+            # An object deleted by then is not among them.
             return states[:count] if state.kv is None else states[: count + 1]
     return states
 
@@ -317,7 +317,7 @@ def _item(state: State, previous: Obj | None, obj: Obj | None) -> Obj:
         fields = changes.changed_fields(previous, obj)
         item |= {"fields": fields.named, "moreFields": fields.more}
     elif not created:
-        # What it was before is not kept, so nobody knows what changed, nor who of the managers did it.
+        # The state before is not kept, so the changed fields and their managers are unknown.
         item["managers"] = []
     return item
 

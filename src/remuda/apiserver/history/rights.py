@@ -1,12 +1,12 @@
-"""From which moment on somebody may see the past: what they could have seen then, had they looked.
+"""The moment from which on a caller may see the past.
 
-A right to read is a right to what is there. Who was let into a namespace today has not been let see what was taken out of it
-yesterday; and a name (of a namespace, of an object) may have been another's before. So the past is shown as far back as the
-caller has held the right without a break, by one binding and its role: their own past states say since when. A binding that was
-deleted and made anew counts from then on.
+A right to read covers the present state. A user who gets access to a namespace today does not get to see objects deleted from it
+yesterday; and a name (of a namespace, of an object) may have belonged to another before. So the past is shown as far back as the
+caller has held the right without a break, by one binding and its role: their history tells since when. A binding that was
+deleted and created again counts from then on.
 
-Two are shown everything that is kept: system:masters, and who may `get` the subresource `history` of the kind in all namespaces,
-which cluster-admin's `*` includes, and which can be given to auditors.
+Two see everything that is kept: system:masters, and users who may `get` the subresource `history` of the kind in all namespaces,
+a right that cluster-admin's `*` includes and that can be given to auditors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..storage.store import HistoryStore, KeyValue
 
 Obj = dict[str, Any]
 
-# A role is not followed further than this; whoever changes it all the time can see only so far.
+# A role is not followed further than this; if it changes all the time, older history is not shown.
 _MOST_STATES = 2000
 _PAGE = 100
 _PAGE_BYTES = 4 * 1024 * 1024
@@ -38,7 +38,7 @@ class Rights:
         self._read = read
 
     async def since(self, action: Action) -> int:
-        """The revision from which on the caller has held this right, which they have now; 0: all that is kept."""
+        """The revision since which the caller has held this right, which they have now; 0: all that is kept."""
         if MASTERS in action.user.groups:
             return 0
         everything = action.but(verb="get", subresource="history", namespace="", name="")
@@ -56,15 +56,15 @@ class Rights:
         return best
 
     async def _held(self, key: str, gives: Callable[[Obj], bool]) -> int:
-        """Since when the object has given it without a break; 0 when that was before all that is kept."""
+        """The revision since which the object has given the right without a break; 0 when that was before all that is kept."""
         since, before, looked = self._history.revision, 0, 0
         while looked < _MOST_STATES:
             page = await self._history.history(key, before=before, limit=_PAGE, most_bytes=_PAGE_BYTES)
             if not page:
-                # What was before is forgotten; since it did not begin here, it was there.
+                # Older states are not kept; the object existed before, since it was not created here.
                 return 0 if looked else since
             for version in page:
-                # Roles may be large, and so many are read one after the other.
+                # Roles may be large, so other tasks get a turn between them.
                 await yield_to_loop()
                 if version.kv is None or not gives(self._read(version.kv)):
                     return since

@@ -1,7 +1,7 @@
-"""The HTTPS side: connections, path grammar, negotiation, bodies, answers, watch streams, and paths that are about no resource.
+"""The HTTPS side: connections, path grammar, negotiation, bodies, answers, watch streams, and non-resource paths.
 
 `handler` takes a request from first byte to answer; `nonresource_paths` are health, version, discovery, OpenAPI, metrics;
 `rotation_paths` is /remuda/rotation.
-What a verb does is `verbs/`, who may is `auth/`, the gateway's door in front of this one is `gateway/server/`.
+Verbs are in `verbs/`, authentication and authorization in `auth/`, the gateway's listener in front of it in `gateway/server/`.
 Begin with `handler`.
 """

@@ -1,8 +1,8 @@
-"""Sockets that listen, and connections from the moment the kernel hands them over until they have shaken hands.
+"""Listening sockets, and connections from accept until the end of the TLS handshake.
 
-An event loop's own server would do this too, but it counts nobody before TLS is up, and says nothing when the process has no
-file left for one more. Here each connection gets its place first (:mod:`.connection_limits`), a handshake takes only so long,
-and when files run out the queue of the kernel is left alone for a moment, instead of being asked again and again.
+An event loop's own server would do this too, but counts none before its handshake, and doesn't report a lack of
+file descriptors. Here each connection gets its place first (:mod:`.connection_limits`), handshakes have a time limit,
+and when files run out the kernel's queue is left alone for a moment, instead of being polled again and again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 4096
 _HANDSHAKE_SECONDS = 20.0
-# So many in one go: others have their turn in between.
+# Connections accepted at once; then other tasks get a turn.
 _AT_ONCE = 64
-# The process or the machine has no files, or no memory, for one more.
+# The process or the machine has no file descriptors or no memory left.
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _REST_SECONDS = 0.5
-# The kernel does not know such addresses, or the machine does not have this one.
+# The kernel does not support such addresses, or the machine does not have this one.
 _NOT_HERE = frozenset((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL))
 
 Admit = Callable[[str], Seat | None]
@@ -36,7 +36,7 @@ Protocols = Callable[[Seat | None], asyncio.BaseProtocol]
 
 
 class Acceptor:
-    """`protocols` makes what speaks on a connection, and is given the place that it has to leave; `admit` gives places."""
+    """`protocols` makes a connection's protocol and gets the place that it has to leave; `admit` gives places."""
 
     def __init__(self, protocols: Protocols, context: ssl.SSLContext | None, admit: Admit | None) -> None:
         self._protocols = protocols
@@ -49,7 +49,7 @@ class Acceptor:
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:
-        """Raises OSError. Port 0 is any that is free."""
+        """Raises OSError. Port 0 is any free port."""
         await self._bind(host, port)
         loop = asyncio.get_running_loop()
         try:
@@ -71,7 +71,7 @@ class Acceptor:
                 except OSError as error:
                     if error.errno not in _NOT_HERE:
                         raise
-                    # A name may have addresses that are none here: localhost's ::1, where IPv6 is switched off.
+                    # A name may have addresses that this machine lacks: localhost's ::1, where IPv6 is switched off.
                     log.debug("%s can't be listened on: %s", address[0], error)
                     continue
                 self._sockets.append(made)
@@ -83,7 +83,7 @@ class Acceptor:
             raise
 
     async def close(self) -> None:
-        """Take nobody any more; who has not shaken hands yet is let go."""
+        """Stop accepting; connections that are still in their handshake are closed."""
         loop = asyncio.get_running_loop()
         for timer in self._resting.values():
             timer.cancel()
@@ -106,7 +106,7 @@ class Acceptor:
                 if error.errno in _EXHAUSTED:
                     self._rest(listening, error)
                     return
-                # It has gone before its turn came; there may be others.
+                # This connection closed before it was accepted; there may be others.
                 continue
             if self._exhausted:
                 self._exhausted = False
@@ -144,15 +144,15 @@ class Acceptor:
         except BaseException as error:
             if seat is not None:
                 seat.leave()
-            # uvloop says RuntimeError of what is closed already.
+            # uvloop raises RuntimeError for a connection that is closed already.
             if not isinstance(error, OSError | RuntimeError | asyncio.CancelledError):
                 raise
-            # Not TLS, not ours, too slow, or gone: everyday life.
+            # Not TLS, an unknown certificate, too slow, or closed: this is normal.
             log.debug("a connection was not made: %s", error)
 
 
 async def check_address(host: str, port: int) -> None:
-    """Raises OSError where :meth:`Acceptor.open` would now; nobody can connect meanwhile."""
+    """Raises OSError where :meth:`Acceptor.open` would now; accepts no connection meanwhile."""
     acceptor = Acceptor(lambda seat: asyncio.Protocol(), None, None)
     await acceptor._bind(host, port)
     await acceptor.close()
@@ -163,7 +163,7 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
-            # What is accepted inherits it.
+            # Accepted connections inherit it.
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if made.family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -1,7 +1,7 @@
 """Gzip of a large answer in pieces: sent while the rest is still being compressed, beside the event loop.
 
 A list of thousands of objects would take longer to compress with zlib than everything else about it, so ISA-L does it where
-it can be had: the same stream, a quarter of the time. :mod:`.responses` decides what is large enough.
+it is installed: the same stream, a quarter of the time. :mod:`.responses` decides which answers are large enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LEVEL = 1
 _GZIP = 31
 _PIECE = 1024 * 1024
 
-# Threads of their own, and few: lists that are large and many must not take every core from the event loop.
+# Few threads of their own: many large lists must not take every core from the event loop.
 _threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="gzip")
 
 
@@ -36,13 +36,13 @@ def _compressor() -> Compressor:
 
 
 def gzip(data: bytes) -> bytes:
-    """All at once, for what is small enough to be done here and now."""
+    """All at once, for data that is small enough for the event loop."""
     compressor = _compressor()
     return compressor.compress(data) + compressor.flush()
 
 
 def gzip_pieces(data: bytes) -> AsyncIterator[bytes]:
-    """The same as :func:`gzip` for whoever unpacks it, piece by piece."""
+    """The same stream as :func:`gzip`, piece by piece."""
     return gzip_stream(_cut(data))
 
 

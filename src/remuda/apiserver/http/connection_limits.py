@@ -1,11 +1,11 @@
-"""Connections at the door: how many one address may hold, and how long they may take over what they have to say.
+"""Connection limits: the number per address, and time limits for reading and writing.
 
-They are counted from the moment the kernel hands them over, before they have shaken hands: each is an open file, and one address
+They are counted from accept, before the TLS handshake: each is an open file, and one address
 must not have them all.
 
-A client that sends a byte a minute costs as much as one that works, so the time for a request's head, the pace of its body and
-the patience with an answer that nobody reads are bounded. Where we do not read (because whoever takes the body is slow), nobody
-is cut for it; nor are upgraded connections, whose protocols have signs of life of their own.
+A client that sends a byte a minute costs as much as one that works, so the time for a request's head, the rate of its body and
+the time that a response stays unread are limited. While we do not read (because the handler is slow), no connection
+is cut; nor are upgraded connections, whose protocols have their own keepalive.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 PER_ADDRESS, IN_ALL = 4096, 20_000
 _OWN_FILES = 1024
-# Who is turned away comes again at once; saying so each time would fill the disk, and push everything else out of the audit log.
+# Refused clients retry at once; a line for each would fill the disk and push everything else out of the audit log.
 _SAY_EVERY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds, and how many bytes a second are a pace. `look` is how often anybody is looked at."""
+    """Limits in seconds; `body_pace` is in bytes per second. `look` is the interval between checks."""
 
     head: float = 30.0
     body_pause: float = 60.0
@@ -41,15 +41,15 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many connections there may be. Behind one address there may be a whole site with its agents."""
+    """The maximum number of connections. One address may stand for a whole site with its agents."""
 
     per_address: int = PER_ADDRESS
     in_all: int = IN_ALL
 
     @classmethod
     def within(cls, files: int, per_address: int | None = None) -> Room:
-        """What a process that may have so many files open has room for. Some are kept for the store, logs and clients of our own;
-        and unless somebody says how many an address may have, it may not have all."""
+        """The room of a process that may have `files` open files. Some are kept for the store, logs and our own clients;
+        and unless `per_address` is given, one address may not have all."""
         at_most = max(IN_ALL, per_address or 0)
         in_all = max(min(files - min(_OWN_FILES, files // 4), at_most), 1)
         return cls(min(per_address or min(PER_ADDRESS, max(in_all // 2, 1)), in_all), in_all)
@@ -62,13 +62,13 @@ DEFAULT_ROOM = Room()
 class _Line:
     address: str
     heard: float
-    # Since when the head of a request is awaited or incomplete; None while there is none to wait for.
+    # The time since which a request's head is awaited or incomplete; None when none is awaited.
     head_since: float | None
-    # The request whose body is being received, since when, and how much of it there is.
+    # The request whose body is being received, since when, and its size so far.
     body_of: object = None
     body_since: float = 0.0
     body_size: int = 0
-    # What of an answer is not read yet, and since when that has not changed.
+    # The unread part of a response, and the time since which it has not changed.
     unread: int = 0
     unread_since: float = field(default=0.0)
 
@@ -99,7 +99,7 @@ class Lines:
     def __len__(self) -> int:
         return len(self._lines)
 
-    # --- what the listener tells ----------------------------------------------------------------------------------------
+    # --- called by the listener -----------------------------------------------------------------------------------------
 
     def admit(self, address: str) -> Seat | None:
         key = network_of(address)
@@ -139,16 +139,16 @@ class Lines:
     def misread(self, connection: Connection, why: str) -> None:
         self.on_misread(address_of(connection), " ".join(why.split())[:200])
 
-    # --- looking --------------------------------------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """Look at everybody now and then, until cancelled."""
+        """Check all connections at intervals, until cancelled."""
         while True:
             await self._clock.sleep(self._patience.look)
             self.look()
 
     def look(self) -> int:
-        """Cut who is too slow; how many that were."""
+        """Cut the connections that are too slow; the number of these."""
         now, cut = self._clock.monotonic(), 0
         for connection, line in list(self._lines.items()):
             why = self._verdict(connection, line, now)

@@ -1,6 +1,6 @@
-"""A request from its first byte to its answer: who asks, may they, what for, and the verb that does it.
+"""A request from its first byte to its response: authentication, authorization, the target, and the verb.
 
-Everything that is about resources ends in :mod:`remuda.apiserver.verbs`; paths that are not (health, discovery, OpenAPI,
+Requests for resources end in :mod:`remuda.apiserver.verbs`; other paths (health, discovery, OpenAPI,
 metrics) are looked up in a table that the server fills.
 """
 
@@ -47,15 +47,15 @@ from .watch_stream import WatchStream
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
 
-# A list of more entries than this passes the gate for lists and is built in slices.
+# A list of more entries than this passes the gate of lists and is built in slices.
 _LARGE = 500
 _MIN_WATCH_SECONDS = 1800
 
-# Whom a request was found to be of, for whoever stands in front of this handler: the asker, and whom they act as.
+# The identity of a request, for the gateway in front of this handler: the authenticated user and the impersonated one.
 WHO = web.RequestKey("remuda.who", tuple)
 
 PathHandler = Callable[[web.BaseRequest, paths.Target, User], Awaitable[web.StreamResponse]]
-# Gets what is to be authorized with it: who may see something now may not have been allowed to see it then.
+# Gets the action to authorize: a user with the right now may not have had it then.
 PastHandler = Callable[[web.BaseRequest, paths.Target, Action], Awaitable[web.StreamResponse]]
 
 
@@ -67,15 +67,15 @@ class Handler:
         self.flow = flow
         self.subresources = subresources
         self.metrics = metrics
-        # Exact paths, then prefixes (ending in a slash), for everything that is not a resource.
+        # Exact paths, then prefixes (ending in a slash), for all non-resource paths.
         self.paths: dict[str, PathHandler] = {}
         self.prefixes: dict[str, PathHandler] = {}
         self.streams: set[Marked] = set()
         self.stopping = False
         self.impersonator = impersonation.Impersonator(api.authorizer)
-        # For API groups of which people may list what is theirs; without it the whole is refused, as Kubernetes does.
+        # For API groups of which users may list only their own objects; without it the whole list is refused, as in Kubernetes.
         self.partly: Partly | None = None
-        # Who answers how things were.
+        # Answers requests about the past.
         self.past: PastHandler | None = None
 
     # --- the chain -----------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Handler:
             if request.method != "GET":
                 request_bodies.end(request)
         if self.stopping and not response.prepared:
-            # The client must not send its next request here.
+            # The client must not send its next request on this connection.
             response.force_close()
         if target is not None:
             self.metrics.request(target, response.status, self.api.clock.monotonic() - started)
@@ -126,7 +126,7 @@ class Handler:
     async def _authenticate(self, request: web.BaseRequest, target: paths.Target, warnings: list[str]) -> User:
         connection = request.protocol
         assert isinstance(connection, Connection)
-        # Asked on every request: a certificate may expire while its connection lives. Authenticators remember their work.
+        # Checked on every request: a certificate may expire while its connection lives. Authenticators cache their results.
         identity = await self.chain.identify(Credentials.of(connection.peer_certificate, request.headers))
         if identity is not None:
             warnings.extend(identity.warnings)
@@ -140,7 +140,7 @@ class Handler:
         return user if wanted is None else self.impersonator.impersonate(wanted, _action(target, user))
 
     def _authorize(self, target: paths.Target, user: User) -> Sight | None:
-        """None for whoever may do all of it, else what may be shown."""
+        """None if the caller may see everything, else the part that may be shown."""
         if user is NOBODY and anonymous_allowed(target.path):
             return None
         action = _action(target, user)
@@ -155,14 +155,14 @@ class Handler:
     def _respond(
         self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None
     ) -> Awaitable[web.StreamResponse]:
-        """One attempt at an answer. Nothing of it has been sent yet when it raises ApiError."""
+        """One attempt at a response. Nothing of it has been sent yet when it raises ApiError."""
         if target.past:
             return self._past(request, target, user, only)
         return self._resource(request, target, user, only) if target.is_resource else self._path(request, target, user)
 
     async def _past(self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None) -> web.StreamResponse:
         action = _action(target, user)
-        # Who may see a part now: nobody knows which part that was then.
+        # The caller may see a part now: that part is not known for the past.
         if only is not None:
             raise forbidden_action(action)
         if self.past is None:
@@ -316,7 +316,7 @@ class Handler:
                 output.media_type,
                 responses.wants_pretty(request, target.query),
             )
-        # Only who says that dependents must not stay is told that the work goes on.
+        # Only for propagation that deletes dependents does the status say that the work goes on.
         status = 202 if chosen.orphan_dependents is False else 200
         return await self.answer(request, target, call, deletion.entry, output, status)
 
@@ -346,7 +346,7 @@ class Handler:
         except ApiError as failure:
             if failure.code not in (410, 504):
                 raise
-            # Once the request itself is right, its trouble comes as an event.
+            # After the request itself is checked, its errors come as an event.
             return responses.plain(framed(ERROR, jsonio.dumps(failure.status())))
         connection = request.protocol
         assert isinstance(connection, Connection)
@@ -374,13 +374,13 @@ class Handler:
             await stream.run(request, response)
             await response.write_eof()
         except (ConnectionError, RuntimeError):
-            # The client is gone; uvloop says RuntimeError when one writes to what it has closed already.
+            # The client is gone; uvloop raises RuntimeError for a write to a closed connection.
             pass
         finally:
             unfollow()
             timer.cancel()
             stream.end()
-            # The watcher knows the stream, too: a circle would keep the connection, TLS and all, after its end.
+            # The watcher refers to the stream, too: a cycle would keep the connection with its TLS state after its end.
             stream.bookmarks_for = None
             begin.watcher.leave()
             self.streams.discard(stream)
@@ -388,9 +388,9 @@ class Handler:
         return response
 
     def _see_more(self, selection: Selection, was: Permitted, stream: WatchStream) -> None:
-        """What its reader may see has changed."""
+        """Handle a change of what the reader may see."""
         if selection.version.resource.convert is not None:
-            # That takes time; the reader comes back and sees.
+            # Conversion takes time; the client reconnects and gets the new state.
             stream.end()
         elif (events := watch.sight_changes(selection, was)) and not stream.deliver(events):
             stream.end()

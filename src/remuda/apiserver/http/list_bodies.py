@@ -1,6 +1,6 @@
-"""Lists as JSON, joined from the bytes of their items: whole, or piece by piece as the reader takes them.
+"""Lists as JSON, joined from the bytes of their items: whole, or piece by piece at the reader's pace.
 
-A large list is never whole in memory. Until it is sent it is what the cache holds anyway, so a client that asks for everything
+A large list is never whole in memory. Until it is sent it consists of cached entries, so a client that asks for everything
 again and again, or asks and does not read, costs a piece for each of its connections.
 """
 
@@ -25,14 +25,14 @@ _END = b"]}\n"
 def _head(version: Version, page: Page) -> bytes:
     metadata = page.metadata()
     if not version.resource.builtin:
-        # A list without a Go type always says whether it goes on.
+        # A list without a Go type always has a `continue` field.
         metadata.setdefault("continue", "")
     head = jsonio.dumps({"kind": version.resource.list_kind, "apiVersion": version.api_version, "metadata": metadata})
     return b'%s,"items":[' % head[:-1]
 
 
 async def body(version: Version, page: Page) -> bytes:
-    """All of it."""
+    """The whole list."""
     prefix = version.item_prefix
     encoded = version.body
     items: list[bytes] = []
@@ -44,12 +44,12 @@ async def body(version: Version, page: Page) -> bytes:
 
 
 def is_large(version: Version, page: Page) -> bool:
-    """Whether it should be sent in pieces. What a webhook has converted is kept for a while only, so it is not."""
+    """True if it should be sent in pieces. Not for a list converted by a webhook: its entries are cached for a limited time."""
     return version.resource.convert is None and sum(len(entry.stored) for entry in page.entries) > _LARGE
 
 
 async def pieces(version: Version, page: Page, turns: Turns) -> AsyncIterator[bytes]:
-    """The same as :func:`body`, bit by bit."""
+    """The same as :func:`body`, piece by piece."""
     yield _head(version, page)
     prefix, between = version.item_prefix, b""
     for batch in _batches(page.entries):

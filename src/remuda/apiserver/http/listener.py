@@ -1,8 +1,8 @@
-"""The TLS listener: certificates and connections. What a request means is its handler's business, and :mod:`.acceptor` has the
+"""The TLS listener: certificates and connections. Handlers interpret requests, and :mod:`.acceptor` has the
 sockets.
 
-One module for every door of Remuda: the API server opens it with its own handler, a gateway may put more in front. Client
-certificates are asked for but not demanded; whoever authenticates looks at :attr:`Connection.peer_certificate`.
+One module for all listeners of Remuda: the API server uses its own handler, a gateway may put more in front. Client
+certificates are requested but not required; authenticators look at :attr:`Connection.peer_certificate`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .acceptor import Acceptor
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-# For a handler that did not finish in the time it was given, to end when it is cancelled.
+# Time for a handler that missed its deadline to end after it is cancelled.
 _CUT_SECONDS = 0.5
 
 
 class Watchman(Protocol):
-    """Looks at connections as they come, speak and go."""
+    """An observer of connections: accepted, active, closed."""
 
     def admit(self, address: str) -> Seat | None:
-        """A place for one more from there, left when the connection ends; None for one too many, which is cut at once."""
+        """A place for one more connection from there, left when it ends; None if that is too many: it is cut at once."""
         ...
 
     def came(self, connection: Connection) -> None:
-        """It has shaken hands."""
+        """The handshake is done."""
         ...
 
     def spoke(self, connection: Connection) -> None: ...
@@ -43,12 +43,12 @@ class Watchman(Protocol):
     def went(self, connection: Connection) -> None: ...
 
     def misread(self, connection: Connection, why: str) -> None:
-        """What was sent is no request; it was answered with 400."""
+        """The client sent an invalid request; the response was 400."""
         ...
 
 
 class Connection(unreadable.Connection):
-    """One client connection; it remembers what its handshake said, and who wants to know when it ends."""
+    """One client connection; it keeps its client certificate, and callbacks for its end."""
 
     def __init__(self, *args: Any, watchman: Watchman | None = None, seat: Seat | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -72,7 +72,7 @@ class Connection(unreadable.Connection):
         if self._watchman is not None:
             self._watchman.misread(self, why)
         if isinstance(request, Request):
-            # Which versions of what we are made of is nobody's business.
+            # The Server header must not disclose versions of our components.
             request.before_headers = lambda response: response.headers.pop("Server", None)
 
     @property
@@ -85,9 +85,9 @@ class Connection(unreadable.Connection):
         return self._peer
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """As aiohttp has it, but a request under way may still receive the rest of its body, and nobody waits for idle clients.
+        """Like aiohttp's, but a request in progress may still receive the rest of its body, and idle clients are not waited for.
 
-        Its own way begins by not listening any more, which cuts off every upload, and leaves a client that sends its next
+        aiohttp's own method stops reading first, which cuts off every upload, and leaves a client that sends its next
         request on an idle connection without an answer until the time is up.
         """
         if not self._request_in_progress and not self._messages:
@@ -113,7 +113,7 @@ class Connection(unreadable.Connection):
 
 
 class Request(web.BaseRequest):
-    """A request that lets somebody put headers on every answer to it, also on one that is a stream and begins somewhere deep."""
+    """A request with a hook that adds headers to every response, also to streams that begin deep inside a handler."""
 
     before_headers: Callable[[web.StreamResponse], object] | None = None
 
@@ -142,14 +142,14 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
 
 
 def serve_anew(context: ssl.SSLContext, certificate: Path, key: Path, client_ca: Path) -> None:
-    """Show what these files hold now to new connections. An authority that is in there no more is still believed by TLS: who
-    authenticates has to know."""
+    """Use these files' present content for new connections. TLS still accepts a removed CA:
+    authenticators have to check that."""
     context.load_cert_chain(certificate, key)
     context.load_verify_locations(client_ca)
 
 
 class Listener:
-    """A listening socket with its connections; `close` stops accepting, then lets what is under way finish."""
+    """A listening socket with its connections; `close` stops accepting, then lets requests in progress finish."""
 
     def __init__(self, handler: Handler, context: ssl.SSLContext | None, watchman: Watchman | None = None) -> None:
         self._server = _Server(
@@ -176,7 +176,7 @@ class Listener:
         return len(self._server.connections)
 
     async def close(self, grace: float) -> None:
-        """Requests under way get `grace` seconds to finish and are then cut off; with 0 that is at once."""
+        """Requests in progress get `grace` seconds to finish and are then cut off; with 0 that is at once."""
         await self._acceptor.close()
-        # aiohttp takes 0 for no limit at all.
+        # aiohttp takes 0 for no limit.
         await self._server.shutdown(max(grace, 0.001))

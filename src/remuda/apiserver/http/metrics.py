@@ -28,7 +28,7 @@ class Metrics:
         self._durations: dict[tuple[str, ...], list[float]] = {}
         self._gauges: dict[str, tuple[str, Gauge, str]] = {}
         self.lag = [0.0] * (len(_BUCKETS) + 3)
-        # What others in this process count, in the same text form.
+        # Metrics of other parts of this process, in the same text form.
         self.others: list[Callable[[], str]] = []
 
     def request(self, target: Target, status: int, seconds: float) -> None:
@@ -48,7 +48,7 @@ class Metrics:
         _observe(self.lag, seconds)
 
     def gauge(self, name: str, help_: str, read: Gauge, kind: str = "gauge") -> None:
-        """A value that is read when somebody asks."""
+        """A value that is read on each scrape."""
         self._gauges[name] = (help_, read, kind)
 
     def text(self) -> str:

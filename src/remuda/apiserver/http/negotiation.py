@@ -1,4 +1,4 @@
-"""Which form a client wants its answer in, and which form it sent its body in."""
+"""Content negotiation: the media type of a response, and the one of a request body."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def not_representable(served: Iterable[str]) -> errors.ApiError:
 
 @lru_cache(maxsize=512)
 def negotiate(accept: str, collection: bool) -> Output:
-    """The best form we can give; raises NotAcceptable when there is none."""
+    """The best form we support; raises NotAcceptable when there is none."""
     if not accept or accept == "*/*":
         return PLAIN
     for _, media, parameters in _split(accept):
@@ -94,7 +94,7 @@ def negotiate_stream(accept: str) -> Output:
 
 
 def error_type(accept: str) -> str:
-    """Errors come in the form that was asked for, when it is one we have."""
+    """The media type of errors: the requested one if we support it."""
     try:
         return negotiate(accept, True).media_type
     except errors.ApiError:
@@ -102,7 +102,7 @@ def error_type(accept: str) -> str:
 
 
 def input_type(content_type: str, builtin: bool) -> str:
-    """The media type of a body; Kubernetes takes an absent one for JSON."""
+    """The media type of a body; Kubernetes assumes JSON when there is none."""
     media = content_type.partition(";")[0].strip().lower()
     if not media or media == JSON:
         return JSON

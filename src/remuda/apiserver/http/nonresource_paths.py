@@ -1,4 +1,4 @@
-"""The paths that are not about resources: discovery, OpenAPI, health, version, metrics, token keys."""
+"""Non-resource paths: discovery, OpenAPI, health, version, metrics, token keys."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Pages:
             handler.prefixes[f"/{name}/"] = self._health
 
     def raw(self, path: str) -> Any:
-        """A document as an in-process caller gets it."""
+        """A document for an in-process caller."""
         path = path.rstrip("/") or "/"
         parts = path.strip("/").split("/")
         if path == "/version":
@@ -185,14 +185,14 @@ class Pages:
             return await _document(request, self._discovery.group(parts[1]))
         _only_get(target)
         if parts[2] not in versions:
-            # Versions of Kubernetes' own groups are asked of its router, those of CRDs of nobody.
+            # The router of Kubernetes' own groups serves their versions; nothing routes those of CRDs.
             raise errors.no_such_path() if self._discovery.is_builtin(parts[1]) else errors.page_not_found()
         return await _document(request, self._discovery.resource_list(parts[1], parts[2]), routed=True)
 
     # --- OpenAPI -------------------------------------------------------------------------------------------------------
 
     async def _openapi_v2(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
-        """Nothing but its head: kubectl asks here for kinds that v3 does not know, and must learn that nobody knows them."""
+        """Only its head: kubectl asks here for kinds that v3 lacks, and must learn that v2 lacks them as well."""
         if "protobuf" in request.headers.get("Accept", ""):
             return web.Response(body=_EMPTY_V2_PROTOBUF, headers={"Content-Type": _V2_PROTOBUF})
         return await _document(request, _EMPTY_V2)
@@ -260,7 +260,7 @@ class Pages:
 
     def _checks(self, kind: str) -> dict[str, bool]:
         alive = self._server.cache.failed is None
-        # A server whose store is away is not dead: to start it again would help nobody.
+        # A server with an unavailable store is alive: a restart would not help.
         answered = alive if kind == "livez" else alive and self._server.upkeep.store_answers
         checks = {"ping": True, "log": True, "etcd": answered}
         if kind == "readyz":

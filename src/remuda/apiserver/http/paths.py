@@ -1,4 +1,4 @@
-"""The path grammar of a Kubernetes API: what a method and a path ask for, before anybody looks at what exists."""
+"""The path grammar of a Kubernetes API: the target of a method and a path, without a lookup of what exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAST = "/history/"
 
 
 class Query(dict[str, str]):
-    """The first value of each parameter, as Kubernetes reads nearly all of them; `all` has the others too."""
+    """The first value of each parameter, as Kubernetes reads nearly all of them; `all` has all values."""
 
     __slots__ = ("_more",)
 
@@ -55,9 +55,9 @@ class Target(msgspec.Struct, gc=False):
     name: str = ""
     subresource: str = ""
     extra: str = ""
-    # How it was: the path begins with /history, the rest of it is that of the resource.
+    # A request about the past: the path begins with /history, the rest of it is that of the resource.
     past: bool = False
-    # The name only comes from a metadata.name field selector: it counts for permission, not for the path.
+    # The name comes only from a metadata.name field selector: it counts for authorization, not for the path.
     name_from_selector: bool = False
 
     @property
@@ -85,7 +85,7 @@ def parse(method: str, raw: str) -> Target:
     target.version, rest = rest[0], rest[1:]
     target.verb = _METHOD_VERBS.get(method, "")
     if rest[0] == "watch" and len(rest) > 1:
-        # The old way to ask for a watch, by path.
+        # The old form of a watch, by path.
         target.verb, rest = "watch", rest[1:]
         query.setdefault("watch", "true")
     _split_resource(target, rest)
@@ -114,7 +114,7 @@ def _collection_verb(target: Target) -> None:
         target.verb = "watch" if watch is not None and watch.lower() not in _FALSE else "list"
     elif target.verb == "delete":
         target.verb = "deletecollection"
-    # Permission to delete many is never narrowed to one name.
+    # Permission to delete a collection is never narrowed to one name.
     if target.verb not in ("list", "watch"):
         return
     selector = target.query.get("fieldSelector", "")
@@ -124,7 +124,7 @@ def _collection_verb(target: Target) -> None:
 
 
 def pinned_name(selector: str) -> str:
-    """The one name that a field selector leaves, if it does."""
+    """The one name that a field selector allows; empty when there is none."""
     for term in selector.split(","):
         field, _, value = term.partition("=")
         if field == "metadata.name":

@@ -1,4 +1,4 @@
-"""Query parameters to options, with kube-apiserver's complaints about bad ones."""
+"""Query parameters to options, with kube-apiserver's errors for bad ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_options(query: Query) -> ListOptions:
         and found.send_initial_events is None
         and not found.resource_version_match
     ):
-        # What a watch without a version has always meant, in today's words.
+        # The meaning of a watch without a version, in today's parameters.
         found.send_initial_events, found.resource_version_match = True, "NotOlderThan"
     return found
 
@@ -88,7 +88,7 @@ def _dry_run_errors(given: list[str]) -> list[FieldError]:
 
 
 def delete_options(query: Query, body: Obj | None) -> tuple[DeleteOptions, bool]:
-    """From the body (a typed DeleteOptions) if there is one, else from the query; and whether it is a dry run."""
+    """DeleteOptions from the body if there is one, else from the query; and whether it is a dry run."""
     found = DeleteOptions()
     policy: str | None
     if body is not None:

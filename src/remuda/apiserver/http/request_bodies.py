@@ -1,6 +1,6 @@
-"""Request bodies: bytes in, values out, and kube-apiserver's sentences about what can't be read.
+"""Request bodies: bytes in, values out, and kube-apiserver's errors for unreadable ones.
 
-What the value means (kind, version, fields) is the business of :mod:`remuda.apiserver.verbs.bodies`.
+The meaning of the value (kind, version, fields) is checked in :mod:`remuda.apiserver.verbs.bodies`.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from . import negotiation
 Obj = dict[str, Any]
 
 BODY_LIMIT = 3 * 1024 * 1024
-# Bodies longer than these are read on a thread, so that nobody else waits.
+# Bodies longer than these are parsed on a thread, so that other requests don't wait.
 _LONG_JSON = 256 * 1024
 _LONG_YAML = 16 * 1024
 _LONG_PROTOBUF = 64 * 1024
 
 
-# Where a body is kept that has been read: a request may be attempted twice.
+# The body after it was read: a request may be attempted twice.
 _BODY = web.RequestKey("remuda.body", bytes)
-# What it takes of the room that its user has.
+# The bytes that it takes of its user's limit.
 _HELD = web.RequestKey("remuda.held", HeldBody)
 
 
 def begin(request: web.BaseRequest, room: BodyRoom, user: str) -> None:
-    """From now on the body counts as this user's, until :func:`end`."""
+    """Count the body as this user's until :func:`end`."""
     request[_HELD] = HeldBody(room, user)
 
 
 def end(request: web.BaseRequest) -> None:
-    """The request is answered: its body is not kept while somebody reads the answer."""
+    """The request is answered: its body is not kept while the client reads the response."""
     request.pop(_BODY, None)
     if (held := request.pop(_HELD, None)) is not None:
         held.leave()
@@ -56,7 +56,7 @@ def has_body(request: web.BaseRequest) -> bool:
 
 
 async def read_limited(request: web.BaseRequest) -> bytes:
-    """The whole body, refused with the right Status when it is too large, or when its user has too many of them under way."""
+    """The whole body, refused with the right Status when it is too large, or when its user has too many in progress."""
     if _BODY in request:
         return request[_BODY]
     declared = request.content_length
@@ -89,7 +89,7 @@ def _no_room() -> ApiError:
 
 
 async def read_object(request: web.BaseRequest, call: Call) -> tuple[Any, list[str]]:
-    """The object that was sent, and what strict field validation says about its text."""
+    """The object that was sent, and the complaints of strict field validation about its text."""
     builtin = call.version.resource.builtin
     media = negotiation.input_type(request.headers.get("Content-Type", ""), builtin)
     call.sent = data = await read_limited(request)
@@ -114,7 +114,7 @@ async def _protobuf(data: bytes, default: tuple[str, str] | None = None) -> Obj:
 
 
 async def parse_aside(data: bytes, yaml: bool, merge: bool = False) -> tuple[Any, list[str]]:
-    """:func:`parse`, on a thread where it may take long: YAML, and the search for what is wrong with JSON, are read by Python."""
+    """:func:`parse`, on a thread where it may take long: Python parses YAML, and finds errors in JSON."""
     if len(data) <= (_LONG_YAML if yaml else _LONG_JSON):
         return parse(data, yaml, merge)
     return await asyncio.to_thread(parse, data, yaml, merge)
@@ -126,7 +126,7 @@ def parse(data: bytes, yaml: bool, merge: bool = False) -> tuple[Any, list[str]]
         if data.startswith(b"{") and (value := _plain_json(data)) is not None:
             return jsonio.loads(jsonio.dumps_sorted(_whole_numbers(value))), []
         value, repeated = yamlio.loads_reporting_duplicates(data)
-        # As Go's reader has it: what comes from YAML has its keys in order, and whole numbers have no fraction.
+        # Like Go's parser: an object from YAML has its keys in order, and whole numbers have no fraction.
         return jsonio.loads(jsonio.dumps_sorted(_whole_numbers(value))), yaml_complaints(repeated)
     if jsonio.depth_exceeds(data):
         raise JsonError("exceeded max depth")
@@ -135,7 +135,7 @@ def parse(data: bytes, yaml: bool, merge: bool = False) -> tuple[Any, list[str]]
 
 
 def _plain_json(data: bytes) -> Any:
-    """What is sent as YAML is JSON as a rule, which is read a hundred times faster; None where the two may differ."""
+    """Most YAML bodies are JSON, which is parsed a hundred times faster; None where the two may differ."""
     if b"\\" in data or jsonio.depth_exceeds(data):
         return None
     try:
@@ -154,7 +154,7 @@ def _whole_numbers(value: Any) -> Any:
 
 
 def yaml_complaints(repeated: list[str]) -> list[str]:
-    """All in one, as Go's YAML reader words them."""
+    """All in one text, as Go's YAML parser words them."""
     return ["yaml: unmarshal errors:\n" + "\n".join(f"  {each}" for each in repeated)] if repeated else []
 
 

@@ -1,4 +1,4 @@
-"""Answers on the wire: JSON (or YAML) bodies, Status for errors, gzip for what is large, Warning headers."""
+"""Responses on the wire: JSON (or YAML) bodies, Status for errors, gzip for large ones, Warning headers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from . import compression
 from .negotiation import JSON, YAML, error_type
 
 _JSON_HEADERS = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
-# kube-apiserver compresses from here on; below it costs more than it saves.
+# kube-apiserver compresses from this size on; below it costs more than it saves.
 GZIP_FROM = 128 * 1024
-# Compressing this much takes long enough to be done in threads, while the first of it is sent.
+# Compressing this much is slow enough for threads, while the first part of it is sent.
 _THREAD_FROM = 512 * 1024
 _SLICED_FROM, _SLICE = 1024 * 1024, 256 * 1024
-# YAML is written by Python, a megabyte in a second or more: what is longer is done beside the event loop, one at a time.
+# Python writes a megabyte of YAML in a second or more: longer bodies are written beside the event loop, one at a time.
 _LONG_YAML = 16 * 1024
 _yaml_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="yaml")
 
@@ -87,7 +87,7 @@ def _yaml(data: bytes) -> bytes:
 
 
 def stream(request: web.BaseRequest, pieces: AsyncIterator[bytes]) -> web.Response:
-    """A large body of JSON that is made as it is sent."""
+    """A large JSON body that is made while it is sent."""
     response = plain(b"")
     if _takes_gzip(request.headers.get("Accept-Encoding", "")):
         pieces = compression.gzip_stream(pieces)
@@ -98,7 +98,7 @@ def stream(request: web.BaseRequest, pieces: AsyncIterator[bytes]) -> web.Respon
 
 
 async def _slices(data: bytes) -> AsyncIterator[memoryview]:
-    """As the reader takes it: encrypting a large list in one go would hold up everybody else."""
+    """At the reader's pace: encrypting a large list in one go would delay all others."""
     view = memoryview(data)
     for start in range(0, len(data), _SLICE):
         yield view[start : start + _SLICE]
@@ -114,7 +114,7 @@ _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 
 
 def wants_pretty(request: web.BaseRequest, query: Mapping[str, str]) -> bool:
-    """Indented when asked for, or when nothing is said and a person looks at it."""
+    """Indented on request, or by default for a browser or curl."""
     given = query.get("pretty", "")
     return given in _TRUE if given else request.headers.get("User-Agent", "").startswith(_PEOPLE)
 
@@ -131,9 +131,9 @@ def header(response: web.StreamResponse, name: str, value: Any) -> web.StreamRes
 
 # --- warnings -------------------------------------------------------------------------------------------------------------
 #
-# Warning headers: kube-apiserver's limits on how much a response may warn.
+# Warning headers: kube-apiserver's limits on the size of warnings.
 #
-# The HTTP edge gives every text that was collected during a request and gets the header values to send.
+# The HTTP edge passes every text that was collected during a request and gets the header values to send.
 
 MAX_TOTAL = 4 * 1024
 MAX_ITEM = 256
@@ -157,7 +157,7 @@ def warning_headers(texts: Iterable[str]) -> list[str]:
 
 
 def _printable(text: str) -> bool:
-    # A lone surrogate is what invalid UTF-8 looks like here.
+    # A lone surrogate stands for invalid UTF-8 here.
     return not any(unicodedata.category(char) in ("Cc", "Cs") for char in text)
 
 

@@ -1,8 +1,8 @@
-"""`/remuda/rotation`: what `remuda rotate` asks a server. For administrators, or whoever has a role for this path.
+"""`/remuda/rotation`: the endpoint of `remuda rotate`. For administrators, and users with a role for this path.
 
-GET says how far rotations are; POST to `/remuda/rotation/KIND` begins one, goes on with one that was begun, or, with `finish`,
-drops the old key. The answer comes at once, and the work goes on by itself (:mod:`..keys.rotation`). What would be cut off by
-that is found before (:mod:`..keys.ca_followers`): then it needs `force`.
+GET shows the state of rotations; POST to `/remuda/rotation/KIND` begins one, goes on with one that was begun, or, with `finish`,
+drops the old key. The answer comes at once, and the work goes on by itself (:mod:`..keys.rotation`). Clients that it
+would cut off are found before (:mod:`..keys.ca_followers`): then it needs `force`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NAMED: Final = 3
 
 
 class Wish(NamedTuple):
-    """What to do with the old key. `no_handover` is for a CA whose key is not to be trusted."""
+    """The wanted end of the old key. `no_handover` is for a CA whose key is not to be trusted."""
 
     finish: bool
     force: bool
@@ -86,7 +86,7 @@ class RotationPages:
         return await self._answer(request, left)
 
     async def _do(self, kind: str, wish: Wish) -> tuple[Behind, ...]:
-        """What was asked for; who is left behind by it."""
+        """Do what was requested; the clients that it leaves behind."""
         rotations = self._rotations
         if kind == SERVING:
             if self._server.certificate_is_given:
@@ -123,7 +123,7 @@ class RotationPages:
         return judged(found, rotation.new, rotation.old)
 
     def _check_tokens(self, active: dict[str, rotation_record.Rotation]) -> None:
-        """Tokens in Secrets never end by themselves: they end with the key."""
+        """Tokens in Secrets never expire by themselves: they end with the key."""
         rotation = active.get(rotation_steps.SERVICE_ACCOUNTS)
         found = [] if rotation is None else self._signed_by(set(rotation.old))
         if found:
@@ -145,7 +145,7 @@ class RotationPages:
                 found.append(f"{entry.namespace}/{entry.name}")
         return sorted(found)
 
-    # --- what is told -----------------------------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------------------------------
 
     async def _answer(self, request: web.BaseRequest, left: Sequence[Behind] = ()) -> web.StreamResponse:
         try:
@@ -204,7 +204,7 @@ class RotationPages:
 
 
 def _would_be_cut_off(trust: Trust) -> ApiError:
-    """All are in the details; of the message a person reads the first."""
+    """The details have all clients; the message names the first."""
     behind = trust.behind
     others = f" and {len(behind) - _NAMED} more" if len(behind) > _NAMED else ""
     causes = [{"reason": "CANotTrusted", "message": each.words} for each in behind]
@@ -219,7 +219,7 @@ def _would_be_cut_off(trust: Trust) -> ApiError:
 
 
 def _signer(token: object) -> str:
-    """Which key a token in a Secret says it was signed with, as :func:`signing.fingerprint` has it."""
+    """The key that a token in a Secret claims to be signed with, as :func:`signing.fingerprint` gives it."""
     try:
         unverified = peek(base64.b64decode(str(token or "")).decode())
         return "" if unverified is None else base64.urlsafe_b64decode(str(unverified.header.get("kid") or "") + "==").hex()

@@ -1,4 +1,4 @@
-"""Other forms of an object: a Table for people (kubectl get), and its metadata alone for who needs no more."""
+"""Other forms of an object: a Table for people (kubectl get), and its metadata alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _DEFAULT_CR_COLUMNS = (
 
 
 async def _filled(empty: bytes, entries: list[Entry], show: Callable[[Entry], Obj]) -> bytes:
-    """`empty`, a document that ends in an empty list, with the entries in that list; in slices, for the sake of others."""
+    """`empty`, a document that ends in an empty list, with the entries in that list; other tasks get turns."""
     items: list[bytes] = []
     for start in range(0, len(entries), SLICE):
         if start:
@@ -56,7 +56,7 @@ async def _filled(empty: bytes, entries: list[Entry], show: Callable[[Entry], Ob
 
 
 class TableShape:
-    """`include` says how much of each object travels with its row: None, Metadata or Object."""
+    """`include` is the part of each object in its row: None, Metadata or Object."""
 
     def __init__(self, api_version: str, include: str, clock: Clock, header: bool = False) -> None:
         self._api_version = f"meta.k8s.io/{api_version}"
@@ -67,7 +67,7 @@ class TableShape:
 
     @property
     def leading(self) -> TableShape:
-        """A watching client sees the columns once, with the first event."""
+        """A watch sends the columns once, with the first event."""
         return TableShape(self._version, self._include, self._clock, header=True)
 
     def __hash__(self) -> int:
@@ -137,7 +137,7 @@ class TableShape:
 
 
 def check_metadata_form(version: Version, wanted: str, collection: bool) -> None:
-    """One object's metadata is no list's, and the other way round."""
+    """Check that a form for one object is not requested for a list, and the other way round."""
     if collection and wanted == "PartialObjectMetadata":
         shown = f"is a list (*{version.internal_type}List)"
     elif not collection and wanted == "PartialObjectMetadataList":

@@ -38,10 +38,10 @@ class WatchStream:
         self._held_bytes = 0
         self._wake = asyncio.Event()
         self.ended = False
-        # The watcher to send bookmarks for, when the client asked for them.
+        # The watcher to send bookmarks for, when the client requested them.
         self.bookmarks_for: Watcher | None = None
 
-    # --- what the feed calls ------------------------------------------------------------------------------------------
+    # --- called by the feed -------------------------------------------------------------------------------------------
 
     def deliver(self, events: list[tuple[str, Change, Entry]]) -> bool:
         if self.ended:
@@ -53,7 +53,7 @@ class WatchStream:
         return self.send(data)
 
     def hold(self, events: list[tuple[str, Change, Entry]]) -> None:
-        """Events to be written first, however many they are; the limit is for who falls behind later."""
+        """Events to be written first, without a limit on their number; the limit is for readers that fall behind later."""
         self._held.append(b"".join([self._framed(*event) for event in events]))
 
     def send(self, data: bytes) -> bool:
@@ -76,7 +76,7 @@ class WatchStream:
         return True
 
     def _give_up(self) -> None:
-        """Its reader is too far behind. What waits for it is dropped and the connection cut, since a clean end would have to
+        """Cut a reader that is too far behind: drop its events and abort the connection, since a clean end would have to
         wait for the reader as well."""
         self._held.clear()
         self._held_bytes = 0
@@ -108,13 +108,13 @@ class WatchStream:
         self.ended = True
         self._wake.set()
 
-    # --- what the request does ----------------------------------------------------------------------------------------
+    # --- called by the request ----------------------------------------------------------------------------------------
 
     async def run(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Write until the watch ends. Everything sent before this is called has been held."""
+        """Write until the watch ends. Events sent before this call are held."""
         transport = self._wire = request.transport
         while transport is not None and not transport.is_closing():
-            # While what was held is being written, newer events wait behind it.
+            # While held events are being written, newer events wait behind them.
             self._transport = None
             held, self._held, self._held_bytes = self._held, [], 0
             for start in range(0, len(held), 64):

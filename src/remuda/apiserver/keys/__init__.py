@@ -1,4 +1,4 @@
-"""Keys and certificates: a server's own (`pki`), those that all servers of a state share (`shared_keys`), encryption at rest,
+"""Keys and certificates: a server's own (`pki`), those shared by all servers of a state (`shared_keys`), encryption at rest,
 and their rotation.
 
 `key_agreement` checks at start that servers have the same keys; `rotation` with `rotation_record`, `rotation_steps`,

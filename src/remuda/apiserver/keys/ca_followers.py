@@ -1,7 +1,7 @@
-"""Clients that the server knows and that have to trust its CA: before an old one is dropped, each must trust the new one.
+"""Clients that must trust the server's CA: before an old CA is dropped, each must trust the new one.
 
-This room knows nothing of hosts and clusters. Rooms above say what they know through :data:`Followers`; here is what that means
-for a rotation. Pure. Clients that the server can't know, users with their kubeconfigs, are none of it.
+This package knows nothing of hosts and clusters. Packages above report clients through :data:`Followers`; this module judges them
+for a rotation. Pure. Clients that the server can't know, such as users with kubeconfigs, are not included.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ OTHER = "trusts another CA"
 
 
 class Follower(msgspec.Struct, frozen=True, kw_only=True):
-    """`trusts` are the fingerprints of the CAs that it trusts, as it says; None when it says nothing (`why`), empty when it
-    checks the server's certificate without our CA. `silent_since` (RFC 3339) is empty for one that is there."""
+    """`trusts` are the fingerprints of the CAs that it trusts, as it reports; None when it reports nothing (`why`), empty when it
+    checks the server's certificate without our CA. `silent_since` (RFC 3339) is empty for a connected one."""
 
     kind: str
     name: str
@@ -28,7 +28,7 @@ class Follower(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """A client that would lose the server with the old CA."""
+    """A client that would lose access with the old CA."""
 
     kind: str
     name: str
@@ -48,18 +48,18 @@ class Behind(msgspec.Struct, frozen=True):
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """How many clients there are, and which don't trust the new CA yet."""
+    """The number of clients, and those that don't trust the new CA yet."""
 
     total: int
     behind: tuple[Behind, ...]
 
 
-# All of the clients of one kind, as they are now.
+# Lists all clients of one kind, as they are now.
 Followers = Callable[[], Awaitable[Sequence[Follower]]]
 
 
 def judged(found: Iterable[Follower], new: str, old: Collection[str]) -> Trust:
-    """Who trusts the CA with the fingerprint `new`. One that says nothing counts as not trusting."""
+    """The clients that trust the CA with the fingerprint `new`. One that reports nothing counts as not trusting."""
     all_found = sorted(found, key=lambda each: (each.kind, each.cluster, each.name))
     behind = [
         Behind(each.kind, each.name, each.cluster, reason, each.silent_since)
@@ -70,7 +70,7 @@ def judged(found: Iterable[Follower], new: str, old: Collection[str]) -> Trust:
 
 
 def why_behind(follower: Follower, new: str, old: Collection[str]) -> str:
-    """Empty for one that goes on without the old CA."""
+    """The reason why a client would lose access without the old CA; empty when it would not."""
     if follower.trusts is None:
         return follower.why
     if not follower.trusts or new in follower.trusts:

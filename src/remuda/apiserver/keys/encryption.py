@@ -2,10 +2,10 @@
 
 A sealed value is `k8s:enc:aesgcm:v1:<key name>:`, twelve random bytes, and the AES-GCM ciphertext with its tag. The key it
 is stored under is the additional data, so that a value moved to another key does not open. The keys file is a Kubernetes
-EncryptionConfiguration; the first key seals, all of them open, and what was sealed with another than the first, or not at
-all, is told to be stale so that it can be written anew.
+EncryptionConfiguration; the first key seals, all of them open, and a value sealed with another key than the first, or not at
+all, is reported as stale so that it can be rewritten.
 
-Which kinds are sealed is the business of :mod:`remuda.apiserver.storage`.
+The sealed kinds are chosen in :mod:`remuda.apiserver.server`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ API_VERSION = "apiserver.config.k8s.io/v1"
 
 
 class EncryptionError(Exception):
-    """A value that can't be opened, or keys that can't be used; the message says which and what to do."""
+    """A value that can't be opened, or unusable keys; the message names it and the next step."""
 
 
 class UnknownKey(EncryptionError):
@@ -52,7 +52,7 @@ class BadConfiguration(EncryptionError):
 
 
 def key_name(data: bytes) -> str:
-    """Which key it is sealed with; empty for what is not sealed by us."""
+    """The name of the key that it is sealed with; empty for a value that is not sealed by us."""
     if not data.startswith(PREFIX):
         return ""
     return data[len(PREFIX) :].partition(b":")[0].decode(errors="replace")
@@ -69,7 +69,7 @@ class Envelope:
         self.use(keys)
 
     def use(self, keys: Sequence[tuple[str, bytes]]) -> None:
-        """From now on. Raises BadConfiguration, and is then as before."""
+        """Use these keys from now on. Raises BadConfiguration, and then nothing has changed."""
         if not keys:
             raise BadConfiguration("no encryption keys: at least one is needed")
         ciphers: dict[bytes, AESGCM] = {}
@@ -87,7 +87,7 @@ class Envelope:
         self._prefix = PREFIX + self._first + b":"
 
     def knows(self, data: bytes) -> bool:
-        """Whether there is a key for it, or none is needed."""
+        """True if its key is known, or none is needed."""
         if not data.startswith(PREFIX):
             return True
         return data[len(PREFIX) :].partition(b":")[0] in self._ciphers
@@ -98,7 +98,7 @@ class Envelope:
         return self._prefix + nonce + self._seal.encrypt(nonce, plain, key.encode())
 
     def open(self, key: str, data: bytes) -> tuple[bytes, bool]:
-        """What was sealed, and whether it should be sealed anew (other key, or none)."""
+        """The plain value, and whether it should be sealed again (other key, or none)."""
         if not data.startswith(ANY):
             return data, True
         if not data.startswith(PREFIX):
@@ -169,7 +169,7 @@ def _key(entry: Mapping[str, object], source: object) -> tuple[str, bytes]:
 
 
 def render_keys(keys: Sequence[tuple[str, bytes]], resources: Sequence[str] = ("secrets",)) -> str:
-    """An EncryptionConfiguration that kube-apiserver takes as it is: sealed with the first key, plain values still read."""
+    """An EncryptionConfiguration that kube-apiserver accepts as it is: sealed with the first key, plain values still read."""
     entries = [{"name": name, "secret": base64.b64encode(secret).decode()} for name, secret in keys]
     providers = [{"aesgcm": {"keys": entries}}, {"identity": {}}]
     return yamlio.dumps(
@@ -194,6 +194,6 @@ def load_or_create(path: Path, entropy: Entropy) -> Envelope:
 
 def _create(path: Path, entropy: Entropy) -> Envelope:
     keys = [("key1", entropy.token_bytes(32))]
-    # What is sealed with a key that a power cut takes away is lost, so the key is durable first.
+    # A value sealed with a key that a power cut deletes is lost, so the key is made durable first.
     write_private(path, render_keys(keys).encode())
     return Envelope(keys, entropy)

@@ -1,10 +1,10 @@
-"""How the servers of one store come to have the same keys, and find out at start when they have not.
+"""Agreement on keys: the servers of one store get the same keys, and check at start that they have them.
 
-One key of the store, made by whoever comes first, says which keys are right: by their fingerprints, and, if servers were given a
+One key of the store, written by the first server, names the right keys: by their fingerprints, and, if servers were given a
 token, by the keys themselves, sealed with it. A server with other keys would sign what the others don't trust and encrypt what
-they can't read; it is refused before it has written anything.
+they can't read; it is stopped before it has written anything.
 
-Of keys that are sealed in the store no copy is kept on disk: without the store a server can't start anyway.
+Keys that are sealed in the store have no copy on disk: without the store a server can't start anyway.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .token_sealing import Cost, Sealed
 
 KEY = key_layout.OWN + "keys"
 _WHERE = f"the key material in etcd ({KEY})"
-# Somebody else is faster once; a store that is in trouble says so itself.
+# Losing this race once is normal; a failing store raises its own error.
 _TRIES = 5
 
 
 class Fingerprints(msgspec.Struct, frozen=True):
-    """Of the public halves; of encryption keys by name, since more may be added later."""
+    """Fingerprints of the public halves; encryption keys by name, since more may be added later."""
 
     ca: str
     service_account: str
@@ -46,7 +46,7 @@ class Noted(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotTheSame(PkiError):
-    """The keys are not those of the other servers."""
+    """The keys differ from those of the other servers."""
 
 
 def fingerprints(material: Material) -> Fingerprints:
@@ -65,7 +65,7 @@ async def from_directory(store: Store, directory: Path, clock: Clock, entropy: E
     """The directory's keys, if they are those of the other servers. Made only when there are no other servers."""
     found = await _read(store)
     used = found is not None or await _is_used(store)
-    # Looked at last: a server that shares the directory makes the keys before it uses the store.
+    # Checked last: a server that shares the directory makes the keys before it uses the store.
     if used and is_unmade(directory):
         raise PkiError(
             f"{directory} has no keys, but other servers have worked on this etcd: copy their --pki-dir here, "
@@ -74,7 +74,7 @@ async def from_directory(store: Store, directory: Path, clock: Clock, entropy: E
     material = rotation_record.arranged(ensure_directory(directory, clock, entropy), (await rotation_record.read(store)).record)
     own = fingerprints(material)
     if found is None:
-        # Whoever was faster has noted theirs.
+        # A faster server has noted its own.
         await _create(store, Noted(own))
         found = await _read(store)
     if found is None:
@@ -95,7 +95,7 @@ async def from_token(store: Store, token: str, clock: Clock, entropy: Entropy, c
                     "or another --etcd-prefix"
                 )
             await _create(store, await _sealed(made(clock, entropy), token, entropy, cost))
-            # Also when it was surely done: what is there is what counts.
+            # Read again even after success: the stored keys count.
             continue
         material = rotation_record.arranged(await unsealed(found, token), (await rotation_record.read(store)).record)
         renewed = material.renewed(clock, entropy)
@@ -106,7 +106,7 @@ async def from_token(store: Store, token: str, clock: Clock, entropy: Entropy, c
 
 
 async def known(store: Store, directory: Path | None, token: str) -> Material:
-    """The keys that the servers of this store have agreed upon, for somebody who only looks: nothing is made."""
+    """The keys that the servers of this store have agreed upon, for a reader: nothing is made."""
     found = await _read(store)
     if found is None:
         raise PkiError("no server has worked on this etcd: say the --etcd-prefix that the servers use")
@@ -119,19 +119,19 @@ async def known(store: Store, directory: Path | None, token: str) -> Material:
 
 
 async def note(material: Material, token: str, entropy: Entropy, cost: Cost = Cost()) -> bytes:  # noqa: B008 - a constant
-    """What stands under :data:`KEY` where these are the keys; with a token they are sealed in it, else only named."""
+    """The value of :data:`KEY` for these keys; with a token they are sealed in it, else only named."""
     noted = await _sealed(material, token, entropy, cost) if token else Noted(fingerprints(material))
     return msgspec.json.encode(noted)
 
 
 async def _sealed(material: Material, token: str, entropy: Entropy, cost: Cost) -> Noted:
-    # Stretching takes long on purpose.
+    # Key stretching is slow on purpose.
     sealed = await asyncio.to_thread(token_sealing.seal, material, token, entropy, cost)
     return Noted(fingerprints(material), sealed)
 
 
 async def unsealed(found: KeyValue, token: str) -> Material:
-    """What is sealed in the store. Raises PkiError."""
+    """The keys that are sealed in the store. Raises PkiError."""
     noted = _decoded(found)
     if noted.sealed is None:
         raise PkiError("the servers of this etcd have their keys in a directory: say --pki-dir instead of a token")
@@ -168,7 +168,7 @@ async def _is_used(store: Store) -> bool:
 
 
 async def _create(store: Store, noted: Noted, expect: int = 0) -> None:
-    """Unless somebody was faster. Who calls looks afterwards what is there, which also settles an unknown outcome."""
+    """Create it unless another server was faster. The caller reads it afterwards, which also settles an unknown outcome."""
     try:
         await store.write([Put(KEY, msgspec.json.encode(noted), expect)])
     except (Mismatch, Unknown):

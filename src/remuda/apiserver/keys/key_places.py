@@ -1,7 +1,7 @@
-"""Where the keys that are rotated are kept: in a server's own files, in a directory with the same content on every machine, or
+"""The place of the rotated keys: a server's own files, a directory with the same content on every machine, or
 sealed in the store.
 
-A place is read and replaced as a whole; what happens between is :mod:`.rotation`' business.
+A place is read and replaced as a whole; :mod:`.rotation` has the steps between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Place(Protocol):
 
     @property
     def copied(self) -> bool:
-        """Every server has a copy of its own, which it keeps as the store says. Else there is one for all."""
+        """True if every server has its own copy, which follows the store. Else all share one."""
 
     async def read(self) -> Material: ...
 
@@ -38,11 +38,11 @@ class Place(Protocol):
         """Into this server's copy."""
 
     async def noted(self, material: Material) -> list[Op]:
-        """What the store has to say about the keys from now on: for the transaction that says what they are for."""
+        """The operations that note the keys in the store: for the transaction that gives them their role."""
 
 
 class OwnFiles:
-    """Of a server alone: in its data directory, where :mod:`.pki` and :mod:`.encryption` have made them."""
+    """The files of a single server: in its data directory, where :mod:`.pki` and :mod:`.encryption` have made them."""
 
     copied = True
 
@@ -63,7 +63,7 @@ class OwnFiles:
 
 
 class Directory:
-    """`--pki-dir`. Of several servers each has one, and somebody copies new files from one to the others."""
+    """`--pki-dir`. Each of several servers has one, and the administrator copies new files between them."""
 
     copied = True
 
@@ -97,9 +97,9 @@ class InStore:
         self._token = token
         self._entropy = entropy
         self._cost = cost
-        # Opening takes long on purpose, so it is done once for each state of it.
+        # Opening is slow on purpose, so it is done once for each state of it.
         self._known: tuple[int, Material] | None = None
-        # What was sealed here last need not be opened.
+        # The last value sealed here need not be opened.
         self._made: tuple[bytes, Material] | None = None
 
     async def read(self) -> Material:
@@ -114,7 +114,7 @@ class InStore:
         return self._known[1]
 
     async def save(self, material: Material) -> None:
-        """There is no copy of one's own."""
+        """Nothing to do: there is no local copy."""
 
     async def noted(self, material: Material) -> list[Op]:
         await self.read()
@@ -135,7 +135,7 @@ def _read(paths: dict[str, Path]) -> Material:
 
 
 def _save(paths: dict[str, Path], material: Material) -> None:
-    """What differs, file by file; in an order that leaves something which works wherever it ends (:mod:`.rotation_steps`)."""
+    """Write the files that differ; in an order that leaves a working state after each (:mod:`.rotation_steps`)."""
     for name, content in material.files().items():
         path = paths[name]
         try:

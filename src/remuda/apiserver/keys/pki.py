@@ -2,11 +2,11 @@
 
 Everything is made at first start and kept. A file appears whole or not at all, and a key always before its certificate,
 so that a crash between any two lines leaves a directory that the next start completes. `state.json` remembers the hashes,
-names and expiry of what was made: an ordinary start compares those and does no X.509 work (nor pays for importing it);
+names and expiry of these files: an ordinary start compares those and does no X.509 work (nor pays for importing it);
 anything unexpected falls back to a full check of the files themselves.
 
-Servers that share one state share a CA and a service-account key, too: those are their :mod:`.shared_keys`, kept elsewhere. The
-directory then holds what each has of its own, and a copy of the CA's certificate for people to point at.
+Servers that share one state also share a CA and a service-account key: these are their :mod:`.shared_keys`, kept elsewhere. The
+directory then holds the server's own keys, and a copy of the CA's certificate for users to refer to.
 
 :mod:`remuda.apiserver.auth.client_certificates` reads the client certificates made here,
 :mod:`remuda.apiserver.auth.token_keys` the service-account key.
@@ -55,7 +55,7 @@ ALWAYS_SERVED = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
-# Certificates are renewed by whoever finds it due, in threads.
+# Several threads may renew certificates, one at a time.
 _ONE_AT_A_TIME = threading.Lock()
 _WILDCARDS = frozenset(("", "0.0.0.0", "::", "*"))
 
@@ -69,12 +69,12 @@ class ClientCertificate(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Pki:
-    """Where the key material is; what needs the CA's key does it here."""
+    """The place of the key material; operations that need the CA's key are here."""
 
     directory: Path
     clock: Clock
     entropy: Entropy
-    # What several servers share. The directory then has neither the CA's key nor that of service accounts.
+    # Keys shared by several servers. The directory then has neither the CA's key nor that of service accounts.
     material: Material | None = None
 
     @property
@@ -103,7 +103,7 @@ class Pki:
 
     @property
     def handover(self) -> Path:
-        """What dropped CAs have signed for the one after them, shown behind the serving certificate. Not there: nothing."""
+        """Certificates that dropped CAs have signed for their successors, sent after the serving certificate. May be absent."""
         return self.directory / "handover.crt"
 
     @property
@@ -116,24 +116,24 @@ class Pki:
 
     @property
     def service_account_pem(self) -> bytes:
-        """The key that signs tokens, and behind it those whose tokens are still good."""
+        """The key that signs tokens, followed by those whose tokens are still valid."""
         return self.service_account_key.read_bytes() if self.material is None else self.material.service_account_key
 
     def renew_serving(self, hosts: Iterable[str]) -> None:
-        """Another key and certificate for this server, now."""
+        """Make a new key and certificate for this server, now."""
         with _ONE_AT_A_TIME:
-            # A certificate that does not belong to the key is made anew, also by whoever comes after a crash between these lines.
+            # A certificate that does not belong to the key is made anew, also at the start after a crash between these lines.
             write_private(self.serving_key, new_key_pem(self.entropy))
             self._complete(hosts)
 
     def hand_over(self, chain: bytes) -> None:
-        """Show this chain from the next :meth:`complete` on."""
+        """Send this chain from the next :meth:`complete` on."""
         with _ONE_AT_A_TIME:
             if (self.handover.read_bytes() if self.handover.exists() else b"") != chain:
                 write_private(self.handover, chain)
 
     def complete(self, hosts: Iterable[str]) -> None:
-        """As :meth:`ensure`, for one that is there already. Several threads may do this at once."""
+        """Like :meth:`ensure`, for an existing directory. Several threads may do this at once."""
         with _ONE_AT_A_TIME:
             self._complete(hosts)
 
@@ -149,7 +149,7 @@ class Pki:
     def ensure(
         cls, directory: Path, hosts: Iterable[str], clock: Clock, entropy: Entropy, material: Material | None = None
     ) -> Pki:
-        """Make what is missing, renew what ends soon; afterwards every file is there and they belong together."""
+        """Make missing files, renew those that expire soon; afterwards every file exists and they belong together."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         pki = cls(directory, clock, entropy, material)
         pki.complete(hosts)
@@ -179,7 +179,7 @@ class Pki:
         return made
 
     def write_kubeconfig(self, path: Path, server_url: str, trust: Obj | None = None) -> None:
-        """Put the admin's kubeconfig at `path`, readable by its owner only; untouched when it already says that."""
+        """Put the admin's kubeconfig at `path`, readable by its owner only; untouched when it has that content."""
         content = yamlio.dumps(self.kubeconfig(server_url, trust)).encode()
         if not path.exists() or path.read_bytes() != content:
             write_private(path, content)
@@ -204,8 +204,8 @@ def write_private(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.new")
     parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Servers that share a directory of keys take over a new one at the same moment: one must not put in place what the other
-        # has only begun to write. File systems that lock no directories are left to chance.
+        # Servers that share a directory of keys adopt a new key at once: one must not move into place a file that the other
+        # is still writing. File systems without locks on directories are not protected.
         with contextlib.suppress(OSError):
             fcntl.flock(parent, fcntl.LOCK_EX)
         temporary.unlink(missing_ok=True)
@@ -221,7 +221,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def serving_names(hosts: Iterable[str]) -> tuple[str, ...]:
-    """The names and addresses the serving certificate is good for, in a stable order; wildcards name nothing."""
+    """The names and addresses of the serving certificate, in a stable order; wildcards name nothing."""
     found = {_canonical(host) for host in (*ALWAYS_SERVED, socket.gethostname(), *hosts)}
     return tuple(sorted(name for name in found if name not in _WILDCARDS and name.isascii()))
 
@@ -235,7 +235,7 @@ def _canonical(host: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The quick way: nothing changed since state.json was written
+# Fast path: nothing changed since state.json was written
 
 
 def _digest(path: Path) -> str:
@@ -246,7 +246,7 @@ def _digest(path: Path) -> str:
 
 
 def _check_modes(pki: Pki) -> None:
-    """A key that others have been able to read is not used before somebody has looked at it."""
+    """A key that other users could read is not used until an administrator has checked it."""
     for path in (pki.ca_key, pki.serving_key, pki.admin_key, pki.service_account_key):
         try:
             mode = path.stat().st_mode
@@ -280,11 +280,11 @@ def _record(pki: Pki, names: tuple[str, ...], ends: float) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The thorough way: look into the files, keep what is good, make the rest
+# Full check: read the files, keep valid ones, make the rest
 
 
 def _adopt(pki: Pki, material: Material) -> None:
-    """The CA's certificate as the others have it; leaves of another CA are then made anew."""
+    """Take over the CA's certificate of the other servers; leaves of another CA are then made anew."""
     if pki.ca_key.exists() and pki.ca_key.read_bytes() != material.ca_key:
         raise PkiError(
             f"{pki.ca_key} is the key of an authority of its own, not of the one that is shared: "
@@ -298,7 +298,7 @@ def _complete(pki: Pki, names: tuple[str, ...]) -> None:
     if pki.material is None:
         if not pki.service_account_key.exists():
             write_private(pki.service_account_key, new_key_pem(pki.entropy))
-        # It is only used when the first token comes; a bad one is better told now.
+        # It is not used before the first token; a bad one is better reported now.
         certificates.parse_keys(_read(pki.service_account_key), pki.service_account_key)
         authority = _ensure_authority(pki)
         bundle, keys = pki.ca_pem, _read(pki.ca_key)
@@ -310,7 +310,7 @@ def _complete(pki: Pki, names: tuple[str, ...]) -> None:
     chain = certificates.chain_of(bundle, keys, pki.clock, pki.entropy) + handover
     ends = [
         certificates.ends(authority.certificate),
-        # These are not renewed, they end.
+        # These are not renewed, they expire.
         *(certificates.ends(each) + RENEW_BEFORE for each in certificates.parse_certificates(handover)),
         _ensure_leaf(pki, authority, pki.serving_key, pki.serving_certificate, serving, names, chain),
         _ensure_leaf(pki, authority, pki.admin_key, pki.admin_certificate, certificates.subject(ADMIN_USER, ADMIN_GROUPS), ()),
@@ -352,7 +352,7 @@ def _ensure_leaf(
     names: tuple[str, ...],
     chain: bytes = b"",
 ) -> float:
-    """When the certificate at `path` ends; a new one is made when the old one does not fit any more. `chain` goes behind it."""
+    """The expiry of the certificate at `path`; a new one is made when the old one does not fit. `chain` goes behind it."""
     key = _key_at(pki, key_path)
     found = certificates.parse_certificates(path.read_bytes()) if path.exists() else []
     shown = certificates.same_chain(found[1:], certificates.parse_certificates(chain))
@@ -393,7 +393,7 @@ def _key_at(pki: Pki, path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The first one."""
+    """The first key in the file."""
     return certificates.parse_keys(_read(path), path)[0]
 
 

@@ -1,6 +1,6 @@
-"""Every value that is sealed with another key than the one that is used now, written anew. Objects stay what they are.
+"""Re-encryption: every value that is sealed with an older key is rewritten with the current one. Objects do not change.
 
-Straight in the store, and each with the revision that was read as the condition: what a client writes meanwhile wins, and is
+It works directly in the store, on condition of the revision that was read: a client's concurrent write wins, and is
 sealed with the new key anyway. Watchers see another resourceVersion and no other change, as from Kubernetes' own migrations.
 """
 
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 SEALED = (key_layout.prefix_for("", "secrets", builtin=True),)
 _PAGE = 500
-# Written at once: they share a commit.
+# Written concurrently: they share a commit.
 _TOGETHER = 32
 
 
 async def rewrite(server: Server) -> int:
-    """How many were written. Afterwards none is left that was sealed otherwise when this began."""
+    """Rewrite all; the number of values. Afterwards none is left that was sealed otherwise at the beginning."""
     total = 0
     for prefix in SEALED:
         while count := await _pass(server, prefix):
@@ -37,7 +37,7 @@ async def rewrite(server: Server) -> int:
 
 
 async def _pass(server: Server, prefix: str) -> int:
-    """How many were found to be written, by us or by somebody who was faster."""
+    """The number of values to rewrite that were found, including those rewritten by another writer meanwhile."""
     count, start = 0, ""
     while True:
         page = await server.store.range(prefix, start=start, limit=_PAGE)
@@ -58,5 +58,5 @@ async def _write(server: Server, kv: KeyValue, sealed: bytes) -> None:
     try:
         await server.store.write([Put(kv.key, sealed, kv.mod_revision)])
     except (Mismatch, Unknown):
-        # The next pass looks at what is there then.
+        # The next pass reads it again.
         return

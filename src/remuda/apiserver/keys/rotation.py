@@ -1,9 +1,9 @@
-"""Rotation of keys while servers run: each server takes over what the store says, and one of them moves it on.
+"""Rotation of keys while servers run: each server follows the record in the store, and one of them advances it.
 
-A rotation goes by stages (:mod:`.rotation_record`). Every server brings its keys into the order of the present stage, works
-with them from then on, and notes that in the store. One of those that are alive (:mod:`..replicas.server_leases`), the first by
-name, begins the next stage when all have noted the present one. Whoever is killed is followed by another, or goes on when it
-starts again: every step may be done twice. Nobody ever uses a key that another server does not know.
+A rotation goes by stages (:mod:`.rotation_record`). Every server puts its keys into the order of the present stage, works
+with them from then on, and notes that in the store. Of the live servers (:mod:`..replicas.server_leases`), the first by
+name, begins the next stage when all have noted the present one. If a server is killed, another takes over, or it goes on when it
+starts again: every step may be done twice. No server uses a key that another server does not know.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How often one looks: while nothing is to be done, and on the way from one stage to the next.
+# Intervals between checks: while idle, and between two stages.
 _REST, _BUSY = 2.0, 0.3
-# What a key is waited for that another server has used already: then it must be somewhere.
+# Time to wait for a key that another server has used already: it must exist somewhere.
 _LOOK_FOR = 20.0
 _HELD_UP = (StoreError, PkiError, EncryptionError, OSError)
 
 
 class Rotations:
-    """This server's part. `place` is where its keys are."""
+    """This server's part of rotations. `place` is the place of its keys."""
 
     def __init__(self, server: Server, place: Place) -> None:
         self._server = server
@@ -53,13 +53,13 @@ class Rotations:
         self._place = place
         self._seen = 0
         self._material: Material | None = None
-        # What dropped CAs have left, as the certificate shows it.
+        # The handover chain of dropped CAs, as the certificate sends it.
         self._chain: bytes | None = None
         self._holds: dict[str, list[str]] = {}
         self._noted: Note | None = None
         self._wake = asyncio.Event()
         self._adopting = asyncio.Lock()
-        # What keeps this server from going on; told once.
+        # The error that stops this server from going on; logged once.
         self.trouble = ""
 
     @property
@@ -78,13 +78,13 @@ class Rotations:
     # --- life -----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Before anything is served: the keys as the store says."""
+        """Adopt the keys of the store's record, before anything is served."""
         found = await rotation_record.read(self._store)
         if found.revision:
             await self._follow(found)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow rotations until cancelled."""
         while True:
             self._wake.clear()
             seconds = await self._attempt()
@@ -98,7 +98,7 @@ class Rotations:
                 continue
 
     async def leave(self) -> None:
-        """This server ends, and need not be waited for."""
+        """Withdraw: this server stops, and others need not wait for it."""
         if self._noted is not None and self.id:
             try:
                 async with deadline(self._clock, 1.0):
@@ -110,7 +110,7 @@ class Rotations:
         self._wake.set()
 
     async def _attempt(self) -> float | None:
-        """One look; when the next one is due, None for when somebody asks for it."""
+        """One check; the time until the next one, None to wait for a nudge."""
         try:
             seconds = await self._step()
         except _HELD_UP as error:
@@ -150,14 +150,14 @@ class Rotations:
             return _BUSY
         if self._store.shared:
             return _REST
-        # Nobody else changes anything: until an old key's time is up, or somebody asks.
+        # Nothing else changes: until an old key expires, or a request comes.
         ends = [each.keep_until for each in active if each.keep_until]
         return max(min(ends) - self._clock.time(), _REST) if ends else None
 
-    # --- taking over ------------------------------------------------------------------------------------------------------
+    # --- adopting keys ----------------------------------------------------------------------------------------------------
 
     async def look_for_keys(self) -> None:
-        """Somebody has sealed something with a key that is not known here, since this server was away for long."""
+        """Look for a key that is not known here: another server sealed with it while this one was away for long."""
         try:
             async with deadline(self._clock, _LOOK_FOR):
                 await self._follow(await rotation_record.read(self._store))
@@ -178,7 +178,7 @@ class Rotations:
             pki = self._server.pki
             self._server.former = tuple(each.bundle for each in handovers)
             if pki is not None and chain != self._chain:
-                # First: the certificate that is made with other keys shows the chain, too.
+                # First: the certificate that is made with other keys sends the chain, too.
                 await asyncio.to_thread(pki.hand_over, chain)
             if wanted != self._material:
                 await self._adopt(wanted)
@@ -188,7 +188,7 @@ class Rotations:
             self._seen = found.revision
 
     async def _adopt(self, material: Material) -> None:
-        """Work with these from now on."""
+        """Use these keys from now on."""
         server, known = self._server, self._material
         if server.pki is not None and server.pki.material is not None:
             server.pki.material = material
@@ -223,7 +223,7 @@ class Rotations:
     # --- the servers --------------------------------------------------------------------------------------------------------
 
     async def notes(self) -> dict[str, Note]:
-        """Of those that are alive, by name. One that has said nothing yet is there without keys."""
+        """The notes of the live servers, by name. A server that has noted nothing yet is included without keys."""
         if not self._store.shared or not self.id:
             return {self.id: Note(self.name, self._holds, self.trouble)}
         alive = await server_leases.alive(self._store)
@@ -241,7 +241,7 @@ class Rotations:
     # --- moving on ----------------------------------------------------------------------------------------------------------
 
     async def _advance(self, found: Found, kind: str, rotation: Rotation) -> None:
-        """Begin the next stage, if it is time. Somebody else may do the same: the store takes one of us."""
+        """Begin the next stage, if it is time. Other servers may do the same: the store accepts one of them."""
         stage, new = rotation.stage, rotation.new
         if stage == MAKING:
             await self._make(found, kind, rotation)
@@ -259,7 +259,7 @@ class Rotations:
             if rotation.finish or 0 < rotation.keep_until <= self._clock.time():
                 if kind == rotation_steps.ENCRYPTION_KEY:
                     await self._forbid(rotation.old)
-                    # What was under way when the keys were switched. From here on nothing comes after it.
+                    # Writes that were in progress when the keys were switched. No later ones use the old key.
                     await rewrite(self._server)
                 elif kind == rotation_steps.CA:
                     found = Found(await self._with_handover(found.record, rotation), found.revision)
@@ -268,12 +268,12 @@ class Rotations:
             await self._write([rotation_record.changed(found, rotation_record.without(found.record, kind, self._clock.time()))])
 
     async def _forbid(self, old: Sequence[str]) -> None:
-        """One server alone writes in the order in which it seals, so it has nothing to refuse."""
+        """A server alone writes in the order in which it seals, so nothing needs to be refused."""
         if self._store.shared:
             await self._store.write([Put(rotation_record.DROPPED + name, b"") for name in old])
 
     async def _with_handover(self, known: Record, rotation: Rotation) -> Record:
-        """While both keys are there: afterwards nothing can be signed for those who trust only the old one."""
+        """Sign the handover while both keys exist: afterwards nothing can be signed for clients that trust only the old one."""
         now = self._clock.time()
         material = rotation_record.arranged(await self._place.read(), known)
         chain, until = rotation_steps.handed_over(material, self._clock, self._entropy)
@@ -286,7 +286,7 @@ class Rotations:
         material = await self._place.read()
         if not set(rotation_steps.held(material, kind)) - set(rotation.old):
             material = rotation_steps.with_new(material, kind, self._clock, self._entropy)
-            # Made to last before anybody hears of it.
+            # Saved before any other server learns of it.
             await self._place.save(material)
         (new, *_) = [each for each in rotation_steps.held(material, kind) if each not in rotation.old]
         made_at = f"{self.name}, {self._place.where}"
@@ -309,13 +309,13 @@ class Rotations:
         try:
             await self._store.write(ops)
         except (Mismatch, Unknown):
-            # Somebody was faster, or it will be seen; the next look tells.
+            # Another server was faster, or the outcome is unknown; the next check reads it.
             return
 
-    # --- what people ask for ------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------------
 
     async def begin(self, kind: str) -> None:
-        """Go on with a rotation that was begun, too. Raises ApiError and PkiError."""
+        """Begin a rotation, or go on with one that was begun. Raises ApiError and PkiError."""
         found = await rotation_record.read(self._store)
         rotation = found.record.active.get(kind)
         if rotation is not None:
@@ -332,7 +332,7 @@ class Rotations:
         await self._insist(found, rotation_record.with_rotation(found.record, kind, begun))
 
     async def check_finish(self, kind: str) -> Rotation | None:
-        """The rotation whose old key can be dropped now; None when that was asked for already. Raises ApiError."""
+        """The rotation whose old key can be dropped now; None when its end was requested already. Raises ApiError."""
         rotation = self._can_finish((await rotation_record.read(self._store)).record, kind)
         return rotation if rotation.stage == KEEPING and not rotation.finish else None
 
@@ -348,7 +348,7 @@ class Rotations:
         return rotation
 
     async def finish(self, kind: str, *, no_handover: bool = False) -> None:
-        """Drop the old key; with `no_handover` it leaves nothing that vouches for the new one. Raises ApiError."""
+        """Drop the old key; with `no_handover` it signs nothing for the new one. Raises ApiError."""
         found = await rotation_record.read(self._store)
         rotation = self._can_finish(found.record, kind)
         if rotation.stage == KEEPING and (not rotation.finish or (no_handover and not rotation.no_handover)):
@@ -356,7 +356,7 @@ class Rotations:
             await self._insist(found, rotation_record.with_rotation(found.record, kind, asked))
 
     async def end_handovers(self) -> bool:
-        """What dropped CAs have left is good no more; False where they have left nothing, or one is still to be dropped. Raises
+        """End the handovers of dropped CAs; False where there are none, or one is still to be dropped. Raises
         ApiError."""
         found = await rotation_record.read(self._store)
         rotation = found.record.active.get(rotation_steps.CA)
@@ -373,7 +373,7 @@ class Rotations:
         self.nudge()
 
     def waits(self, rotation: Rotation, kind: str, notes: Mapping[str, Note]) -> list[str]:
-        """Which servers a stage waits for, in words. One alone waits for nobody."""
+        """The servers that a stage waits for, in words. A server alone waits for none."""
         if not self._store.shared:
             return [self.trouble] if self.trouble else []
         found = []

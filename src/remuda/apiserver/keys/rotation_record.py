@@ -1,7 +1,7 @@
-"""How far rotations are, in the store: one document for all servers, and a note of each server about the keys that it has.
+"""The state of rotations, in the store: one document for all servers, and a note of each server about its keys.
 
-The document is only ever replaced by who has read it as it was. What it says of a rotation is what all servers may count on: a
-stage begins when every server has said that it has taken over the one before.
+The document is only replaced by a server that has read its current state. All servers may rely on it: a
+stage begins when every server has noted that it has adopted the one before.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .encryption import key_name
 from .shared_keys import Material
 
 KEY: Final = key_layout.OWN + "rotation"
-# By the name of a server's record in :mod:`..replicas.server_leases`, which says that it is alive.
+# By the name of a server's record in :mod:`..replicas.server_leases`, which shows that it is alive.
 NOTES: Final = key_layout.OWN + "keys-of/"
-# The encryption keys that nothing may be sealed with any more, by name. A server that was paused while one went knows nothing of
-# that when it wakes up, and what it sealed then nobody could ever open: so the store itself refuses that.
+# The names of encryption keys that must not be used any more. A server that was paused while one was dropped doesn't know
+# that when it wakes up, and no server could ever open a value sealed with it: so the store itself refuses such writes.
 DROPPED: Final = key_layout.OWN + "dropped/"
 
-# The new key is made; all servers get it; all use it; what the old one has sealed is written anew; both are good; the old goes.
+# The new key is made; all servers get it; all use it; old values are re-encrypted; both are valid; the old one is dropped.
 MAKING, SPREADING, SWITCHING = "making", "spreading", "switching"
 REWRITING, KEEPING, DROPPING = "rewriting", "keeping", "dropping"
 _IN_USE: Final = frozenset((SWITCHING, REWRITING, KEEPING, DROPPING))
-# Over how many rotations a client that was away may still follow. Every connection shows a certificate for each.
+# The number of rotations that a client may miss and still follow. Every connection sends a certificate for each.
 MOST_HANDOVERS: Final = 4
 
 
@@ -42,21 +42,21 @@ class Rotation(msgspec.Struct, frozen=True, omit_defaults=True):
     old: tuple[str, ...]
     started: float
     new: str = ""
-    # Where the new key was made, for whoever has to copy it.
+    # The place where the new key was made, for the administrator who copies it.
     made_at: str = ""
-    # When the old key goes by itself; 0 for when somebody says so.
+    # The time when the old key is dropped by itself; 0 to wait for a request.
     keep_until: float = 0.0
     finish: bool = False
     rewritten: int = 0
-    # The old CA leaves nothing that vouches for the new one: its key is not to be trusted.
+    # The old CA signs nothing for the new one: its key is not to be trusted.
     no_handover: bool = False
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """What a CA that was dropped has left for clients that still trust it alone.
+    """The certificates that a dropped CA leaves for clients that still trust only it.
 
-    `chain`: the CA that took over, as the dropped one has signed it; `bundle`: both certificates, by which agents that know a
-    checksum only find the one that they trust. PEM. Good `until` that time, in seconds since the epoch.
+    `chain`: the CA that took over, signed by the dropped one; `bundle`: both certificates, by which agents that know only a
+    checksum find the one that they trust. PEM. Valid `until` that time, in seconds since the epoch.
     """
 
     old: tuple[str, ...]
@@ -66,8 +66,8 @@ class Handover(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`first` is what is used, by kind, since it was rotated for the first time; `gone` are those that nobody may use any more;
-    `done` is when the last rotation was over; `handovers` are those of the CA, the newest first."""
+    """`first` are the keys in use, by kind, after their first rotation; `gone` are those that must not be used any more;
+    `done` is the end of the last rotation; `handovers` are those of the CA, the newest first."""
 
     active: dict[str, Rotation] = {}
     first: dict[str, str] = {}
@@ -82,7 +82,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One server: which keys it works with, the first it uses; and what keeps it from having others."""
+    """The note of one server: its keys, the one in use first; and the error that keeps it from adopting others."""
 
     name: str
     holds: dict[str, list[str]] = {}
@@ -90,7 +90,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def note_of(found: KeyValue | None) -> Note | None:
-    """None also for what can't be read: another version's."""
+    """None also for a note that can't be read: another version's."""
     try:
         return None if found is None else msgspec.json.decode(found.value, type=Note)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -108,13 +108,13 @@ async def read(store: Store) -> Found:
 
 
 def still_used(sealed: bytes) -> Sequence[Check]:
-    """To be held to when it is stored: that what it is sealed with was not dropped."""
+    """The condition for storing a sealed value: its key was not dropped."""
     name = key_name(sealed)
     return (Check(DROPPED + name, 0),) if name else ()
 
 
 def changed(found: Found, record: Record) -> Put:
-    """The operation that replaces it, unless somebody was faster."""
+    """The operation that replaces it, unless another server was faster."""
     return Put(KEY, msgspec.json.encode(record), found.revision)
 
 
@@ -128,27 +128,27 @@ def with_rotation(record: Record, kind: str, rotation: Rotation) -> Record:
 
 
 def without(record: Record, kind: str, at: float) -> Record:
-    """It is over."""
+    """The record after the end of this rotation."""
     active = {other: rotation for other, rotation in record.active.items() if other != kind}
     return msgspec.structs.replace(record, active=active, done={**record.done, kind: at})
 
 
 def handovers_at(record: Record, now: float) -> tuple[Handover, ...]:
-    """Those that are still good. One that is over ends those before it, too: they lead to it."""
+    """The handovers that are still valid. An expired one ends those before it, too: they lead to it."""
     return tuple(itertools.takewhile(lambda each: each.until > now, record.handovers))
 
 
 def with_handover(record: Record, made: Handover | None, now: float) -> Record:
-    """With one more; None ends all, since the others only lead to the CA that leaves none."""
+    """The record with one more handover; None ends all, since the others only lead to the CA that leaves none."""
     kept = () if made is None else (made, *handovers_at(record, now))[:MOST_HANDOVERS]
     return msgspec.structs.replace(record, handovers=kept)
 
 
 def arranged(material: Material, record: Record) -> Material:
-    """The keys as the document says: in its order, and without those that have gone. Raises PkiError for one that is missing."""
+    """The keys in the record's order, without dropped ones. Raises PkiError for one that is missing."""
     for kind, rotation in record.active.items():
         if rotation.new and rotation.new in rotation_steps.held(material, kind):
-            # One that was made at the same time as another server's, and came too late.
+            # A key that was made at the same time as another server's, and came too late.
             material = rotation_steps.with_only(material, kind, (*rotation.old, rotation.new))
     for kind, first in record.first.items():
         material = rotation_steps.put_first(material, kind, first)

@@ -1,12 +1,12 @@
-"""What is rotated, and how each step looks in the shared material. Pure, but for making a key.
+"""The kinds of rotated keys, and the shared material after each step. Pure, except for making a key.
 
-Every kind has an order: the first is used, the others are good for what was made with them. Each step changes one thing, so
-that a server which was killed between any two lines finds something that works:
+Every kind has an order: the first key is used, the others are valid for earlier data. Each step changes one thing, so
+that a server which was killed between any two lines finds a working state:
 
     [old]  ─ added ─►  [old, new]  ─ put first ─►  [new, old]  ─ kept only ─►  [new]
 
-The CA's certificates are a bundle that everybody trusts, the oldest first in all steps: its order, and so its checksum, says
-nothing about who signs. Keys are known by their fingerprints, those of encryption by their names.
+The CA's certificates are a bundle that all clients trust, the oldest first in all steps: its order, and so its checksum, tells
+nothing about the signing one. Keys are known by their fingerprints, encryption keys by their names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WORDS: Final = {ENCRYPTION_KEY: "the encryption key", CA: "the CA", SERVICE_ACCO
 
 
 def held(material: Material, kind: str) -> list[str]:
-    """Which there are, the one that is used first."""
+    """The keys of a kind, the one in use first."""
     if kind == ENCRYPTION_KEY:
         return [name for name, _ in parse_keys(material.encryption)]
     if kind == SERVICE_ACCOUNTS:
@@ -48,7 +48,7 @@ def all_held(material: Material) -> dict[str, list[str]]:
 
 
 def with_new(material: Material, kind: str, clock: Clock, entropy: Entropy) -> Material:
-    """With one more, that is not used yet."""
+    """The material with one more key, that is not used yet."""
     if kind == ENCRYPTION_KEY:
         keys = parse_keys(material.encryption)
         number = 1 + max([len(keys), *(int(name[3:]) for name, _ in keys if name.startswith("key") and name[3:].isdecimal())])
@@ -62,13 +62,13 @@ def with_new(material: Material, kind: str, clock: Clock, entropy: Entropy) -> M
 
 
 def handed_over(material: Material, clock: Clock, entropy: Entropy) -> tuple[bytes, float]:
-    """What the CAs that are about to be dropped sign for the one that is used, and until when that is good."""
+    """The certificates that the dropped CAs sign for the one in use, and their expiry."""
     chain = signing.chain_of(material.ca_certificate, material.ca_key, clock, entropy, signing.HANDOVER_SECONDS)
     return chain, min((signing.ends(each) for each in signing.parse_certificates(chain)), default=0.0)
 
 
 def put_first(material: Material, kind: str, first: str) -> Material:
-    """Raises PkiError when it is not there."""
+    """Raises PkiError when the key is missing."""
     found = held(material, kind)
     if first not in found:
         raise PkiError(
@@ -85,7 +85,7 @@ def put_first(material: Material, kind: str, first: str) -> Material:
 
 
 def with_only(material: Material, kind: str, kept: Collection[str]) -> Material:
-    """Without all others; the same object when there are none."""
+    """The material without all others; the same object when there are none."""
     if all(each in kept for each in held(material, kind)):
         return material
     if kind == ENCRYPTION_KEY:

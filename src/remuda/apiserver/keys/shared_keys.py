@@ -1,8 +1,8 @@
-"""What all servers of one state must have in common: the CA, the service-account key, and the keys of encryption at rest.
+"""The keys that all servers of one state share: the CA, the service-account key, and the keys of encryption at rest.
 
-A client that trusts one server trusts all, a token that one has signed is good at all, and what one has encrypted all can read.
-Kept in a directory that is the same on every machine (here), or in the store itself under a token (:mod:`.token_sealing`). What
-each server has of its own, its serving certificate first of all, is in its data directory (:mod:`.pki`).
+A client that trusts one server trusts all, all accept a token that one has signed, and all can read what one has encrypted.
+Kept in a directory that is the same on every machine (here), or in the store under a token (:mod:`.token_sealing`). Anything that
+belongs to one server, such as its serving certificate, is in its data directory (:mod:`.pki`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .pki import write_private
 log = logging.getLogger(__name__)
 
 CA_CERTIFICATE, CA_KEY, SERVICE_ACCOUNT_KEY, ENCRYPTION = "ca.crt", "ca.key", "service-account.key", "encryption.yaml"
-# In the order in which they are written; the last one there says that all are.
+# In the order in which they are written; the last one means that all exist.
 FILES = (CA_KEY, CA_CERTIFICATE, SERVICE_ACCOUNT_KEY, ENCRYPTION)
-# There while the files are being made: what stands beside it has never been used and may be made anew.
+# Exists while the files are being made: files beside it have never been used and may be made anew.
 _UNFINISHED = ".unfinished"
 
 
@@ -33,8 +33,8 @@ _UNFINISHED = ".unfinished"
 class Material:
     """All PEM, but `encryption`, which is an EncryptionConfiguration.
 
-    Of each there may be more than one while they are being rotated (:mod:`.`). The first of the keys is the one that is
-    used, the others are still good for what was made with them. The CA's certificates are a bundle, the oldest first.
+    There may be several of each during a rotation (:mod:`.`). The first of the keys is the one that is
+    used, the others are still valid for earlier data. The CA's certificates are a bundle, the oldest first.
     """
 
     ca_certificate: bytes
@@ -47,7 +47,7 @@ class Material:
         return cls(files[CA_CERTIFICATE], files[CA_KEY], files[SERVICE_ACCOUNT_KEY], files[ENCRYPTION])
 
     def service_account_keys(self) -> list[bytes]:
-        """The one that signs first."""
+        """The signing key first."""
         return [certificates.key_pem(key) for key in certificates.parse_keys(self.service_account_key, SERVICE_ACCOUNT_KEY)]
 
     def files(self) -> dict[str, bytes]:
@@ -60,7 +60,7 @@ class Material:
         )
 
     def check(self, where: str) -> None:
-        """Raise PkiError or EncryptionError for what could not be used."""
+        """Raise PkiError or EncryptionError for unusable material."""
         self.authority(where)
         certificates.parse_keys(self.service_account_key, f"{SERVICE_ACCOUNT_KEY} of {where}")
         self.envelope(Entropy())
@@ -69,7 +69,7 @@ class Material:
         return Envelope(parse_keys(self.encryption, ENCRYPTION), entropy)
 
     def renewed(self, clock: Clock, entropy: Entropy) -> Material | None:
-        """The same with a CA certificate that lasts, when the present one ends soon; None when there is time."""
+        """The same with a renewed CA certificate, when the present one expires soon; None when it does not."""
         authority = self.authority()
         if certificates.ends(authority.certificate) - clock.time() >= certificates.RENEW_BEFORE:
             return None
@@ -91,20 +91,20 @@ def made(clock: Clock, entropy: Entropy) -> Material:
 
 
 def is_unmade(directory: Path) -> bool:
-    """Nothing is there, or only what somebody began to make and did not finish."""
+    """The directory is empty, or has only an unfinished set of files."""
     there = [(directory / name).exists() for name in FILES]
-    # All of them are whole also beside the mark: a power cut may bring it back, and who comes second puts it up once more.
+    # A complete set is valid even beside the mark: a power cut may bring it back, and a second server makes it once more.
     return not all(there) and (not any(there) or (directory / _UNFINISHED).exists())
 
 
 def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Material:
-    """What the directory holds; made when it holds nothing. Several servers may do this at once."""
+    """The keys of the directory; made when it is empty. Several servers may do this at once."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if is_unmade(directory):
             _make(directory, clock, entropy)
         found = _read(directory)
-        # One that was left behind would say of a file that goes missing later that it may be made anew.
+        # A leftover mark would mean that a file that goes missing later may be made anew.
         (directory / _UNFINISHED).unlink(missing_ok=True)
         found.check(str(directory))
         return _renew(directory, found, clock, entropy)
@@ -113,7 +113,7 @@ def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Materia
 
 
 def read_directory(directory: Path) -> Material:
-    """What the directory holds; nothing is made or renewed. Raises PkiError and EncryptionError."""
+    """The keys of the directory; nothing is made or renewed. Raises PkiError and EncryptionError."""
     if is_unmade(directory):
         raise PkiError(f"{directory} has no keys: say the --pki-dir that the servers use")
     try:
@@ -138,11 +138,11 @@ def _make(directory: Path, clock: Clock, entropy: Entropy) -> None:
 
 
 def _write(directory: Path, make: Callable[[], Material]) -> None:
-    """Under a lock, and so that a crash between any two lines leaves something that the next start makes anew."""
+    """Write under a lock, so that the next start can repeat it after a crash between any two lines."""
     marker = directory / _UNFINISHED
     with marker.open("ab") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        # Whoever had the lock before may have finished meanwhile.
+        # The previous holder of the lock may have finished it.
         if not all((directory / name).exists() for name in FILES):
             for name, content in make().files().items():
                 write_private(directory / name, content)
@@ -165,7 +165,7 @@ def _read(directory: Path) -> Material:
 
 
 def _renew(directory: Path, found: Material, clock: Clock, entropy: Entropy) -> Material:
-    """On every machine for itself, which is as good: key and name stay, and those are what a signature is checked with."""
+    """Each machine renews its own copy, which is equally valid: key and name stay, and signatures are checked with those."""
     renewed = found.renewed(clock, entropy)
     if renewed is None:
         return found

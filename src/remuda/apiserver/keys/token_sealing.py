@@ -1,8 +1,8 @@
-"""Shared key material under a token: what is stored can be read by nobody who does not know the token, not even with all of etcd.
+"""Shared key material under a token: without the token it can't be read, not even with all of etcd.
 
 The token is stretched with scrypt, so that guessing costs 64 MiB and a third of a second for each try, into a key for AES-GCM and
-into a few bytes that tell a wrong token from damaged data. Pure; where the sealed bytes are kept is :mod:`.key_agreement`'s
-business.
+into a few bytes that tell a wrong token from damaged data. Pure; the sealed bytes are kept by
+:mod:`.key_agreement`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ SHORTEST_TOKEN = 16
 _NONCE = 12
 # Bound into the ciphertext: a value of another purpose or format does not open.
 _PURPOSE = b"remuda shared keys, version 1"
-# What the numbers of a stored document may ask for, so that a forged one can't take the machine's memory and time: four times
-# of each what we ask for ourselves.
+# Limits on the numbers in a stored document, so that a forged one can't take the machine's memory and time: four times
+# our own numbers.
 MOST_MEMORY = 256 << 20
 MOST_ROUNDS = 8
 
 
 class Cost(NamedTuple):
-    """scrypt's numbers; memory is 128 * n * r bytes, and that is gone through p times."""
+    """scrypt's parameters; memory is 128 * n * r bytes, read p times."""
 
     n: int = 2**16
     r: int = 8
     p: int = 2
 
     def problem(self) -> str:
-        """Why nobody should pay it; empty where one can."""
+        """The reason why the cost is unacceptable; empty when it is fine."""
         n, r, p = self
         if n < 2 or n & (n - 1) or r < 1 or p < 1:
             return f"scrypt has no such numbers as n {n}, r {r}, p {p}"
@@ -48,7 +48,7 @@ class Cost(NamedTuple):
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """As it is stored, with everything that is needed to open it but the token."""
+    """The stored form, with everything that is needed to open it except the token."""
 
     n: int
     r: int
@@ -64,7 +64,7 @@ class WrongToken(PkiError):
 
 
 class Damaged(PkiError):
-    """The token is right, but what was sealed does not open."""
+    """The token is right, but the sealed data does not open."""
 
 
 def check_token(token: str) -> None:
@@ -80,7 +80,7 @@ def seal(material: Material, token: str, entropy: Entropy, cost: Cost = Cost()) 
 
 
 def seal_bytes(plain: bytes, token: str, entropy: Entropy, purpose: bytes, cost: Cost = Cost()) -> Sealed:  # noqa: B008 - a constant
-    """Anything, for one purpose: it opens for no other."""
+    """Seal any bytes for one purpose: they open for no other."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     check_token(token)
@@ -123,7 +123,7 @@ def _damaged(where: str) -> Damaged:
 
 
 def _stretched(token: str, salt: bytes, cost: Cost, purpose: bytes) -> tuple[bytes, bytes]:
-    """The key, and what tells whether it is the right one. That helps nobody to guess: the ciphertext tells it as well."""
+    """The key, and a check value for it. That does not help an attacker to guess: the ciphertext can be checked as well."""
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
     found = Scrypt(salt, 48, cost.n, cost.r, cost.p).derive(token.encode())

@@ -1,7 +1,7 @@
-"""How much one caller may hold: so many places for each, so many in all (:class:`ConnectionCaps`), and so many bytes of what they
-have sent (:class:`BodyRoom`).
+"""Limits for one caller: places for each and in all (:class:`ConnectionCaps`), and bytes of request
+bodies (:class:`BodyRoom`).
 
-Whoever counts says what a caller is: an address (:func:`network_of`), a token's name, a user's.
+The counting code defines a caller: an address (:func:`network_of`), a token's name, a user's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import TracebackType
 
 
 def network_of(address: str) -> str:
-    """What counts as one caller: an IPv4 address, or the /64 of an IPv6 one."""
+    """The unit that counts as one caller: an IPv4 address, or the /64 of an IPv6 one."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -24,7 +24,7 @@ def network_of(address: str) -> str:
 
 
 class Seat:
-    """A place that is held until it is left; leaving twice is leaving once."""
+    """A place that is held until it is left; leaving it twice has no further effect."""
 
     __slots__ = ("_caps", "_key")
 
@@ -57,7 +57,7 @@ class ConnectionCaps:
         return self._sum
 
     def enter(self, key: str) -> Seat | None:
-        """A place, or None when there is none left."""
+        """A place, or None when none is left."""
         held = self._held.get(key, 0)
         if held >= self._each or self._sum >= self._in_all:
             return None
@@ -77,15 +77,15 @@ class ConnectionCaps:
 
 
 BYTES_PER_USER, BYTES_IN_ALL = 64 << 20, 256 << 20
-# Bodies up to this are small: nearly all are.
+# Bodies up to this size are small: nearly all are.
 SMALL_BODY = 16 << 10
 
 
 class BodyRoom:
-    """So many bytes of request bodies for one user, and so many in all, from when a body is read until its request is answered.
+    """A limit on bytes of request bodies, per user and in all, from when a body is read until its request is answered.
 
-    Who waits for a webhook that hangs keeps no seat but keeps its body, so the number of requests does not bound memory. A
-    quarter is for small bodies alone: who sends large ones can still write small ones, Leases above all.
+    A request that waits for a hanging webhook keeps no seat but keeps its body, so request counts don't bound memory. A
+    quarter is for small bodies alone: a user who sends large ones can still write small ones, Leases above all.
     """
 
     def __init__(self, each: int = BYTES_PER_USER, in_all: int = BYTES_IN_ALL) -> None:
@@ -99,7 +99,7 @@ class BodyRoom:
         return self._held.get(user, 0)
 
     def _grow(self, user: str, size: int, more: int) -> bool:
-        """Whether a body that has `size` bytes may have so many more."""
+        """True if a body of `size` bytes may grow by so many more."""
         held = self._held.get(user, 0)
         each, in_all = self._each, self._in_all
         if size + more > SMALL_BODY:
@@ -120,7 +120,7 @@ class BodyRoom:
 
 
 class HeldBody:
-    """The body of one request, and what it takes of the room."""
+    """The body of one request, and its share of the limit."""
 
     __slots__ = ("_room", "_size", "_user")
 
@@ -130,7 +130,7 @@ class HeldBody:
         self._size = 0
 
     def reach(self, size: int) -> bool:
-        """Whether it may be so large; if not it stays as it is."""
+        """True if it may have this size; if not it stays as it is."""
         more = size - self._size
         if more <= 0:
             return True

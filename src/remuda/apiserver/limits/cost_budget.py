@@ -1,8 +1,8 @@
-"""How much work an object may make of its schema.
+"""A limit on the work that an object may cause by its schema.
 
-Kubernetes gives a request a core of its own; here all requests share one thread, so whoever writes a pattern, an enum or a
-default must not be able to take it for long. What may take long spends steps of one allowance per object (about a second's
-worth), and what grows counts bytes; whoever runs out is refused in a sentence, like a body that is too large. Users: patterns
+Kubernetes gives a request a core of its own; here all requests share one thread, so the author of a pattern, an enum or a
+default must not be able to block it for long. Slow work spends steps of one allowance per object (about a second's
+worth), and growth counts bytes; an object that exceeds them is refused with a message, like a too large body. Users: patterns
 (:mod:`..cel.re2`), enums (:mod:`..schema.validation`), defaults (:mod:`..schema.pruning`).
 """
 
@@ -25,7 +25,7 @@ class _Allowance:
         self.holders = 0
 
 
-# One for all: the work is done in one go, so that no two objects are ever at it together.
+# One for all: the work has no await in it, so two objects never share it.
 _left = _Allowance()
 
 
@@ -47,7 +47,7 @@ BOUNDED = Bounded()
 
 
 def spend(steps: int) -> None:
-    """Steps that were done. Outside of any bounds only what is too much by itself is refused."""
+    """Count steps that were done. Outside of any bounds only work that exceeds the limit by itself is refused."""
     if _left.holders:
         steps = MAX_STEPS - _left.steps + steps
         _left.steps = MAX_STEPS - steps
@@ -56,7 +56,7 @@ def spend(steps: int) -> None:
 
 
 def grow(size: int) -> None:
-    """Bytes that defaults add."""
+    """Count bytes that defaults add."""
     if _left.holders:
         size = MAX_GROWTH - _left.growth + size
         _left.growth = MAX_GROWTH - size

@@ -1,13 +1,13 @@
 """Bounded queues for expensive work, fair between users, so that a flood of one kind can't starve the others.
 
 Gets and live watches are cheap and never wait. Large lists and writes pass a :class:`Gate`: so many at once, so many waiting,
-served round-robin by user; who comes when the queue is full is told to try again (429).
+served round-robin by user; requests to a full queue are told to try again (429).
 
-A seat is for work of ours: who waits for a webhook gives it up meanwhile (:func:`stepped_out`), so that one that hangs keeps
-nobody else from writing.
+A seat is for our own work: a request that waits for a webhook leaves it meanwhile (:func:`stepped_out`), so that a hanging
+webhook keeps no other request from writing.
 
-A large list is then encoded as its reader takes it, which may be never, so that is no business of the gate's. Its pieces take
-:class:`Turns`: however many lists are being sent, others wait for a few pieces only.
+A large list is then encoded at its reader's pace, which may be zero, so the gate doesn't cover that. Its pieces take
+:class:`Turns`: however many lists are being sent, other tasks wait for a few pieces only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Seat:
         self.leave()
 
     async def step_in(self) -> None:
-        """The last of those who went for this request comes back; whoever was let in once is not turned away."""
+        """Take the seat again, for the last task of this request that left it; a request that was let in is not turned away."""
         self._away -= 1
         if not self._away:
             await self._gate.enter(self._user, patient=True)
@@ -54,7 +54,7 @@ _current: ContextVar[_Seat | None] = ContextVar("seat", default=None)
 
 @asynccontextmanager
 async def stepped_out() -> AsyncIterator[None]:
-    """While somebody else is waited for, another request may have the seat."""
+    """Leave the seat to another request while waiting."""
     seat = _current.get()
     if seat is None:
         yield
@@ -87,7 +87,7 @@ class Gate:
             seat.leave()
 
     async def enter(self, user: str, patient: bool = False) -> None:
-        """`patient` waits, however many do."""
+        """`patient` waits, however long the queue is."""
         if self._free > 0:
             self._free -= 1
             return
@@ -107,7 +107,7 @@ class Gate:
             raise
 
     def _give_up(self, user: str, turn: asyncio.Future[None]) -> None:
-        """Whoever stops waiting must not keep a place that others could have."""
+        """A request that stops waiting must not keep its place in the queue."""
         turns = self._waiting.get(user)
         if turns is None or turn not in turns:
             return
@@ -123,7 +123,7 @@ class Gate:
             self.waiting -= 1
             if turns:
                 self._waiting[user] = turns
-            # Done already when it was cancelled just now, and its task has yet to see that.
+            # Done already if it was cancelled just now, before its task noticed.
             if not turn.done():
                 turn.set_result(None)
                 return
@@ -131,7 +131,7 @@ class Gate:
 
 
 class Turns:
-    """Lets so many go on in each round of the event loop, in the order in which they came."""
+    """Lets a limited number of tasks go on in each round of the event loop, in the order in which they came."""
 
     def __init__(self, each: int) -> None:
         self._each = each
@@ -151,7 +151,7 @@ class Turns:
         left = self._each
         while left and self._waiting:
             turn = self._waiting.popleft()
-            # Done already when whoever waited was cancelled.
+            # Done already when the waiting task was cancelled.
             if not turn.done():
                 turn.set_result(None)
                 left -= 1
@@ -161,14 +161,14 @@ class Turns:
 
 
 class Flow:
-    """The gates of one server, and the room for what is sent to it."""
+    """The gates of one server, and the limits on request bodies."""
 
     def __init__(self) -> None:
         self.bodies = BodyRoom()
         self.pieces = Turns(2)
         self.lists = Gate("lists", seats=2, queue=200)
         self.writes = Gate("writes", seats=256, queue=4096)
-        # What was long ago takes long to find; one at a time leaves a reader of the store to everybody else.
+        # Reads of the distant past are slow; one at a time leaves a reader of the store to other requests.
         self.past = Gate("past", seats=1, queue=100)
 
     def gates(self) -> tuple[Gate, ...]:

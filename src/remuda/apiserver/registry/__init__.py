@@ -1,4 +1,4 @@
-"""The registry of served resources, their versions, and what a kind adds to the generic verbs (its Strategy).
+"""The registry of served resources, their versions, and each kind's part in the generic verbs (its Strategy).
 
 `resources` holds Registry, Resource and Version; `object_meta` the rules of every object's metadata; `printer_columns` the
 building blocks of tables.

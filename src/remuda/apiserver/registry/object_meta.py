@@ -1,4 +1,4 @@
-"""What every object's metadata must obey, whatever its kind; custom resources are checked by this alone.
+"""The rules of metadata for objects of every kind; custom resources are checked by this alone.
 
 Built-in kinds add one rule of their own for finalizers (:mod:`remuda.apiserver.builtin.checks`). Order and texts are
 kube-apiserver's: a Status lists one cause per error, in this order.
@@ -20,7 +20,7 @@ IMMUTABLE = "field is immutable"
 NEGATIVE = "must be greater than or equal to 0"
 _MANAGER_MAX = 128
 _SUBRESOURCE_MAX = 256
-# As the Go struct declares them, which is the order in which field errors show them.
+# In the order of the Go struct, in which field errors show them.
 META_FIELDS = (
     "name",
     "generateName",

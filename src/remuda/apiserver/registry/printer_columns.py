@@ -24,7 +24,7 @@ NONE, UNSET, UNKNOWN = "<none>", "<unset>", "<unknown>"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A cell that says how long ago something was; `text` has one `{}` for it."""
+    """A cell with the time since a moment; `text` has one `{}` for it."""
 
     timestamp: str
     text: str = "{}"
@@ -43,7 +43,7 @@ def cell(column: Column, obj: Obj, now: float) -> Any:
 
 
 def wire_format(column: Column) -> str:
-    """The format that a Table's column definition shows; "age" is only between us."""
+    """The format in a Table's column definition; "age" is internal."""
     return "" if column.format == AGE_FORMAT else column.format
 
 
@@ -77,7 +77,7 @@ def length(*path: str) -> Value:
 NAME = Column("Name", "string", "The object's name, unique among its kind in the namespace.", at("metadata", "name"), "name")
 _CREATED = at("metadata", "creationTimestamp", default=None)
 AGE = Column("Age", "string", "Time since the object was created.", _CREATED, AGE_FORMAT)
-# What a kind without columns of its own shows.
+# The columns of a kind without its own.
 DEFAULT = (NAME, Column("Created At", "date", "When the object was created.", _CREATED))
 
 
@@ -124,7 +124,7 @@ def container_columns(*path: str, wide: bool = True) -> tuple[Column, Column]:
 
 
 def few(items: list[str], empty: str = UNSET, most: int = 3) -> str:
-    """The first items, and how many more there are."""
+    """The first items, and the number of the others."""
     shown = ",".join(items[:most])
     if len(items) > most:
         return f"{shown} + {len(items) - most} more..."

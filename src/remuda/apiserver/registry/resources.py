@@ -1,8 +1,8 @@
-"""What is served: resources, their versions, and how an object gets from one version to another.
+"""The served resources, their versions, and the conversion between versions.
 
 A :class:`Resource` is a group and a plural name with one bucket in the store. Each :class:`Version` of it knows how to
 decode, default and validate objects of that version (its :class:`~remuda.apiserver.registry.strategy.Strategy`), how to encode
-them, and who owns which fields (its field manager). Built-ins are registered once by
+them, and track field ownership (its field manager). Built-ins are registered once by
 :mod:`remuda.apiserver.builtin.registration`; custom resources come and go with their CRDs
 (:mod:`remuda.apiserver.crd.custom_resources`).
 """
@@ -29,7 +29,7 @@ Obj = dict[str, Any]
 
 # Gives a private, typed (or pruned) object and the paths of unknown fields; raises ApiError when the shape is wrong.
 Decode = Callable[[Obj], tuple[Obj, list[str]]]
-# Brings objects from whatever version they are in to another one.
+# Brings objects from any version to another one.
 Convert = Callable[[list[Obj], str], Awaitable[list[Obj]]]
 
 
@@ -39,7 +39,7 @@ def decode_anything(obj: Obj) -> tuple[Obj, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """`kind` is that of the body, which for `scale` and `eviction` is not the parent's."""
+    """`kind` is that of the body; for `scale` and `eviction` it differs from the parent's."""
 
     name: str
     group: str
@@ -57,7 +57,7 @@ class NeedsConversion(Exception):
         self.api_version = api_version
 
 
-# What the field manager's caller has had converted for it so far.
+# The objects that were converted for the field manager so far.
 _conversions: ContextVar[dict[tuple[str, bytes], Obj] | None] = ContextVar("conversions", default=None)
 
 
@@ -80,7 +80,7 @@ class Version:
     strategy: Strategy
     decode: Decode = decode_anything
     served: bool = True
-    # A changed CRD has other versions now, or none: whoever still holds this one may finish, but not go on watching.
+    # A changed CRD has other versions now, or none: requests with this one may finish, but watches end.
     retired: bool = False
     verbs: frozenset[str] = frozenset()
     subresources: dict[str, Subresource] = field(default_factory=dict)
@@ -89,11 +89,11 @@ class Version:
     schema_name: str = ""
     resolve: Callable[[str], Obj] | None = None
     deprecation_warning: str = ""
-    # Where the scale subresource of a custom resource finds its numbers.
+    # The paths of a custom resource's scale subresource.
     scale_paths: tuple[str, str, str] | None = None
     reset_fields: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     make_field_manager: Callable[[], FieldManager] | None = None
-    # What an empty object of this version shows besides its metadata, as bookmarks carry it.
+    # The fields of an empty object of this version besides its metadata, as in bookmarks.
     empty: Callable[[], Obj] = dict
     # Fields that are stored as null when they are empty.
     null_when_empty: frozenset[str] = frozenset()
@@ -117,7 +117,7 @@ class Version:
 
     @property
     def item_prefix(self) -> bytes:
-        """How an item of a list begins: typed lists leave out kind and apiVersion, custom ones keep them."""
+        """The beginning of a list item: typed lists leave out kind and apiVersion, custom ones keep them."""
         if not self._item_prefix:
             self._item_prefix = b'{"metadata":{' if self.resource.builtin else self.prefix
         return self._item_prefix
@@ -137,7 +137,7 @@ class Version:
         return self._field_manager
 
     async def managed(self, work: Callable[[FieldManager], Obj]) -> Obj:
-        """`work` done with the field manager. Where it needs an object in another version first, get that and start again."""
+        """`work` done with the field manager. Where it needs an object in another version first, convert that and start again."""
         known: dict[tuple[str, bytes], Obj] = {}
         while True:
             token = _conversions.set(known)
@@ -156,7 +156,7 @@ class Version:
 
     @property
     def internal_type(self) -> str:
-        """The Go type that kube-apiserver holds such an object in, which some of its messages name."""
+        """The Go type of such an object in kube-apiserver, which some of its messages name."""
         if not self.resource.builtin:
             return "unstructured.Unstructured"
         package = self.group.partition(".")[0]
@@ -171,14 +171,14 @@ class Version:
         return not entry.stored.startswith(self.prefix)
 
     def body(self, entry: Entry, prefix: bytes | None = None, revision: int | None = None) -> bytes:
-        """The encoded object in this version. What needs a webhook must have been through :meth:`prepare`."""
+        """The encoded object in this version. An object that needs a webhook must have been through :meth:`prepare`."""
         stored = entry.stored
         if self.resource.convert is not None and entry.converted is not None:
             stored = entry.converted.get(self, stored)
         return splice(stored, self.prefix if prefix is None else prefix, entry.revision if revision is None else revision)
 
     async def prepare(self, entries: list[Entry]) -> None:
-        """Convert what needs it, in one call, so that :meth:`body` and :meth:`object` can be used on all of them."""
+        """Convert the entries that need it, in one call, so that :meth:`body` and :meth:`object` can be used on all of them."""
         wanted = [entry for entry in entries if self.needs_conversion(entry)]
         if not wanted:
             return
@@ -188,7 +188,7 @@ class Version:
         for entry, obj in zip(wanted, converted, strict=True):
             if entry.converted is None:
                 entry.converted = {}
-            # Only what this version knows; its defaults are for what is written in it.
+            # Only fields of this version's schema; its defaults are for objects written in it.
             obj, _ = self.decode(obj)
             entry.converted[self] = encode(obj)
 
@@ -206,7 +206,7 @@ class Version:
         return {**obj, "apiVersion": self.api_version, "kind": self.kind}
 
     async def to_storage(self, obj: Obj) -> Obj:
-        """`obj`, which is in this version, as the resource stores it."""
+        """`obj`, which is in this version, converted to the storage version."""
         storage = self.resource.storage
         for name in self.null_when_empty:
             if name in obj and not obj[name] and obj[name] is not None:
@@ -223,9 +223,9 @@ class Version:
 
 
 def _unversioned(obj: Obj) -> Obj:
-    """A copy of `obj` as it is in the store, where only the store knows its revision.
+    """A copy of `obj` without its revision, as in the store.
 
-    A deep one: `obj` shares parts with cached objects, and what a converter makes of it is pruned in place.
+    A deep one: `obj` shares parts with cached objects, and a converter's result is pruned in place.
     """
     return with_metadata(jsonio.copy(obj), resourceVersion=None)
 
@@ -251,16 +251,16 @@ class Resource:
     convert: Convert | None = None
     # A CRD that is being deleted still serves reads and deletes, but creates nothing new.
     terminating: bool = False
-    # Kinds that are only asked, never stored (reviews).
+    # Kinds that are only answered, never stored (reviews).
     virtual: bool = False
-    # A finished delete answers with the object that was, not with a Status.
+    # A finished delete answers with the deleted object, not with a Status.
     shows_deleted: bool = False
-    # What a write holds while it is under way and others must not get (a service's addresses); given the new
+    # Allocations held by a write in progress, exclusively (a service's addresses); given the new
     # and the old object, and whether it is a dry run.
     reserve: Callable[[Obj, Obj | None, bool], AbstractContextManager[None]] = _nothing_reserved
-    # What an object has to itself, by the keys that guard it where several servers share a store; None: nothing.
+    # The values that only one object may hold, as keys of their guards where several servers share a store; None: none.
     holds: Callable[[Obj | None], frozenset[str]] | None = None
-    # Where an object of the same name goes when one of this resource is gone (a service's endpoints).
+    # The resource whose object of the same name is deleted with one of this resource (a service's endpoints).
     companion: Resource | None = None
     # Another resource's version, where both show the same objects (events).
     stored_as: Version | None = None
@@ -304,7 +304,7 @@ class Registry:
     def __init__(self) -> None:
         self._resources: dict[tuple[str, str], Resource] = {}
         self._versions: dict[tuple[str, str, str], Version] = {}
-        # Counts every change of what is served, so that discovery and OpenAPI know when theirs is old.
+        # Counts every change of the served resources, so that discovery and OpenAPI know when theirs are old.
         self.generation = 0
         self.on_change: list[Callable[[], None]] = []
 
@@ -354,15 +354,15 @@ class Registry:
 
 # --- served ---------------------------------------------------------------------------------------------------------------
 #
-# Whether something is served at all: the questions that come before any verb, with the same answers at every door.
+# Checks that a resource is served: they come before any verb, with the same answers over HTTP and in process.
 #
-# The HTTP handler (:mod:`remuda.apiserver.http.handler`) asks them of a path, the in-process client of its arguments.
+# The HTTP handler (:mod:`remuda.apiserver.http.handler`) applies them to a path, the in-process client to its arguments.
 
 
 def served(
     registry: Registry, group: str, version: str, resource: str, *, verb: str, namespace: str, name: str, subresource: str
 ) -> Version:
-    """The version that is asked for; raises what kube-apiserver answers when there is no such thing to do there."""
+    """The requested version; raises kube-apiserver's error when there is no such resource or verb."""
     found = registry.find(group, version, resource)
     if found is None:
         raise not_served(registry, group)
@@ -386,7 +386,7 @@ def served(
 
 
 def not_served(registry: Registry, group: str) -> ApiError:
-    """Inside the groups of Kubernetes itself a Status, else just a page."""
+    """A Status inside the groups of Kubernetes itself, else a plain page."""
     known = any(found.builtin and found.group == group for found in registry.resources())
     return errors.no_such_path() if known else errors.page_not_found()
 

@@ -1,4 +1,4 @@
-"""What a kind adds to the generic verbs: defaulting, cleaning and validation, selectable fields, columns.
+"""The part of a kind in the generic verbs: defaulting, cleaning and validation, selectable fields, columns.
 
 A :class:`Strategy` is a value made of functions; the verbs in :mod:`remuda.apiserver.verbs` call them in kube-apiserver's
 order. Built-in kinds have theirs in :mod:`remuda.apiserver.builtin.strategies`; a CRD's is made from its schema. Functions that
@@ -18,19 +18,19 @@ from remuda.kube.errors import FieldError
 Obj = dict[str, Any]
 
 
-# Where the checks of the write under way leave what is no error but should be said.
+# Collects the warnings of the validation in progress.
 _heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
 
 
 def warn(text: str) -> None:
-    """A warning for whoever makes the write that is being checked."""
+    """Add a warning to the write that is being validated."""
     heard = _heard.get()
     if heard is not None:
         heard.append(text)
 
 
 def hearing(warnings: list[str], check: Callable[[Obj, Obj], list[FieldError]], obj: Obj, old: Obj) -> list[FieldError]:
-    """What a check of an update finds; what it only warns about goes to `warnings`."""
+    """The errors of a validation of an update; its warnings go to `warnings`."""
     token = _heard.set(warnings)
     try:
         return check(obj, old)
@@ -63,7 +63,7 @@ def _no_fields(obj: Obj) -> dict[str, str]:
 
 
 def _subdomain_name(name: str, prefix: bool) -> list[str]:
-    """`prefix` says that the name is a generateName, which may end in a dash."""
+    """`prefix`: the name is a generateName, which may end in a dash."""
     return names.dns_subdomain_problems(name.removesuffix("-") + "a" if prefix and name.endswith("-") else name)
 
 
@@ -83,10 +83,10 @@ class Column:
 class Strategy:
     # Fills in defaults, on every write and (for built-ins) after decoding from the store.
     default: Callable[[Obj], None] = _nothing
-    # Drops what a creator may not set (status); sets what the server sets.
+    # Drops fields that a create may not set (status); sets the server's own.
     prepare_for_create: Callable[[Obj], None] = _nothing
     validate: Callable[[Obj], list[FieldError]] = _valid
-    # Puts back from `old` what an updater may not change (status).
+    # Restores from `old` the fields that an update may not change (status).
     prepare_for_update: Callable[[Obj, Obj], None] = _nothing_on_update
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _valid_update
     # The status subresource: keeps everything of `old` but the status.
@@ -107,7 +107,7 @@ class Strategy:
     default_grace_seconds: int = 0
     # True when changes of the spec count in metadata.generation.
     generation: bool = False
-    # Objects of this kind go away by themselves after so many seconds (events).
+    # The server deletes objects of this kind after so many seconds (events).
     ttl: int = 0
-    # What else the generation counter ignores besides metadata and status.
+    # Fields that the generation counter ignores besides metadata and status.
     generation_ignores: frozenset[str] = field(default_factory=frozenset)

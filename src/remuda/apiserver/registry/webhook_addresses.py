@@ -1,4 +1,4 @@
-"""Where a webhook is called, by URL or by service: what every kind that names one checks, in apiserver's own words.
+"""The address of a webhook, a URL or a service: shared validation, in apiserver's own words.
 
 Admission webhooks (:mod:`remuda.apiserver.builtin.admissionregistration`) and conversion webhooks
 (:mod:`remuda.apiserver.crd.spec_rules`) share these rules; :mod:`remuda.apiserver.webhook_client` does the calling.
@@ -43,7 +43,7 @@ def url_errors(url: str, path: str) -> Errors:
 
 
 def service_errors(service: Obj, path: str) -> Errors:
-    # kube-apiserver hands name and namespace over in the wrong order here; the errors name the other field.
+    # kube-apiserver passes name and namespace in the wrong order here; the errors name the other field.
     namespace, name = service.get("name") or "", service.get("namespace") or ""
     errors: Errors = []
     if not name:

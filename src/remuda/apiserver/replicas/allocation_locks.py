@@ -1,11 +1,11 @@
-"""What only one object may hold (an address, a port), when several servers give it out.
+"""Values that only one object may hold (an address, a port), when several servers allocate them.
 
-Each such thing has a key of its own in the store, outside of what Kubernetes keeps there: its guard, which names the object that
-holds it. A guard is made, and goes, in the same transaction as the object that it stands for; so two servers can't give the same
-thing to two objects, and whichever line a server dies at, both are there or none.
+Each value has its own key in the store, outside of Kubernetes' keys: its guard, which names the object that
+holds it. A guard is created and deleted in the same transaction as its object; so two servers can't give the same
+value to two objects, and after a crash at any line both exist or none.
 
-A guard whose object is gone all the same (somebody else's server deleted that, who knows no guards) is taken over when it is in
-the way, and cleared away when a server starts: :func:`repair`.
+A guard whose object is gone (deleted by a server that knows no guards) is taken over on a conflict,
+and deleted when a server starts: :func:`repair`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ROOT = f"{key_layout.OWN}holders/"
 
 
 def guard(what: str, value: object) -> str:
-    """The key of the guard of one thing."""
+    """The key of the guard of one value."""
     return f"{ROOT}{what}/{value}"
 
 
-# The guards of all that an object holds; None holds nothing.
+# The guards of all values that an object holds; None holds nothing.
 Holds = Callable[[Obj | None], frozenset[str]]
 
 
@@ -42,7 +42,7 @@ class Taken(StoreError):
 
 
 class Guarded:
-    """A write of one object and what it means for its guards."""
+    """A write of one object together with its guards."""
 
     def __init__(self, store: Store, op: Put | Delete, before: frozenset[str], after: frozenset[str]) -> None:
         self._store = store
@@ -50,11 +50,11 @@ class Guarded:
         self._value = op.key.encode()
         self._gained = sorted(after - before)
         self._lost = sorted(before - after)
-        # Guards that are there though nobody holds what they stand for, and at which revision.
+        # Guards that exist although no object holds their value, with their revision.
         self._left_behind: dict[str, int] = {}
 
     async def ops(self) -> list[Op]:
-        # The object comes first: when it has changed, that is what the caller must hear of.
+        # The object comes first: when it has changed, the caller must get that error.
         found: list[Op] = [self._op]
         found += [Put(key, self._value, self._left_behind.get(key, 0)) for key in self._gained]
         for key in self._lost:
@@ -67,21 +67,21 @@ class Guarded:
         return key in self._gained or key in self._lost
 
     def gives_up(self, key: str) -> bool:
-        """It is one that the object loses; whoever was faster, :meth:`ops` look at it anew."""
+        """True if the object gives up this guard; if another server was faster, :meth:`ops` checks it again."""
         return key in self._lost
 
     @staticmethod
     def holder(mismatch: Mismatch) -> str:
-        """The key of the object that a guard which was in the way names; empty when it has gone meanwhile."""
+        """The key of the object named by a conflicting guard; empty when the guard is gone meanwhile."""
         return "" if mismatch.current is None else mismatch.current.value.decode(errors="replace")
 
     def take(self, mismatch: Mismatch) -> None:
-        """Nobody holds it: the next :meth:`ops` take the guard as it is."""
+        """Take over a guard without a holder: the next :meth:`ops` replace it."""
         self._left_behind[mismatch.key] = 0 if mismatch.current is None else mismatch.current.mod_revision
 
 
 async def repair(store: Store, prefix: str, parse: Callable[[KeyValue], Obj], holds: Holds) -> None:
-    """Clear away guards whose object is gone, and make those that are missing, for all objects below `prefix`."""
+    """Delete guards whose object is gone, and create missing ones, for all objects below `prefix`."""
     guards = await store.range(ROOT)
     objects = await store.range(prefix, revision=guards.revision)
     held: dict[str, KeyValue] = {key: kv for kv in objects.items for key in holds(parse(kv))}

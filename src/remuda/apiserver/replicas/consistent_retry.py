@@ -1,11 +1,11 @@
-"""Being sure of an answer that was worked out from a cache which may be behind its store.
+"""True answers from a cache that may be behind its store.
 
-Where other servers write to the same store, an attempt at a request may fail for a reason that no longer holds: what it misses
-has been made elsewhere, what it finds is gone. So nobody is told such a thing before the cache has caught up with the store; if
-it had to move for that, the request is attempted once more. Success needs none of this: writes are compared with what the store
-holds, and reads wait for the cache first (:meth:`remuda.apiserver.cache.watch_cache.Cache.consistent`).
+Where other servers write to the same store, an attempt at a request may fail for a reason that no longer holds: a missing object
+was created elsewhere, a found one is gone. So no such error is returned before the cache has caught up with the store; if
+it had to move for that, the request is attempted once more. Success needs none of this: writes are compared with the store's
+state, and reads wait for the cache first (:meth:`remuda.apiserver.cache.watch_cache.Cache.consistent`).
 
-Both doors pass here, the HTTP one and the in-process client, by :meth:`remuda.apiserver.verbs.context.Api.surely`.
+Both the HTTP handler and the in-process client use it, by :meth:`remuda.apiserver.verbs.context.Api.surely`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from remuda.kube.errors import ApiError
 
 from ..storage.store import StoreError, Unavailable, Unknown
 
-# What is decided by looking at objects: bad preconditions, nothing there, something there, too late, invalid. A refusal that
-# comes out of an attempt (403) is admission's, which looks at namespaces and accounts; who may ask at all is settled before.
+# Errors that depend on objects: bad preconditions, nothing there, something there, too late, invalid. A 403 that
+# comes out of an attempt is admission's, which reads namespaces and accounts; authorization comes before.
 _BY_STATE = frozenset((400, 403, 404, 405, 409, 410, 422))
 
 
 class Attempt:
-    """What an attempt has done so far: waited for the cache, so that what it says is true; written, so that it is no longer
+    """The state of an attempt: waited for the cache, so that its answer is true; written, so that it is no longer
     free to begin anew."""
 
     __slots__ = ("certain", "outer", "wrote")
 
     def __init__(self, outer: Attempt | None) -> None:
-        # A request that is made for the sake of another: what it writes, that one has written.
+        # A request made on behalf of another: its writes count as the other's.
         self.outer = outer
         self.certain = False
         self.wrote = False
@@ -45,7 +45,7 @@ _attempt: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
 
 @contextmanager
 def attempt() -> Iterator[Attempt]:
-    """What runs in the block, and whatever that starts, belongs to one attempt."""
+    """The block, and all tasks that it starts, belong to one attempt."""
     made = Attempt(_attempt.get())
     token = _attempt.set(made)
     try:
@@ -68,7 +68,7 @@ def note_written() -> None:
 
 
 def as_answer(error: StoreError) -> ApiError:
-    """What a client is told when the store fails."""
+    """The error that a client gets when the store fails."""
     if isinstance(error, Unknown):
         return errors.timeout(f"the outcome is not known: {error}")
     if isinstance(error, Unavailable):

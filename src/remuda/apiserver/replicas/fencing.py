@@ -1,12 +1,12 @@
-"""Fences: the store itself refuses what a leader writes after its time.
+"""Fences: the store itself refuses a leader's writes after the end of its term.
 
-A leader that was paused, or whose packets took long, can't know that another one leads by now: whatever it looks at before it
-writes was true when it looked. So a leadership has a key in the store, its fence, which whoever takes over writes anew before
-doing anything else. Each write of a leader goes into one transaction with a check that the fence is still the one it put up
-itself, and a late one is refused where it would be done.
+A leader that was paused, or whose packets took long, can't know that another one leads by now: any check before it
+writes may be outdated. So a leadership has a key in the store, its fence, which a new leader rewrites before
+doing anything else. Each write of a leader goes into one transaction with a check that the fence is still the one it wrote
+itself, and a late write is refused by the store.
 
-The fence is put up in one transaction with a check of the Lease that was won (:mod:`remuda.runtime.leader_election`): who has
-lost that meanwhile puts up nothing. What the one before wrote until then, it wrote before the new term began.
+The fence is written in one transaction with a check of the Lease (:mod:`remuda.runtime.leader_election`): a server that
+has lost it meanwhile writes no fence. The previous leader's writes all come before the new fence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Fence:
 
     @contextmanager
     def standing(self) -> Iterator[None]:
-        """What is written inside, also by tasks that are started there, is written behind this fence."""
+        """Writes inside the block, also by tasks that are started there, are checked against this fence."""
         token = _standing.set(self)
         try:
             yield
@@ -43,7 +43,7 @@ class Fence:
             _standing.reset(token)
 
     def behind(self, ops: Sequence[Op]) -> Sequence[Op]:
-        # First, so that a broken fence is told before anything else that does not hold.
+        # First, so that a broken fence is reported before any other failed check.
         return (self._check, *ops)
 
     def is_broken_by(self, mismatch: Mismatch) -> bool:
@@ -54,12 +54,12 @@ class Fence:
 
 
 def standing() -> Fence | None:
-    """The fence that the present task writes behind."""
+    """The fence of the present task's writes."""
     return _standing.get()
 
 
 async def put_up(store: Store, name: str, identity: str, lease: str, revision: int) -> Fence:
-    """A new fence for who holds the Lease whose key is `lease`, at `revision`. Raises Fenced when that is no longer so."""
+    """A new fence for the holder of the Lease whose key is `lease`, at `revision`. Raises Fenced when it is not held any more."""
     key = f"{key_layout.OWN}fences/{name}"
     try:
         return Fence(name, key, await store.write([Check(lease, revision), Put(key, identity.encode())]))

@@ -1,7 +1,7 @@
-"""Controllers of several servers on one store: those of one work at a time, the one that holds the Lease.
+"""Leader election for controllers of several servers on one store: only the holder of the Lease runs them.
 
-The store itself refuses what a leader writes after its time (:mod:`remuda.apiserver.replicas.fencing`). Who uses it says what
-runs: :mod:`remuda.app.embedded` the management server's controllers, :mod:`remuda.lab.distro` those of a cluster.
+The store itself refuses a leader's writes after its term (:mod:`remuda.apiserver.replicas.fencing`). Callers choose the
+controllers: :mod:`remuda.app.embedded` the management server's controllers, :mod:`remuda.lab.distro` those of a cluster.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def take(
         config.rng,
         namespace=LEASE_NAMESPACE,
         name=LEASE,
-        # Unlike any other's, also of an earlier life of the same machine.
+        # Unlike any other identity, also of an earlier start of the same machine.
         identity=f"{socket.gethostname()}_{config.entropy.uuid()}",
         term=term,
         registry=registry,
@@ -81,7 +81,7 @@ async def take(
 
 
 async def _follow_lease(server: Server, client: Client, elector: Elector) -> None:
-    """A Lease that is given back need not be waited for."""
+    """Watch the Lease: one that is given back need not be waited for."""
     informers = Informers(client, server.config.clock, server.config.rng)
     lease = informers.of(LEASES, LEASE_NAMESPACE, fields=f"metadata.name={LEASE}")
 
@@ -98,13 +98,13 @@ async def _fenced(server: Server, elector: Elector) -> Fence:
     assert leases is not None
     key = leases.key(LEASE_NAMESPACE, LEASE)
     fence = await fencing.put_up(server.store, LEASE, elector.identity, key, elector.revision)
-    # What the last leader wrote, it wrote before the fence; nothing is decided without having seen it.
+    # The last leader's writes came before the fence; nothing is decided before the cache has them.
     await server.cache.consistent()
     return fence
 
 
 async def _until_broken(fence: Fence, work: Coroutine[Any, Any, None], passing: tuple[type[BaseException], ...]) -> None:
-    """Raises NotLeading when the store refuses what the leader writes, and when what failed may go better next time."""
+    """Raises NotLeading when the store refuses the leader's writes, and for passing errors."""
     working = asyncio.create_task(work, name="the leader's controllers")
     broken = asyncio.create_task(fence.broken.wait())
     try:

@@ -1,11 +1,11 @@
-"""Which servers work on a store that several share: each has a record there that goes by itself when it is gone.
+"""The live servers of a shared store: each has a record there that expires when the server is gone.
 
-For whoever must not work on a store beside a server: a restore. That has such a record, too, and before it changes anything it
-puts up a mark, which stays until all is done. Each first puts up its own sign and then looks for those of others. So however
-close they come, one of them sees the other.
+A restore must not work on a store beside a server. It has such a record, too, and before it changes anything it
+writes a mark, which stays until all is done. Each first writes its own record or mark and then reads those of others. So however
+close in time they are, one of them sees the other.
 
-A server that is cut off for longer than its record lasts is seen by nobody. When it is back, it looks whether the store was
-restored meanwhile: then what it knows, its keys and how revisions are counted, is of a state that is gone, and it ends.
+A server that is cut off for longer than its record lasts is invisible. When it is back, it checks whether the store was
+restored meanwhile: then its keys and its count of revisions belong to a state that is gone, and it stops.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 ROOT = f"{key_layout.OWN}present/"
 RESTORING = f"{key_layout.OWN}restoring"
-# A record outlives its server by this at most, that of a restore by less: somebody waits to repeat it. It is put anew three times
+# A record outlives its server by this at most, a restore's by less: the user waits to repeat it. It is renewed three times
 # as often.
 SECONDS, RESTORE_SECONDS = 30, 9
-# A server that stops does not wait for a store that is away.
+# A server that stops does not wait for an unavailable store.
 _LEAVING = 1.0
 
 
@@ -44,11 +44,11 @@ class Presence:
     def __init__(self, store: Store, clock: Clock, entropy: Entropy, *, restoring: bool = False) -> None:
         self._store = store
         self._clock = clock
-        # Unlike any other's, also of an earlier life of the same machine.
+        # Unlike any other's, also of an earlier start of the same machine.
         self._key = f"{ROOT}{entropy.uuid()}"
         self._value = msgspec.json.encode(Record(socket.gethostname(), restoring))
         self._seconds = RESTORE_SECONDS if restoring else SECONDS
-        # Of the note that every restore writes anew; None for who restores.
+        # The revision of the note that every restore rewrites; None for a restore itself.
         self._restored: int | None = None
 
     @property
@@ -56,7 +56,7 @@ class Presence:
         return self._key.removeprefix(ROOT)
 
     async def announce(self) -> None:
-        """As a server does. Raises StoreError when the store is being restored, or can't be asked."""
+        """Announce a server. Raises StoreError when the store is being restored, or is unavailable."""
         await self.put()
         self._restored = await self._last_restore()
         if await self._store.get(RESTORING) is None and not any(other.restoring for other in await self.others()):
@@ -67,19 +67,19 @@ class Presence:
         )
 
     async def put(self) -> None:
-        """Raises Unavailable when it may not be there."""
+        """Write the record. Raises Unavailable when it may not be stored."""
         try:
             await self._store.write([Put(self._key, self._value, ttl=self._seconds)])
         except Unknown as error:
             raise Unavailable(str(error)) from error
 
     async def others(self) -> list[Record]:
-        """Who else works on the store, or did until a moment ago."""
+        """The other servers and restores on the store, including those that stopped a moment ago."""
         found = await self._store.range(ROOT)
         return [_decoded(kv.value) for kv in found.items if kv.key != self._key]
 
     async def keep(self) -> None:
-        """Until it is cancelled. Raises StoreError when the store is another than the one that was announced to."""
+        """Renew the record until cancelled. Raises StoreError when the store was replaced since the announcement."""
         while True:
             await self._clock.sleep(self._seconds / 3)
             try:
@@ -106,12 +106,12 @@ class Presence:
             async with deadline(self._clock, _LEAVING):
                 await self._store.write([Delete(self._key)])
         except (StoreError, TimeoutError) as error:
-            # It goes by itself.
+            # It expires by itself.
             logger.debug("this server's record could not be removed: %s", error)
 
 
 async def alive(store: Store) -> dict[str, str]:
-    """The hosts of all servers that work on the store, or did until a moment ago, by what tells them apart."""
+    """The hosts of all servers on the store, including those that stopped a moment ago, by their unique id."""
     found = {kv.key.removeprefix(ROOT): _decoded(kv.value) for kv in (await store.range(ROOT)).items}
     return {name: each.host for name, each in found.items() if not each.restoring}
 

@@ -1,6 +1,6 @@
 """Structural schemas: decode, default and validate objects as kube-apiserver does, from a CRD's OpenAPI schema.
 
-`node` is the schema as the other modules read it; `pruning`, `defaults`, `validation` and `list_types` do the steps.
+`node` is the parsed schema, `compiler` the entry; `pruning` (with defaults), `validation` and `list_types` do the steps.
 Not here: whether a definition may have such a schema (`crd/`), schemas of built-in kinds (`scheme/`).
 Begin with `compiler`.
 """

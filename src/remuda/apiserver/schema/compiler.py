@@ -1,7 +1,7 @@
-"""A schema made ready: decode, default and validate objects of one CRD version.
+"""A compiled schema: decode, default and validate objects of one CRD version.
 
-:func:`compile_schema` is cheap enough to call whenever a CRD changes; its parts are compiled at first use. What is in
-order is recognised by the quick checks of :mod:`.quick_checks`; everything else goes through the careful modules, whose findings
+:func:`compile_schema` is cheap enough to call whenever a CRD changes; its parts are compiled at first use. Valid objects
+are recognised by the quick checks of :mod:`.quick_checks`; all others go through the full modules, whose errors
 match kube-apiserver's to the letter.
 """
 
@@ -44,7 +44,7 @@ class CompiledSchema:
     # --- decoding --------------------------------------------------------------------------------------------------
 
     def decode(self, obj: Obj, drop_invalid: bool = False) -> list[str]:
-        """Everything that happens to a body before defaults: typed metadata, pruning, nulls, embedded resources.
+        """Process a body before defaulting: typed metadata, pruning, nulls, embedded resources.
 
         Returns the paths of unknown fields, in kube-apiserver's order; raises :class:`DecodeError`. With `drop_invalid`
         (objects from the store) broken metadata fields are dropped instead.
@@ -94,7 +94,7 @@ class CompiledSchema:
     # --- validation ------------------------------------------------------------------------------------------------
 
     def is_valid(self, value: Any) -> bool:
-        """A quick answer: True is certain, False means that somebody has to look closer."""
+        """A quick answer: True is certain, False means that a full validation is needed."""
         with cost_budget.BOUNDED:
             if self._values is None:
                 self._values = ValueChecks().of(self.node)
@@ -133,7 +133,7 @@ class CompiledSchema:
         return Correlated(value, old, self.node)
 
     def validate_update(self, value: Any, old: Any, path: str = "") -> list[FieldError]:
-        """As :meth:`validate`, but what was wrong before and did not change is let pass."""
+        """As :meth:`validate`, but errors in unchanged values are ignored."""
         if self.is_valid(value):
             return []
         errors = self.value_errors(value, path, self.correlate(value, old))
@@ -161,11 +161,11 @@ class CompiledSchema:
 
 # --- defaults -------------------------------------------------------------------------------------------------------------
 #
-# Default values are cleaned once, with the schema they are in, so that filling them in never adds an unknown field.
+# Defaults are pruned once, with the schema they are in, so that filling them in never adds an unknown field.
 
 
 def prune_defaults(node: Node, resource: bool) -> None:
-    """Drop unknown fields from every default below `node`. Only for a tree of nodes of one's own."""
+    """Drop unknown fields from every default below `node`. Only for a private tree of nodes."""
     stack: list[Node | None] = [node]
     while stack:
         current = stack.pop()
@@ -178,7 +178,7 @@ def prune_defaults(node: Node, resource: bool) -> None:
 
 
 def pruned(node: Node) -> Any:
-    """The node's default without what the node does not specify."""
+    """The node's default without fields that the node does not specify."""
     if node.default is MISSING:
         return MISSING
     value = copy(node.default)

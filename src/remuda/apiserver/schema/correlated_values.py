@@ -1,6 +1,6 @@
-"""Which part of a new object belongs to which part of the old one, and whether it changed.
+"""Correlation of a new object's parts with those of the old one, and whether they changed.
 
-An update may leave alone what was already wrong: errors in parts that are as they were do not count. Maps and properties
+An update may keep old errors: those in unchanged parts do not count. Maps and properties
 correspond by key, items of a list only when its list-type is `map`.
 """
 
@@ -14,7 +14,7 @@ from .node import Node
 
 
 class Correlated:
-    """A value, what it was before, and the schema of both."""
+    """A value, its old value, and the schema of both."""
 
     __slots__ = ("_by_key", "_children", "_unchanged", "node", "old", "value")
 
@@ -90,8 +90,8 @@ class Correlated:
         return bool(value == old)
 
     def _same_items(self) -> bool:
-        """A list of type map may be in another order; any other list must be the very same."""
+        """A list of type map may be in another order; any other list must be identical."""
         if self.node.list_type != "map":
-            # Python takes True for 1; the texts do not.
+            # Python takes True for 1; JSON texts do not.
             return bool(self.value == self.old) and dumps_sorted(self.value) == dumps_sorted(self.old)
         return all((child := self.index(at)) is not None and child.unchanged() for at in range(len(self.value)))

@@ -1,4 +1,4 @@
-"""The string formats that Kubernetes checks (`date-time`, `ipv4`, `uuid`, …); every other format is only a note.
+"""The string formats that Kubernetes checks (`date-time`, `ipv4`, `uuid`, …); every other format is only an annotation.
 
 Each check answers whether a text has the format, as the Go functions behind kube-openapi do, with their oddities: `byte`
 refuses an empty text, `duration` takes "3 days", `ipv4` tolerates leading zeros.
@@ -28,7 +28,7 @@ _long_name = _matches(rf"{_SHORT}(\.{_SHORT})*")
 _date_shape = re.compile(r"(\d{4})-(\d{2})-(\d{2})", _A)
 _time_shape = re.compile(r"(\d{2}):(\d{2}):(\d{2})(.\d+)?(z|([+-]\d{2}:\d{2}))", _A)
 _go_duration = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", _A)
-# Never from the middle of a number, nor back into one: a long text is read once.
+# Never starts inside a number, nor backtracks into one: a long text is read once.
 _loose_duration = re.compile(r"(?<!\d)(\d++)\s*+([A-Za-zµ]+)", _A)
 _UNITS = ("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk")
 _UNIT_STARTS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
@@ -91,7 +91,7 @@ def _fits(text: str) -> bool:
 
 
 def _classes(text: str) -> str:
-    """Each character's part in a host name: l letter, d digit or symbol, itself for dash and dot."""
+    """Each character's class in a host name: l letter, d digit or symbol, itself for dash and dot."""
     out: list[str] = []
     for char in text:
         if char in "-.":
@@ -259,7 +259,7 @@ def _uuid(third: str = "[0-9a-f]", fourth: str = "[0-9a-f]") -> Check:
 
 _COLOR = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
 
-# By normalised name: dashes do not count, so `date-time` and `datetime` are one.
+# By normalised name: dashes are ignored, so `date-time` and `datetime` are one.
 FORMATS: dict[str, Check] = {
     "bsonobjectid": _matches(r"[0-9a-fA-F]{24}"),
     "uri": is_uri,
@@ -291,7 +291,7 @@ FORMATS: dict[str, Check] = {
 
 
 def recognised(type_name: str, format_name: str) -> bool:
-    """Whether Kubernetes looks at this format on a value of this type (`""`: no type given)."""
+    """True if Kubernetes checks this format on a value of this type (`""`: no type given)."""
     if type_name in ("", "string"):
         return format_name.replace("-", "") in FORMATS
     if type_name == "integer":

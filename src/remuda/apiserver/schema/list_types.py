@@ -1,4 +1,4 @@
-"""Lists of type `set` and `map` hold nothing twice; and what an embedded resource must say of itself."""
+"""Uniqueness in lists of type `set` and `map`; and the required fields of an embedded resource."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def _whole(value: Any) -> Any:
 
 
 def _repeated(values: list[Any]) -> list[int]:
-    """Where a value comes for the second time; a third time is not news."""
+    """The indexes where a value comes for the second time; third times are not reported."""
     if len(values) < 2:
         return []
     seen: dict[Any, int] = {}
     found: list[int] = []
     for index, value in enumerate(values):
-        # Types are told apart (True is not 1), and so are containers, by their canonical text.
+        # Types differ (True is not 1); containers are compared by their canonical text.
         key = dumps_sorted(value) if type(value) in (dict, list) else (type(value), value)
         times = seen[key] = seen.get(key, 0) + 1
         if times == 2:
@@ -71,7 +71,7 @@ def _repeated(values: list[Any]) -> list[int]:
 
 
 def embedded_errors(value: Any, node: Node | None, path: str = "") -> list[FieldError]:
-    """What embedded resources lack, at any depth: a kind, a version, sound metadata."""
+    """The missing parts of embedded resources, at any depth: a kind, a version, valid metadata."""
     errors: list[FieldError] = []
     if node is not None:
         _collect_embedded(value, node, path, errors)

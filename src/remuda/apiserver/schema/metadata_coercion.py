@@ -1,8 +1,8 @@
-"""`metadata` as a typed thing: what Go's decoder makes of an ObjectMeta, in a custom resource or an embedded one.
+"""Typed `metadata`: the result of Go's decoder for an ObjectMeta, in a custom resource or an embedded one.
 
-Kubernetes decodes metadata into a struct and writes it back: unknown fields go (and are reported), empty ones go, times lose
+Kubernetes decodes metadata into a struct and writes it back: unknown fields go (and are reported), empty ones too, times lose
 their fractions, wrong types are errors or, when reading from the store, dropped. Most metadata needs none of that;
-:func:`is_settled` sees it quickly.
+:func:`is_settled` detects that quickly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class MetaError(ValueError):
     """Metadata that does not decode; the message is the Go decoder's."""
 
 
-# --- the quick look -----------------------------------------------------------------------------------------------
+# --- quick check --------------------------------------------------------------------------------------------------
 
 
 def _text_settled(value: Any) -> bool:
@@ -114,7 +114,7 @@ _SETTLED: dict[str, Callable[[Any], bool]] = {
 
 
 def is_settled(meta: Any) -> bool:
-    """True when decoding would change nothing and complain about nothing."""
+    """True when decoding would change nothing and report nothing."""
     if type(meta) is not dict:
         return False
     find = _SETTLED.get
@@ -125,13 +125,13 @@ def is_settled(meta: Any) -> bool:
     return True
 
 
-# --- the careful way ----------------------------------------------------------------------------------------------
+# --- full decoding ------------------------------------------------------------------------------------------------
 
 _KINDS: dict[type, str] = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 
 
 class _Decoding:
-    """One decode: the struct and field that an error names, and the unknown fields seen so far."""
+    """One decode: the struct and field that an error names, and the unknown fields found so far."""
 
     __slots__ = ("unknown",)
 

@@ -1,7 +1,7 @@
-"""A schema as the other modules of this package read it: one :class:`Node` per place in the structure, fields named and typed.
+"""The parsed form of a schema for this package: one :class:`Node` per place in the structure, fields named and typed.
 
 Nodes are made once from the OpenAPI dict of a CRD version (or, with `resolve`, of a built-in kind) and never change. Formats
-that Kubernetes does not know and `x-kubernetes-int-or-string` are settled here, so that nobody else has to think of them.
+that Kubernetes does not know and `x-kubernetes-int-or-string` are resolved here, so that other modules need not handle them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MISSING = _Missing()
 @dataclass(slots=True, eq=False)
 class Node:
     type: str = ""
-    # What a value may be: the type, or integer and string for x-kubernetes-int-or-string.
+    # The allowed JSON types: the type, or integer and string for x-kubernetes-int-or-string.
     types: tuple[str, ...] = ()
     nullable: bool = False
     default: Any = MISSING
@@ -65,13 +65,13 @@ class Node:
     any_of: tuple[Node, ...] = ()
     one_of: tuple[Node, ...] = ()
     not_: Node | None = None
-    # Made of `enum` when first needed: its texts, and how errors list it.
+    # Made from `enum` when first needed: its texts, and their list in errors.
     enum_texts: frozenset[str] | None = None
     enum_shown: str | None = None
 
 
 def build(schema: Obj, resolve: Resolve | None = None, literal: bool = False) -> Node:
-    """`literal` takes the schema at its word, as defaults are checked: any format counts, int-or-string adds no type."""
+    """`literal` is for checking defaults: any format counts, int-or-string adds no type."""
     return _Builder(resolve, literal).node(schema)
 
 
@@ -90,7 +90,7 @@ class _Builder:
         known = self._named.get(name)
         if known is None:
             assert self._resolve is not None
-            # Known before it is filled: a schema may contain itself.
+            # Registered before it is filled: a schema may contain itself.
             known = self._named[name] = Node()
             self._fill(known, self._resolve(name))
         if "default" in schema:
@@ -102,7 +102,7 @@ class _Builder:
             return ""
         ref = schema.get("$ref")
         if ref is None and len(schema.get("allOf") or ()) == 1:
-            # Built-in schemas wrap a reference like this when they add a description or a default to it.
+            # Built-in schemas wrap a reference like this to add a description or a default to it.
             ref = schema["allOf"][0].get("$ref")
         return str(ref).removeprefix(REF_PREFIX) if ref else ""
 

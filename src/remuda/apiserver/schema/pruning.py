@@ -1,7 +1,7 @@
-"""From what a caller sent to what the schema knows: unknown fields and stray nulls go, defaults come, numbers settle.
+"""The conversion of a body to the schema: unknown fields and stray nulls are dropped, defaults added, numbers normalised.
 
 All of it works in place on a private object. The steps and their order are those of kube-apiserver's decoder for custom
-resources; :mod:`.compiler` skips them when a quick look finds nothing to do.
+resources; :mod:`.compiler` skips them when a quick check finds nothing to do.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _INT64 = 1 << 63
 
 
 class DecodeError(ValueError):
-    """An object that can't be decoded at all; the message is what kube-apiserver would say."""
+    """An object that can't be decoded at all; the message is kube-apiserver's."""
 
 
 # --- unknown fields -----------------------------------------------------------------------------------------------
 
 
 def prune(value: Any, node: Node | None, unknown: list[str], path: str = "", embedded: bool = False) -> None:
-    """Drop what `node` does not specify, noting the paths. `embedded`: this is a resource, so its metadata stays."""
+    """Drop fields that `node` does not specify, noting the paths. `embedded`: this is a resource, so its metadata stays."""
     if node is not None and node.preserve:
         _skip(value, node, unknown, path, embedded)
     elif type(value) is dict:
@@ -111,7 +111,7 @@ def drop_nulls(value: Any, node: Node | None) -> None:
 
 
 def settle_numbers(value: Any) -> None:
-    """Give numbers the form in which Go stores them: whole floats as integers, integers beyond int64 as floats."""
+    """Convert numbers to the form in which Go stores them: whole floats as integers, integers beyond int64 as floats."""
     if type(value) is dict:
         for key, child in value.items():
             kind = type(child)
@@ -129,7 +129,7 @@ def settle_numbers(value: Any) -> None:
 
 
 def settle_unknown(value: Any, node: Node) -> None:
-    """The same, but only where the schema says nothing: elsewhere validation still has to see what was sent."""
+    """The same, but only where the schema says nothing: elsewhere validation still needs the original value."""
     if type(value) is dict:
         for key, child in value.items():
             sub = node.properties.get(key) or node.additional
@@ -214,7 +214,7 @@ def filler(node: Node | None, known: dict[int, Fill | None] | None = None) -> Fi
     known = {} if known is None else known
     if id(node) in known:
         return known[id(node)]
-    # A schema that contains itself finds this entry and calls what will be there by then.
+    # A schema that contains itself finds this entry and calls the function that is filled in later.
     late: list[Fill | None] = [None]
     known[id(node)] = lambda value: late[0](value) if late[0] is not None else None
     late[0] = known[id(node)] = _make_filler(node, known)

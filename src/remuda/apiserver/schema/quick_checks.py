@@ -1,8 +1,8 @@
-"""Quick yes-or-no answers, compiled from a schema to closures: is there anything to clean, is there anything wrong?
+"""Quick yes-or-no checks, compiled from a schema to closures: whether an object needs cleaning, and whether it is valid.
 
-Nearly every write is in order, and these functions see that in a few microseconds. They may say no too often, never yes too
-often: whoever gets a no asks the careful modules (:mod:`.pruning`, :mod:`.validation`, :mod:`.list_types`), which know the
-details.
+Nearly every write is valid, and these functions detect that in a few microseconds. They may say no too often, never yes too
+often: after a no the caller uses the full modules (:mod:`.pruning`, :mod:`.validation`,
+:mod:`.list_types`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _never(value: Any) -> bool:
 
 
 def _clean_leaf(value: Any) -> bool:
-    """A scalar that decoding leaves as it is."""
+    """A scalar that decoding does not change."""
     kind = type(value)
     if kind is str or kind is bool:
         return True
@@ -48,13 +48,13 @@ def _clean_anything(value: Any) -> bool:
 
 
 class ShapeChecks:
-    """Nothing unknown, no null, no number to rewrite: decoding would change nothing."""
+    """No unknown field, no null, no number to rewrite: decoding would change nothing."""
 
     def __init__(self) -> None:
         self._known: dict[int, Check] = {}
 
     def root(self, node: Node) -> Check:
-        """For a whole resource, whose metadata somebody else looks at."""
+        """For a whole resource, whose metadata is checked elsewhere."""
         return self._object(node, skip_meta=True)
 
     def of(self, node: Node | None) -> Check:
@@ -109,7 +109,7 @@ class ShapeChecks:
                 return _clean_leaf(value)
             for key, child in value.items():
                 test = find(key, rest)
-                # Plain texts are most of what there is; they are clean wherever they stand, if the field is known.
+                # Most values are plain texts; they are clean in any place, if the field is known.
                 if type(child) is str:
                     if test is _never:
                         return False
@@ -145,7 +145,7 @@ class ValueChecks:
         return found
 
     def _entry(self, node: Node) -> Check | type:
-        """A check, or just a type when nothing but the type matters."""
+        """A check, or just a type when only the type matters."""
         known = self._known.get(id(node))
         if known is None:
             late: list[Check] = []
@@ -188,7 +188,7 @@ class ValueChecks:
         return self._untyped(node)
 
     def _untyped(self, node: Node) -> Check:
-        """Several types or none: whatever the value is, the constraints of its kind apply."""
+        """Several types or none: the constraints of the value's own kind apply."""
         if node.types and node.types != ("integer", "string"):
             return _exactly(node)
         if _is_bare(node):
@@ -217,7 +217,7 @@ class ValueChecks:
                 _counted(options, any) if len(options) > _FEW else lambda value: any(option(value) for option in options)
             )
         if node.one_of or node.not_ is not None:
-            # A check that says no too often would be taken for a yes here, so these ask the careful validator.
+            # A check that says no too often would count as a yes here, so these use the full validator.
             exact = Node(one_of=node.one_of, not_=node.not_)
             checks.append(_exactly(exact))
         return checks
@@ -280,7 +280,7 @@ class ValueChecks:
 
 
 def _counted(checks: list[Check], combine: Callable[[Iterator[bool]], bool]) -> Check:
-    """Many checks of every value: what that takes is counted."""
+    """Many checks of every value: their cost is counted."""
 
     def check(value: Any) -> bool:
         cost_budget.spend(len(checks))
@@ -294,12 +294,12 @@ def _is_type(kind: type) -> Check:
 
 
 def _exactly(node: Node) -> Check:
-    """Ask the careful validator about this one value. Combinations and nullability are somebody else's here too; no harm."""
+    """Use the full validator for this one value. It also checks combinations and nullability again; no harm."""
     return lambda value: validation.is_valid(node, value)
 
 
 def _is_bare(node: Node) -> bool:
-    """Nothing is demanded of the value itself."""
+    """No constraint on the value itself."""
     limits = (node.minimum, node.maximum, node.multiple_of, node.min_length, node.max_length, node.min_items)
     more = (node.max_items, node.min_properties, node.max_properties)
     if any(limit is not None for limit in (*limits, *more)):
@@ -343,7 +343,7 @@ def _string_check(node: Node) -> Check | type:
 
     if matches is None and known is None:
         return lambda value: type(value) is str and low <= len(value) <= high and (not allowed or value in allowed)
-    # Names, reasons and times come again with every write: those found good are remembered, a few.
+    # Names, reasons and times repeat with every write: a few valid ones are remembered.
     good: set[str] = set()
 
     def check(value: Any) -> bool:
@@ -390,7 +390,7 @@ def _number_check(node: Node) -> Check:
     open_low, open_high = node.exclusive_minimum, node.exclusive_maximum
 
     def check(value: Any) -> bool:
-        # A whole float is fine, but has to be settled, which is for the careful way.
+        # A whole float is valid, but has to be normalised, which needs the full decoding.
         if not (type(value) is int or (type(value) is float and value % 1)):
             return False
         if not low <= value <= high or not _MIN <= value <= _MAX:

@@ -1,8 +1,8 @@
-"""What is wrong with a value, exactly as kube-apiserver says it: every error, each with its text, type and path.
+"""The errors of a value, exactly as kube-apiserver reports them: every error, each with its text, type and path.
 
-This is the careful way, taken when the quick check (:mod:`.quick_checks`) says no. It follows kube-openapi's validator step by
-step (type, combinations, strings, formats, numbers, lists, enum, objects), because the order, the merging of equal messages
-and the choice of the "best" failing alternative show in what a user reads.
+This is the full validation, used when the quick check (:mod:`.quick_checks`) says no. It follows kube-openapi's validator step by
+step (type, combinations, strings, formats, numbers, lists, enum, objects), as users see the order, the merging of equal messages
+and the choice of the "best" failing alternative.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from .node import Node
 MIN_INT64, MAX_INT64 = -(1 << 63), (1 << 63) - 1
 _MAX_SAFE = float((1 << 53) - 1)
 _EPSILON = 1e-9
-# What looking at one value takes, beside what patterns take.
+# The cost of validating one value, besides the cost of patterns.
 _STEPS = 32
 _MAX_FLOAT32 = 3.4028235677973366e38
-# A path that is not there: what Go prints for it.
+# A missing path, as Go prints it.
 NO_PATH = "<nil>"
 
 
@@ -46,14 +46,14 @@ class _Result:
     __slots__ = ("matches", "problems")
 
     def __init__(self, *problems: _Problem, matches: int = 0) -> None:
-        # By their messages: what is said twice is said once.
+        # By message: equal messages are reported once.
         self.problems = {problem.message: problem for problem in problems}
-        # How many checks were made: among failing alternatives, the one that got furthest is reported.
+        # The number of checks made: among failing alternatives, the one that got furthest is reported.
         self.matches = matches
 
     @property
     def is_full(self) -> bool:
-        """More is wrong than anybody will read; what comes after need not be looked at."""
+        """There are more errors than a user will read; the rest is not validated."""
         return len(self.problems) >= errors.MAX_ERRORS
 
     def add(self, problem: _Problem) -> None:
@@ -66,7 +66,7 @@ class _Result:
 
 
 def errors_of(node: Node, value: Any, path: str = "", correlated: Correlated | None = None) -> list[FieldError]:
-    """Everything wrong with `value`. With `correlated`, errors in parts that did not change are left out."""
+    """All errors in `value`. With `correlated`, errors in unchanged parts are left out."""
     result = _ratcheted(node, value, "", correlated) if correlated else _validate(node, value, "", None)
     return [_field_error(problem, path) for problem in result.problems.values()]
 
@@ -173,7 +173,7 @@ def _type_problem(node: Node, value: Any, path: str) -> _Problem | None:
 
 
 def is_json_integer(value: float) -> bool:
-    """Whether a float counts as an integer, which kube-openapi decides with a little tolerance."""
+    """True if a float counts as an integer, which kube-openapi decides with a little tolerance."""
     if not -_MAX_SAFE <= value <= _MAX_SAFE:
         return False
     if value == int(value):
@@ -278,7 +278,7 @@ def _string_problem(node: Node, value: str, path: str) -> _Problem | None:
 
 
 def _in_range(node: Node, value: float, what: str, path: str) -> _Problem | None:
-    """Whether a number fits the integer or float width that the schema names."""
+    """An error if a number does not fit the integer or float width that the schema names."""
     kind = node.types[0] if len(node.types) == 1 else ""
     if kind == "integer":
         low, high = (-(1 << 31), (1 << 31) - 1) if node.format == "int32" else (MIN_INT64, MAX_INT64)
@@ -344,7 +344,7 @@ def _check_enum(node: Node, value: Any, path: str, result: _Result) -> None:
     if not node.enum or (value is not None and _is_listed(node, value)):
         return
     shown = _shown_enum(node)
-    # The message only tells problems apart: not all of a long list is needed for that.
+    # The message only tells problems apart: the start of a long list is enough.
     message = f"{path} in body should be one of {len(shown)}: {shown[:1024]}"
     result.add(_Problem(message, path, errors.NOT_SUPPORTED, value, shown))
 
@@ -363,7 +363,7 @@ def _enum_texts(node: Node) -> frozenset[str]:
 
 
 def _shown_enum(node: Node) -> str:
-    """The values that are allowed, as an error lists them; made once, for there may be many."""
+    """The allowed values, as an error lists them; made once, for there may be many."""
     if node.enum_shown is None:
         shown = [allowed if isinstance(allowed, str) else dumps_sorted(allowed).decode() for allowed in node.enum]
         node.enum_shown = errors.not_supported("", "", shown).detail

@@ -2,6 +2,6 @@
 `builtins.json`.
 
 `builtin_types` answers questions about a kind, `codec` and `protobuf` decode bodies as Go would.
-What a kind may contain (validation, defaults) is `builtin/`; custom resources are `schema/` and `crd/`.
+Validation and defaults of kinds are in `builtin/`; custom resources are `schema/` and `crd/`.
 Begin with `builtin_types`.
 """

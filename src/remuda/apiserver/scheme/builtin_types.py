@@ -1,7 +1,7 @@
-"""What the built-in kinds look like: schemas, Go names, protobuf numbers, and how discovery lists them.
+"""Descriptions of the built-in kinds: schemas, Go names, protobuf numbers, and their discovery entries.
 
-All of it comes from one generated file, `builtins.json`, read at first use. Descriptions are not carried over; `explain`
-brings its own words. Neighbours: `remuda.apiserver.scheme.protobuf` decodes bodies with it.
+All of it comes from one generated file, `builtins.json`, read at first use. Kubernetes' texts are not included; `explain`
+has its own. `remuda.apiserver.scheme.protobuf` decodes bodies with it.
 
 Returned values are shared and must not be changed.
 """
@@ -54,7 +54,7 @@ def type_of(group: str, version: str, kind: str) -> str | None:
 
 @cache
 def kinds_of(name: str) -> tuple[tuple[str, str, str], ...]:
-    """The (group, version, kind) triples that a definition is the body of."""
+    """The (group, version, kind) triples whose body is this definition."""
     return tuple(triple for triple, found in _description().kinds.items() if found == name)
 
 
@@ -76,7 +76,7 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def definition_in(name: str, group: str, version: str) -> dict[str, Any]:
-    """The same as the document of one group version has it."""
+    """The same for the document of one group version."""
     if name not in _schema.IN_EVERY_GROUP:
         return definition(name)
     return {**definition(name), _schema.KINDS: _schema.kinds_in_document(name, group, version)}
@@ -106,19 +106,19 @@ def go_type(name: str) -> str:
 
 # --- empty objects --------------------------------------------------------------------------------------------------------
 #
-# What a built-in object is before anything is set.
+# The zero value of a built-in object.
 #
-# Go writes some fields of an empty struct all the same: structs within structs, and lists, maps and scalars that are not marked
-# to be left out. A create is compared with such an object, which is why nobody ever owns `spec` itself in a Deployment but
-# somebody does in a custom resource.
+# Go writes some fields of an empty struct anyway: structs within structs, and lists, maps and scalars without `omitempty`.
+# A create is compared with such an object, which is why no manager ever owns `spec` itself in a Deployment, but one does in a
+# custom resource.
 
 _ZERO: dict[str, Any] = {"string": "", "bool": False, "int32": 0, "int64": 0, "int": 0, "float64": 0}
-# Structs that write their own JSON, as their zero value does it.
+# Structs with their own JSON encoding, and the JSON of their zero value.
 _CUSTOM: dict[str, Any] = {"Quantity": "0", "IntOrString": 0}
 
 
 def empty_builtin(name: str) -> dict[str, Any]:
-    """The zero value of a definition, as JSON has it."""
+    """The zero value of a definition, as JSON."""
     found: dict[str, Any] = {}
     for field in flat_fields(name):
         kind = field.type.kind

@@ -1,8 +1,8 @@
-"""Typed decoding of built-in objects: JSON values in, the same object as a Go server would hold and print it out.
+"""Typed decoding of built-in objects: from JSON values to the object that a Go server would hold and print.
 
 A built-in object has a Go struct behind it. Decoding one therefore means more than parsing: a wrong type is refused with Go's
-sentence, unknown fields are dropped (and reported), nulls vanish, quantities and times get their canonical text, empty values of
-`omitempty` fields go, and fields that Go always prints appear (`status: {}`). All of this follows from the generated
+message, unknown fields are dropped (and reported), nulls dropped, quantities and times get their canonical text, empty values of
+`omitempty` fields are dropped, and fields that Go always prints appear (`status: {}`). All of this follows from the generated
 description in :mod:`.builtin_types`, compiled once per struct to closures. Always gives a new object; the input stays as it was.
 """
 
@@ -23,15 +23,15 @@ from . import builtin_types
 from .builtin_types import Field, GoType
 
 Obj = dict[str, Any]
-# The way to a value from the root, innermost last: field names, list indexes, and map keys as one-tuples.
+# The path to a value from the root, innermost last: field names, list indexes, and map keys as one-tuples.
 Path = tuple[Any, ...] | None
 Decoder = Callable[[Any, Path, list[str]], Any]
 
 
 class DecodeError(ValueError):
-    """The sentence that a Go server would say about a value of the wrong shape.
+    """A Go server's message about a value of the wrong shape.
 
-    `restoring` is what it says when the value comes out of a patch instead of JSON.
+    `restoring` is the message when the value comes from a patch instead of JSON.
     """
 
     def __init__(self, text: str, restoring: str = "") -> None:
@@ -57,7 +57,7 @@ def zero_of(definition: str) -> Obj:
 
 
 def null_when_empty(definition: str) -> frozenset[str]:
-    """Fields of the object itself that Go prints as null when nothing is in them.
+    """Fields of the object itself that Go prints as null when they are empty.
 
     An empty list does not survive protobuf, in which a real server stores every built-in kind but CRDs.
     """
@@ -83,7 +83,7 @@ def _steps(path: Path) -> list[Any]:
 
 
 def _go_path(path: Path) -> str:
-    """Go's errors name the fields on the way, but neither indexes nor keys."""
+    """Go's errors name the fields on the path, but neither indexes nor keys."""
     return ".".join(step for step in _steps(path) if isinstance(step, str))
 
 
@@ -112,7 +112,7 @@ _GO_KINDS = {str: "string", bool: "bool", int: "int64", float: "float64", list: 
 
 
 def _restoring(value: Any, go_name: str, form: str) -> str:
-    """How Go's converter of untyped values says that one of them does not fit a target of this form."""
+    """The message of Go's converter of untyped values for a value that does not fit a target of this form."""
     kind = _GO_KINDS.get(type(value), "ptr")
     if form in ("map", "slice"):
         return f"cannot restore {form} from {kind}"
@@ -227,7 +227,7 @@ _SIX_DIGITS = re.compile(r"\.\d{6}(?!\d)")
 
 
 def _check_micro(value: str, layout: str) -> None:
-    """Go wants exactly six digits after the seconds."""
+    """Go requires exactly six digits after the seconds."""
     rest = value[len("2006-01-02T15:04:05") :]
     if _SIX_DIGITS.match(rest):
         return
@@ -360,7 +360,7 @@ def _map(kind: GoType, struct: str) -> Decoder:
 
 
 def _zero_factory(kind: GoType) -> Callable[[], Any]:
-    """What Go puts where JSON has null inside a list or a map."""
+    """Go's value for a JSON null inside a list or a map."""
     match kind.kind:
         case "string" | "bytes":
             return lambda: ""
@@ -433,14 +433,14 @@ def _is_plain_struct(kind: GoType) -> bool:
 
 
 def _drops_empty(field: Field) -> bool:
-    """Whether an empty value of this field is not printed: pointers keep what they point to, structs are never empty."""
+    """True if an empty value of this field is not printed: pointers keep what they point to, structs are never empty."""
     if field.type.kind == "pointer" or field.type.kind == "struct":
         return False
     return field.omitempty or field.omitzero
 
 
 def _always_printed(field: Field) -> Callable[[], Any] | None:
-    """What stands for an absent field, or None when nothing does."""
+    """The value of an absent field, or None when it is not written."""
     kind = field.type
     if kind.kind == "struct":
         if field.omitzero:

@@ -6,7 +6,7 @@ and schema additions listed once and named by index. Its parts:
 
     t   types: ["string"], ["string", "v1.Protocol"] (named), ["*", t], ["[]", t], ["{}", key, t], ["w", t, name] (a
         list that protobuf wraps in a message), ["#", definition]; a trailing string is the Go name
-    x   additions: what a schema says beyond what follows from its Go type (`openapi_schema.py` has the rule); null removes
+    x   additions: parts of a schema that do not follow from its Go type (`openapi_schema.py` has the rule); null removes
     d   definitions: [OpenAPI name, Go name, flags, fields or null, addition]
         field: [JSON name, type, flags, protobuf number, addition]; missing tail items are zero
     g   kinds: [group, version, kind, definition]
@@ -33,12 +33,12 @@ DEFINITION_HIDDEN = 2
 
 RESOURCE_NAMESPACED = 1
 
-# What the left-out tail of a field means.
+# The values of a field's omitted tail.
 _NOTHING = ["", 0, 0, 0, 0]
 
 
 class GoType(msgspec.Struct, frozen=True):
-    """The Go type of a field: what it holds, how protobuf carries it, and the name that decoding errors print."""
+    """The Go type of a field: its element, its protobuf form, and the name that decoding errors print."""
 
     kind: str
     """A scalar (`string`, `bool`, `int32`, `int64`, `int`, `float64`, `bytes`, `any`), or `pointer`, `list`, `wrapped`

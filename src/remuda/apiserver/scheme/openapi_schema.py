@@ -1,7 +1,7 @@
 """OpenAPI v3 schemas of built-in types, made from their Go types plus the additions of `builtins.json`.
 
 Most of a schema follows from the Go type: an `int32` is an integer of that format, a slice an array, a field that is
-always written has its zero value as default. `derive_field` is that rule. What a served document says beyond it (list
+always written has its zero value as default. `derive_field` is that rule. The rest of a served document (list
 types and keys, enums, patch strategies, other defaults) is the field's addition. The generator uses the same rule to
 find the additions, so both sides agree by construction, and a test compares the result with a real server's documents.
 """
@@ -35,7 +35,7 @@ _ZERO: Mapping[str, Any] = {"string": "", "bool": False, "int32": 0, "int64": 0,
 
 
 def derive_field(field: Field, description: Description) -> dict[str, Any]:
-    """The schema of a field as far as its Go type tells."""
+    """The part of a field's schema that follows from its Go type."""
     always_written = not (field.omitempty or field.omitzero)
     if field.type.kind == "struct" or field.type.value.kind == "struct":
         reference = {"$ref": REFERENCE + field.type.value.definition}
@@ -90,7 +90,7 @@ def merged(schema: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, 
 
 
 def flat_fields(definition: Definition, description: Description) -> Iterator[Field]:
-    """The fields as JSON sees them: those of inlined structs in their place."""
+    """The fields of the JSON form: those of inlined structs in their place."""
     for field in definition.fields or ():
         if field.inline:
             yield from flat_fields(description.definition(field.type.value.definition), description)
@@ -119,7 +119,7 @@ def _struct(definition: Definition, description: Description) -> dict[str, Any]:
 
 
 def kinds_in_document(name: str, group: str, version: str) -> list[dict[str, str]]:
-    """What a type of every group is called in one document: the core kind, and the document's own."""
+    """The kinds of a type of every group in one document: the core kind, and the document's own."""
     kind = name.rpartition(".")[2]
     places = [("", "v1")] if (group, version) == ("", "v1") else [("", "v1"), (group, version)]
     return [{"group": each_group, "kind": kind, "version": each_version} for each_group, each_version in places]

@@ -1,9 +1,9 @@
-"""`application/vnd.kubernetes.protobuf` bodies of built-in kinds, turned into the object that JSON would have brought.
+"""Decoding of `application/vnd.kubernetes.protobuf` bodies of built-in kinds to the object of an equivalent JSON body.
 
 A body is the four bytes `k8s\\0` and an envelope (API version, kind, the object's own bytes). The object's fields are
-known by number from `remuda.apiserver.scheme.builtin_types`; `protobuf_wire.py` reads the bytes. What comes out is what Go's
-JSON encoder makes of the decoded object: bytes in base64, times as text, empty values left out or written as the Go type says.
-So a protobuf client and a JSON client that send the same object are the same to everything behind this module.
+known by number from `remuda.apiserver.scheme.builtin_types`; `protobuf_wire.py` reads the bytes. The result is that of Go's
+JSON encoder for the decoded object: bytes in base64, times as text, empty values left out or written as the Go type says.
+So a protobuf client and a JSON client that send the same object are the same to all other modules.
 
 Hostile input ends in `ProtobufError` and nothing else: depth, size and the number of values are bounded.
 """
@@ -31,7 +31,7 @@ __all__ = ["CONTENT_TYPE", "MAX_BYTES", "Envelope", "ProtobufError", "decode", "
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
 MAX_BYTES = 3 * 1024 * 1024
-# Messages in messages. The deepest honest ones are schemas of CRDs, far below.
+# Nesting of messages. The deepest valid ones are schemas of CRDs, far below.
 MAX_DEPTH = 100
 # Two bytes can make an empty element of a list, which costs hundreds of bytes here.
 MAX_VALUES = 200_000
@@ -48,7 +48,7 @@ State = dict[int, Any]
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What surrounds an object in the Kubernetes protobuf format."""
+    """The envelope of an object in the Kubernetes protobuf format."""
 
     api_version: str
     kind: str
@@ -56,7 +56,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class _Reader:
-    """One decoding: counts what it makes."""
+    """One decoding: counts the values it makes."""
 
     def __init__(self) -> None:
         self.values = 0
@@ -68,7 +68,7 @@ class _Reader:
 
 
 def is_protobuf(data: bytes) -> bool:
-    """Whether the bytes start as a Kubernetes protobuf body."""
+    """True if the bytes start as a Kubernetes protobuf body."""
     return data.startswith(MAGIC)
 
 
@@ -89,7 +89,7 @@ def read_envelope(data: bytes) -> Envelope:
 
 
 def decode(data: bytes, *, default: tuple[str, str] | None = None, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """The object in a body. `default` is the (apiVersion, kind) of one that does not say its own."""
+    """The object in a body. `default` is the (apiVersion, kind) of an envelope without them."""
     if len(data) > max_bytes:
         raise ProtobufError(f"the body is larger than {max_bytes} bytes")
     try:
@@ -120,7 +120,7 @@ def _decode(data: bytes, default: tuple[str, str] | None, depth: int, reader: _R
 
 
 class _Slot(msgspec.Struct, frozen=True):
-    """How the values of one field number are read. The field's own type says what of."""
+    """The form of one field number's values. The content's type is the field's own."""
 
     label: str
     type: GoType
@@ -233,7 +233,7 @@ def _absent_value(elem: GoType, depth: int, reader: _Reader) -> Any:
 def _read_value(
     slot: _Slot, held: GoType, kind: int, data: bytes, position: int, end: int, depth: int, reader: _Reader
 ) -> tuple[Any, int]:
-    """A value that stands for itself (an element, an entry): read and written at once."""
+    """A standalone value (an element, an entry): read and written at once."""
     reader.count()
     if held.kind not in ("struct", "wrapped"):
         return _read_scalar(slot, held, kind, data, position, end)
@@ -247,7 +247,7 @@ def _read_value(
 
 
 def _read_wrapped(slot: _Slot, held: GoType, data: bytes, start: int, stop: int, depth: int, reader: _Reader) -> list[Any] | None:
-    """A list in a message of its own, as field 1. Go has nil where there is no element."""
+    """A list in a message of its own, as field 1. Go has nil for a list without elements."""
     assert held.elem is not None
     items: list[Any] = []
     while start < stop:
@@ -275,7 +275,7 @@ def _read_scalar(slot: _Slot, held: GoType, kind: int, data: bytes, position: in
             number, position = wire.read_double(data, position, end)
             if not math.isfinite(number):
                 raise ProtobufError(f"json: unsupported value: {number} for field {slot.label}")
-            # As JSON would have brought it: a whole number is an int.
+            # As in JSON: a whole number is an int.
             return int(number) if number.is_integer() and abs(number) < 1e15 else number, position
     _expect(kind, wire.VARINT, slot)
     value, position = wire.read_varint(data, position, end)
@@ -328,7 +328,7 @@ def _omitted(field: Field, value: Any) -> bool:
 
 
 def _absent(held: GoType, depth: int, reader: _Reader) -> Any:
-    """What is written for a field that did not come: its zero value."""
+    """The value written for an absent field: its zero value."""
     if held.kind == "struct":
         return _written_value(held, {}, depth, reader)
     return _ZERO.get(held.kind)

@@ -1,6 +1,6 @@
-"""The protobuf wire format: numbers, tags, lengths, and skipping what is unknown; `protobuf.py` gives it meaning.
+"""The protobuf wire format: numbers, tags, lengths, and skipping unknown fields; `protobuf.py` interprets it.
 
-Every read is checked against the end of its message, so that no input can make it look outside. The error texts are
+Every read is checked against the end of its message, so that no input can make it read outside. The error texts are
 those of Kubernetes' generated decoders, since clients see them.
 """
 
@@ -69,7 +69,7 @@ def read_double(data: bytes, position: int, end: int) -> tuple[float, int]:
 
 
 def skip(data: bytes, position: int, end: int, wire: int) -> int:
-    """The position after a value of this wire type that nobody wants; groups may nest."""
+    """The position after an unknown value of this wire type; groups may nest."""
     open_groups = 0
     while True:
         position, open_groups = _skip_one(data, position, end, wire, open_groups)
@@ -104,6 +104,6 @@ def signed64(value: int) -> int:
 
 
 def signed32(value: int) -> int:
-    """A varint as Go's int32: the low half, whatever came above."""
+    """A varint as Go's int32: the low half."""
     value &= 0xFFFF_FFFF
     return value - (1 << 32) if value >> 31 else value

@@ -1,13 +1,13 @@
-"""Where objects live in the store: kube-apiserver's own layout, so that a real one could be started on the same data.
+"""The layout of keys in the store: kube-apiserver's own, so that a real one could be started on the same data.
 
 `/registry/<resource>/<namespace>/<name>` for built-ins, with a few historic exceptions, and
-`/registry/<group>/<resource>/…` for custom resources and the groups that began as such.
+`/registry/<group>/<resource>/…` for custom resources and groups that began as such.
 """
 
 from __future__ import annotations
 
 ROOT = "/registry/"
-# What servers of one store tell each other; no objects, and nothing that kube-apiserver looks at.
+# Records that servers of one store share; no objects, and ignored by kube-apiserver.
 OWN = "/remuda/"
 
 _HISTORIC = {
@@ -35,7 +35,7 @@ def prefix_for(group: str, resource: str, builtin: bool) -> str:
 def bucket_of(key: str) -> str:
     """The bucket that a key belongs to. A segment with a dot is a group, so the resource comes after it.
 
-    What is too short to be an object's key, and was put there by somebody else, is alone in a bucket that nobody asks for.
+    A key that is too short for an object, written by another program, is alone in a bucket that is never read.
     """
     first = key.find("/", len(ROOT)) + 1
     segment = key[len(ROOT) : first - 1]

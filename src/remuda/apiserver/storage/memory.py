@@ -1,8 +1,8 @@
 """The store in memory: for simulation, preview and tests.
 
 Single-threaded and deterministic: nothing here waits, so the same calls in the same order give the same revisions and the
-same batches. It keeps how things were until compacted. It may lie on a read-only :class:`Base`, which many of them share:
-what a preview changes is its own, what it only reads is not copied.
+same batches. It keeps past states until compacted. It may be based on a read-only :class:`Base`, which many of them share:
+a preview has its own copy of its changes, and shares the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .watch_hub import mark
 
 
 class Base:
-    """A world that others may lie on: keys in order and what they hold, at one revision. Never changes."""
+    """A state that stores may be based on: ordered keys and their values, at one revision. Never changes."""
 
     __slots__ = ("keys", "revision", "values")
 
@@ -34,7 +34,7 @@ class Base:
 
     @classmethod
     def of(cls, whole: Range) -> Base:
-        """The base that a range over everything (`await store.range("")`) makes."""
+        """The base made of a range over everything (`await store.range("")`)."""
         if whole.more:
             raise StoreError("a base must be a whole range, this one was cut by a limit")
         return cls(whole.items, whole.revision)
@@ -48,17 +48,17 @@ class MemoryStore:
         self._clock = clock
         self._base = Base.of(base) if isinstance(base, Range) else base or _EMPTY
         self._revision = self._floor = self._base.revision
-        # Only what was written here; a key without versions is as the base says.
+        # Only keys that were written here; a key without versions is as in the base.
         self._keys: list[str] = []
         self._versions: dict[str, list[Version]] = {}
         self._log: list[Event] = []
         self._log_revisions: list[int] = []
         self._written: list[tuple[float, int]] = []
         self._expires: dict[str, float] = {}
-        # In the order in which they came; that of a set would be another one in every process.
+        # In the order of their start; a set's order would differ in every process.
         self._waiters: dict[_Watch, None] = {}
         self._closed = False
-        # When the state at the floor was written; a base was there before its first user.
+        # The time when the state at the floor was written; a base existed before its first user.
         self._floor_time = clock.time() if self._floor else -math.inf
 
     @property
@@ -85,7 +85,7 @@ class MemoryStore:
         return max(self._floor_time, 0.0)
 
     def keeps_past(self, prefix: str) -> bool:
-        """Here nothing outlives compaction."""
+        """No: here nothing outlives compaction."""
         return False
 
     def _resolve(self, revision: int) -> int:
@@ -150,7 +150,7 @@ class MemoryStore:
             insort(self._keys, event.key)
             versions = self._versions[event.key] = []
             if (below := self._base.values.get(event.key)) is not None:
-                # Its real time is unknown; it was there before anything here was.
+                # Its real time is unknown; it existed before anything here.
                 versions.append(Version(below.mod_revision, 0.0, below))
         versions.append(Version(event.revision, at, event.kv, who))
         self._log.append(event)
@@ -247,7 +247,7 @@ class MemoryStore:
         return next((version for version in await self.history(key) if version.revision <= revision), None)
 
     async def prune(self) -> int:
-        """Nothing to do: `compact` forgets at once here."""
+        """Nothing to do: `compact` deletes at once here."""
         return 0
 
     async def close(self) -> None:
@@ -256,7 +256,7 @@ class MemoryStore:
 
 
 class _Watch:
-    """A place in the store's log. The log itself is the queue; who is slower than compaction has lost it."""
+    """A position in the store's log. The log itself is the queue; a watcher that is slower than compaction loses its place."""
 
     def __init__(self, store: MemoryStore, after: int, prefix: str, marks: bool) -> None:
         self._store = store

@@ -1,9 +1,9 @@
-"""A store whose revisions are those of another one, and so many more.
+"""A store whose revisions are those of another one plus an offset.
 
-etcd counts its revisions by itself, and from one in a new cluster. A state that is restored into it from a backup has been at far
-higher ones, which clients remember as resourceVersions; what they see must never go back. So a restore notes by how much
-revisions are shifted, in the store itself, and every server that opens it shifts them by as much. What lies below the shift was
-before the restore: for whoever asks for that, it is compacted.
+etcd counts its revisions by itself, and from one in a new cluster. A state that is restored into it from a backup was at far
+higher ones, which clients remember as resourceVersions; what they see must never go back. So a restore notes the offset of
+revisions in the store itself, and every server that opens it adds this offset. Revisions below it are from
+before the restore: to clients that ask for them, they are compacted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 async def read_offset(store: Store) -> int:
-    """What is noted in a store; 0 where nothing is."""
+    """The offset noted in a store; 0 without a note."""
     found = await store.get(KEY)
     if found is None:
         return 0
@@ -49,7 +49,7 @@ class Shifted:
         self.inner = inner
         self._offset = offset
 
-    # --- there and back -------------------------------------------------------------------------------------------------
+    # --- conversion -----------------------------------------------------------------------------------------------------
 
     def _kv(self, kv: KeyValue) -> KeyValue:
         return KeyValue(kv.key, kv.value, kv.create_revision + self._offset, kv.mod_revision + self._offset)
@@ -81,7 +81,7 @@ class Shifted:
         return revision - self._offset
 
     def _expected(self, expect: int) -> int:
-        # One that the inner store never had matches nothing there, and must not turn into 0, which is "absent".
+        # A revision that the inner store never had matches nothing there, and must not turn into 0, which is "absent".
         return expect - self._offset if expect > self._offset else -1 if expect else 0
 
     def _op(self, op: Op) -> Op:

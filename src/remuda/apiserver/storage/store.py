@@ -1,7 +1,7 @@
 """The store: revisioned keys, compare-and-set transactions, ranges, a watch from any revision that is still kept.
 
-One narrow interface, several engines (`memory`, `sqlite`), one suite for all of them. The store knows bytes and keys; what
-the bytes mean, and whether they are encrypted, is the business of :mod:`remuda.apiserver.storage`.
+One narrow interface, several engines (`memory`, `sqlite`, `etcd`), one suite for all. The store knows bytes and keys; their
+meaning and encryption are up to :mod:`remuda.apiserver.cache`.
 
 The rules every engine keeps:
 
@@ -9,7 +9,7 @@ The rules every engine keeps:
   crash. `write` returns only when the transaction would survive one.
 - Watchers see transactions in revision order, only after they are durable, without gaps.
 - Reads at a past revision work until that revision is compacted; then they raise :class:`Compacted`.
-- A store may be shared with other servers. Then `revision` and the feed may be behind the truth, which `current` tells.
+- A store may be shared with other servers. Then `revision` and the feed may be behind; `current` asks for the true revision.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class KeyValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
-    """Write `key`. `expect` is the mod_revision it must have now: 0 for absent, None for whatever it is.
+    """Write `key`. `expect` is the mod_revision it must have now: 0 for absent, None for any.
 
-    `ttl` (seconds, 0 for ever) makes the store delete the key by itself some time after it has run out. `who` did it: for
+    `ttl` (seconds, 0 for ever) makes the store delete the key by itself some time after it has expired. `who` wrote it: for
     stores that keep history.
     """
 
@@ -52,7 +52,7 @@ class Delete(msgspec.Struct, frozen=True, gc=False):
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
-    """Change nothing, but let the transaction fail unless `key` is at mod_revision `expect` (0: absent)."""
+    """Change nothing, but fail the transaction unless `key` is at mod_revision `expect` (0: absent)."""
 
     key: str
     expect: int
@@ -62,7 +62,7 @@ Op = Put | Delete | Check
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """What one transaction did to one key. `kv` is None for a deletion; `prev` is None for a creation."""
+    """The effect of one transaction on one key. `kv` is None for a deletion; `prev` is None for a creation."""
 
     revision: int
     key: str
@@ -80,9 +80,9 @@ class Range(msgspec.Struct, frozen=True, gc=False):
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
-    """One kept state of a key: what it was from `revision` (written at `at`, seconds since the epoch) on. None: deleted.
+    """One kept state of a key, from `revision` (written at `at`, seconds since the epoch) on. None: deleted.
 
-    `who` is empty for what the server did by itself, and where nobody said it.
+    `who` is empty for the server's own writes, and where it is unknown.
     """
 
     revision: int
@@ -92,11 +92,11 @@ class Version(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreError(Exception):
-    """The store can't do what was asked; the message says what to do about it."""
+    """The store can't do an operation; the message says how to fix that."""
 
 
 class Mismatch(StoreError):
-    """A transaction's expectation did not hold; `current` is what the key holds now (None when absent)."""
+    """A transaction's expectation did not hold; `current` is the present state of the key (None when absent)."""
 
     def __init__(self, key: str, current: KeyValue | None) -> None:
         super().__init__(f"{key} is not at the expected revision")
@@ -119,17 +119,17 @@ class FutureRevision(StoreError):
 
 
 class Unavailable(StoreError):
-    """The store can't be asked now (no quorum, no member answers); nothing was done, so it may be tried again."""
+    """The store is unavailable now (no quorum, no member answers); nothing was done, so a retry is safe."""
 
 
 class Unknown(StoreError):
-    """A write was sent and nothing came back in time: it may have been done, or may not, or may yet be."""
+    """A write was sent without an answer in time: it may have been done, or not, or may yet be."""
 
 
 class Store(Protocol):
     @property
     def shared(self) -> bool:
-        """Others write to it too, so that what was read from its feed may be behind what it holds."""
+        """Other servers write to it too, so its feed may be behind its content."""
 
     @property
     def revision(self) -> int:
@@ -138,7 +138,7 @@ class Store(Protocol):
     async def current(self) -> int:
         """The newest revision of the whole store at some moment after this call began.
 
-        What a read must have seen to be linearizable. Where nobody else writes it is `revision`, without a wait; a shared
+        A linearizable read must have seen it. With a single writer it is `revision`, without a wait; a shared
         store asks its quorum, and may raise Unavailable.
         """
 
@@ -159,7 +159,7 @@ class Store(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
         """Every event with a revision > `after`, in order, in batches; then new ones as they come.
 
-        With `marks`, events without a key tell how far the watch is when nothing happened under `prefix`.
+        With `marks`, events without a key report the progress of the watch when nothing happened under `prefix`.
 
         Entering raises Compacted when `after` < floor. A watcher that falls too far behind gets Compacted later.
         """
@@ -168,19 +168,19 @@ class Store(Protocol):
         """The kept events with `after` < revision <= `until`, in order. Raises Compacted when `after` < floor."""
 
     async def compact(self, revision: int) -> None:
-        """Forget how things were before `revision`."""
+        """Forget states from before `revision`."""
 
     async def expire(self, now: float) -> int:
-        """Delete the keys whose ttl ran out before `now`, with events like any other deletion; how many they were.
+        """Delete the keys whose ttl expired before `now`, with events like any other deletion; the number of these.
 
-        The store starts no clockwork of its own: the server calls this, and `compact`, every now and then.
+        The store has no timers of its own: the server calls this, and `compact`, at intervals.
         """
 
     async def close(self) -> None: ...
 
 
 class HistoryStore(Store, Protocol):
-    """A store that keeps how things were for longer than it lets anybody watch from: time travel and the timeline."""
+    """A store that keeps past states for longer than the watch window: time travel and the timeline."""
 
     @property
     def history_floor(self) -> int:
@@ -188,39 +188,39 @@ class HistoryStore(Store, Protocol):
 
     @property
     def history_time(self) -> float:
-        """The same as a time; 0 while nothing was ever forgotten."""
+        """The same as a time; 0 while nothing was ever pruned."""
 
     def keeps_past(self, prefix: str) -> bool:
-        """Whether there is history of keys that begin so; of others only what can still be watched from."""
+        """True if there is history of keys with this prefix; others have only the watch window."""
 
     async def revision_at(self, time: float) -> int:
-        """The newest revision written at or before `time`; the floor when that is older than what is kept."""
+        """The newest revision written at or before `time`; the floor when that is older than the kept history."""
 
     async def time_of(self, revision: int) -> float:
-        """When `revision` was written, or of what is kept the next one after it."""
+        """The time when `revision` was written, or the next kept one after it."""
 
     async def history(self, key: str, *, before: int = 0, limit: int = 0, most_bytes: int = 0) -> list[Version]:
         """The kept states of `key`, newest first; those from before revision `before`, if it is given.
 
-        At most `limit` of them, and no more when their values have come to `most_bytes` together (0: whatever there is).
-        A page goes on quickly where `before` is the last revision of the one before it.
+        At most `limit` of them, and no more when their values have reached `most_bytes` together (0: no limit).
+        The next page is quick when `before` is the last revision of the one before it.
         """
 
     async def read_history(self, key: str, *, at_revision: int | None = None, at_time: float | None = None) -> Version | None:
-        """How `key` was at a revision or a time; None when it did not exist yet. Raises Compacted beyond what is kept."""
+        """The state of `key` at a revision or a time; None if it did not exist yet. Raises Compacted before the kept history."""
 
     async def range_history(self, prefix: str, revision: int, *, start: str = "", limit: int = 0, most_bytes: int = 0) -> Range:
-        """As `range`, at any revision that history goes back to; bounded as `history` is. `remaining` is not told."""
+        """As `range`, at any revision that history goes back to; bounded as `history` is. `remaining` is not set."""
 
     async def prune(self) -> int:
-        """Forget history that is too old or takes too much room; how many states went."""
+        """Delete history that is too old or too large; the number of deleted states."""
 
 
 # --- attribution ----------------------------------------------------------------------------------------------------------
 #
-# Whose request a write belongs to: told to stores that keep history, for `remuda history`.
+# The user of a write: passed to stores that keep history, for `remuda history`.
 #
-# The HTTP door says it around each request that may write; what the server does by itself says nothing, and is told apart by
+# The HTTP handler sets it around each request that may write; it is empty for the server's own writes, which are told apart by
 # its field manager.
 
 # Names are short; a header may be long.
@@ -231,7 +231,7 @@ _writer: ContextVar[str] = ContextVar("writer", default="")
 
 @contextmanager
 def writing(who: str) -> Iterator[None]:
-    """What is written inside is written by `who`."""
+    """Writes inside the block are attributed to `who`."""
     token = _writer.set(who[:_LONGEST])
     try:
         yield

@@ -1,7 +1,7 @@
-"""What a transaction means, for every engine: what may be asked, and what it does to the keys it names.
+"""The semantics of a transaction, for every engine: validation, and its effect on the keys it names.
 
-Pure: an engine hands in a way to look up the present state and gets back the events; how those become durable is the
-engine's own business (:mod:`.memory`, :mod:`.sqlite`).
+Pure: an engine passes a lookup of the present state and gets back the events; making those durable is the
+engine's own job (:mod:`.memory`, :mod:`.sqlite`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_OPS = 256
 
 
 def check(ops: Sequence[Op]) -> None:
-    """Raise StoreError for what no engine could apply, before it is queued together with the writes of others."""
+    """Raise StoreError for operations that no engine could apply, before it is queued together with the writes of others."""
     if not ops:
         raise StoreError("a transaction needs at least one operation")
     if len(ops) > MAX_OPS:
@@ -40,7 +40,7 @@ def _check_key(key: str) -> None:
 
 
 def events(ops: Sequence[Op], revision: int, lookup: Callable[[str], KeyValue | None]) -> list[Event]:
-    """What applying `ops` at `revision` does; raises Mismatch without having changed anything."""
+    """The events of applying `ops` at `revision`; raises Mismatch without having changed anything."""
     made: list[Event] = []
     for op in ops:
         now = lookup(op.key)
@@ -65,7 +65,7 @@ def changing(ops: Sequence[Op]) -> list[Put | Delete]:
     return [op for op in ops if not isinstance(op, Check)]
 
 
-# Above every key that can be: no text sorts after the highest code point.
+# Above every possible key: no text sorts after the highest code point.
 LAST = "\U0010ffff\U0010ffff"
 
 
@@ -76,5 +76,5 @@ def after_prefix(prefix: str) -> str:
     if not prefix:
         return LAST
     following = ord(prefix[-1]) + 1
-    # Surrogates are no characters; the first one after them is.
+    # Surrogates are no characters; use the first one after them.
     return prefix[:-1] + chr(0xE000 if following == 0xD800 else following)

@@ -1,7 +1,7 @@
-"""Who is told about writes, for engines that have a log to read again.
+"""Delivery of writes to watchers, for engines that have a log to read again.
 
-A watcher is live or behind. A live one is handed each batch as it becomes durable; one that does not fetch them, or that
-began in the past, is behind and reads the log at its own pace until it has caught up. So nobody's slowness costs memory,
+A watcher is live or behind. A live one gets each batch when it becomes durable; one that does not fetch them, or that
+began in the past, is behind and reads the log at its own pace until it has caught up. So a slow watcher costs no memory,
 and the only way to lose one's place is to be slower than compaction.
 
 Everything here runs on the event loop; `published` moves only in :meth:`Hub.publish`, which is what makes the step from
@@ -39,13 +39,13 @@ class Hub:
         self.watchers: set[Watcher] = set()
 
     def publish(self, events: list[Event], revision: int = 0) -> None:
-        """Hand one durable batch to the live watchers. `revision`: how far it goes, when that is not its last event."""
+        """Hand one durable batch to the live watchers. `revision`: its end, when that is not its last event."""
         self.published = revision or events[-1].revision
         for watcher in self.watchers:
             watcher.offer(events)
 
     async def changes(self, after: int, until: int, prefix: str) -> list[Event]:
-        """The log in (after, until], as far as it goes by now. Raises Compacted."""
+        """The log in (after, until], up to its present end. Raises Compacted."""
         found: list[Event] = []
         reached, until = after, min(until, self.committed())
         while True:
@@ -58,13 +58,13 @@ class Hub:
             reached = part.reached
 
     def interrupt(self, published: int) -> None:
-        """What came before `published` can't be handed out any more: everybody has to see how far behind that is."""
+        """Events before `published` can't be delivered any more: all watchers become behind."""
         self.published = published
         for watcher in self.watchers:
             watcher.fall_behind()
 
     def fail(self, error: Exception) -> None:
-        """Nobody can be told anything true any more."""
+        """End all watches with an error: no correct events can be delivered any more."""
         self.error = error
         self.close()
 
@@ -165,7 +165,7 @@ class Watcher:
     async def _catch_up(self) -> list[Event]:
         self._check()
         found = await self._hub.read(self._position, self._hub.published, self._prefix)
-        # What was read may have been pruned under the read if the floor has passed this place meanwhile.
+        # The rows may have been pruned during the read if the floor has passed this place meanwhile.
         self._check()
         self._position = found.reached
         self._live = self._position >= self._hub.published
@@ -175,5 +175,5 @@ class Watcher:
 
 
 def mark(revision: int) -> Event:
-    """Not a change: there is nothing for the watcher up to this revision."""
+    """No change: there is nothing for the watcher up to this revision."""
     return Event(revision, "", None, None)

@@ -2,6 +2,6 @@
 
 Every verb takes a `context.Api` (the services of a server) and a `call.Call` (one request) and is the same over HTTP and in
 process.
-Decoding by path and headers is `http/`; what a kind adds is its Strategy (`registry/strategy`).
+Decoding by path and headers is `http/`; the parts of each kind are in its Strategy (`registry/strategy`).
 Begin with `context`, then `create` and `update.guaranteed_update`.
 """

@@ -1,4 +1,4 @@
-"""From what a caller sent to a typed object: kind and version checks, unknown and duplicate fields, defaults."""
+"""The conversion of a body to a typed object: kind and version checks, unknown and duplicate fields, defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Obj = dict[str, Any]
 def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
     """A private object of the call's version with defaults filled in. `raw` must not be used afterwards.
 
-    `duplicates` are the sentences that strict validation has about repeated keys in the text.
+    `duplicates` are the messages of strict validation about repeated keys in the text.
     """
     version = call.version
     if raw is None and version.resource.builtin:
@@ -36,7 +36,7 @@ def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
         raise _another_kind(version, given, raw)
     obj["apiVersion"], obj["kind"] = version.api_version, version.kind
     if dig(raw, "metadata", "managedFields") == []:
-        # Nothing is not the same as no list: it asks to forget who owns what.
+        # An empty list differs from an absent one: it means to drop all ownership.
         obj["metadata"]["managedFields"] = []
     version.strategy.default(obj)
     return obj
@@ -49,11 +49,11 @@ def report_strict(call: Call, unknown: list[str], duplicates: list[str]) -> None
     if call.field_validation == STRICT:
         version = call.version
         text = f"strict decoding error: {', '.join(found)}"
-        # What comes out of a strategic patch has no order of its own.
+        # The result of a strategic patch has no key order of its own.
         restoring = f"strict decoding error: {', '.join(sorted(found))}"
         raise errors.Unreadable(version.kind, version.name, version.kind, text, restoring)
     for each in found:
-        # YAML's complaints come as one text with a line each.
+        # YAML's errors come as one text with a line each.
         call.warnings.extend(line.strip() for line in each.removeprefix("yaml: unmarshal errors:\n").split("\n"))
 
 
@@ -61,7 +61,7 @@ _SHOWN = 30
 
 
 def unrecognized(call: Call, why: str) -> errors.ApiError:
-    """A body that does not even say what it is; the message shows how it begins."""
+    """The error for a body without kind or version; the message quotes its beginning."""
     data = call.sent
     shown = data[:_SHOWN].decode(errors="replace") if data.startswith(b"{") else data[:_SHOWN].hex()
     summary = f"{shown} ..." if len(data) > _SHOWN else shown or "<empty>"
@@ -84,7 +84,7 @@ def _json_type(raw: Any) -> str:
 
 
 def kind_problem(raw: Obj) -> str:
-    """Why nobody can read what a body says it is; empty where one can."""
+    """The reason why the body's kind and version can't be parsed; empty when they can."""
     for name in ("apiVersion", "kind"):
         if raw.get(name) is not None and not isinstance(raw[name], str):
             found = "object" if isinstance(raw[name], dict) else _json_type(raw[name])
@@ -98,7 +98,7 @@ def kind_problem(raw: Obj) -> str:
 
 
 def _check_kind(call: Call, raw: Obj) -> GroupVersionKind:
-    """What the body says it is, refused when that can't be read, or is impossible for a built-in."""
+    """The body's kind and version, refused when unreadable, or impossible for a built-in."""
     version = call.version
     if problem := kind_problem(raw):
         raise unrecognized(call, problem)
@@ -111,7 +111,7 @@ def _check_kind(call: Call, raw: Obj) -> GroupVersionKind:
 
 
 def check_builtin_kind(version: Version, given: GroupVersionKind) -> None:
-    """What the body leaves out follows from the path; what it says must be the path's kind."""
+    """Parts missing from the body follow from the path; those given must match the path's kind."""
     kind = given.kind or version.kind
     where = (given.group, given.version) if given.version else (version.group, version.name)
     if (kind, *where) == (version.kind, version.group, version.name):
@@ -129,7 +129,7 @@ def not_registered(kind: str, api_version: str) -> str:
 
 
 _INTERNAL = frozenset(("__internal",))
-# Every Kubernetes group and version knows these besides its own kinds.
+# Kinds that every Kubernetes group and version has besides its own.
 _EVERYWHERE = frozenset(
     ("CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent")
 )
@@ -137,7 +137,7 @@ _CORE = frozenset(("APIGroup", "APIGroupList", "APIResourceList", "APIVersions",
 
 
 def is_known(group: str, version: str, kind: str) -> bool:
-    """Whether a kube-apiserver has a Go type of this name."""
+    """True if a kube-apiserver has a Go type of this name."""
     if builtin_types.type_of(group, version, kind) is not None:
         return True
     if kind in _EVERYWHERE:
@@ -146,7 +146,7 @@ def is_known(group: str, version: str, kind: str) -> bool:
 
 
 def _another_kind(version: Version, given: GroupVersionKind, raw: Obj) -> errors.ApiError:
-    """A custom resource whose body is readable but is not what the path is about."""
+    """A custom resource whose body is readable but of another kind than the path's."""
     if given.api_version != version.api_version:
         return errors.bad_request(
             f"the API version in the data ({given.api_version}) does not match the expected API version ({version.api_version})"

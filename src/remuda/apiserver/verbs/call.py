@@ -1,4 +1,4 @@
-"""One request to the API as the verbs see it, whichever door it came through."""
+"""One request to the API in the form of the verbs, over HTTP or in process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 
 @dataclass(slots=True)
 class Call:
-    """`version` says which resource, and in which version the caller speaks."""
+    """`version` is the resource, in the version of the caller."""
 
     version: Version
     verb: str
@@ -26,22 +26,22 @@ class Call:
     subresource: str = ""
     user: User = SYSTEM
     manager: str = ""
-    # Set when the caller named a field manager itself; `manager` may also come from its User-Agent.
+    # Set when the caller gave a field manager itself; `manager` may also come from its User-Agent.
     field_manager: str = ""
     dry_run: bool = False
-    # Empty when the caller did not say: then it warns.
+    # Empty when the caller gave none: then it warns.
     field_validation: str = ""
     force: bool | None = None
     warnings: list[str] = field(default_factory=list)
     # The body as it came over the wire, for messages that quote it.
     sent: bytes = b""
-    # In-process callers are the server itself and are not asked for permission again.
+    # In-process callers are the server itself and are not authorized again.
     trusted: bool = False
     # For a list or watch of which the caller may see a part.
     only: Sight | None = None
 
     def options(self, kind: str) -> Obj:
-        """The options object as admission webhooks see it."""
+        """The options object for admission webhooks."""
         found: Obj = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
             found["dryRun"] = ["All"]

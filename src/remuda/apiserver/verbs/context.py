@@ -1,7 +1,7 @@
-"""The services that every verb needs, in one place: what is served, what is stored, who may, and what time it is.
+"""The services that every verb needs, in one place: registry, store, authorizer and clock.
 
 The verbs are functions in :mod:`remuda.apiserver.verbs` that take an :class:`Api` and a
-:class:`~remuda.apiserver.verbs.call.Call`. The HTTP door (:mod:`remuda.apiserver.http`) and the in-process client call the same
+:class:`~remuda.apiserver.verbs.call.Call`. HTTP (:mod:`remuda.apiserver.http`) and the in-process client call the same
 functions.
 """
 
@@ -32,7 +32,7 @@ from .call import Call
 Obj = dict[str, Any]
 T = TypeVar("T")
 
-# How long a write waits for its own event when others write too.
+# The time that a write waits for its own event on a shared store.
 _SHOWN = 5.0
 
 
@@ -93,10 +93,10 @@ class Api:
     async def put(
         self, resource: Resource, key: str, obj: Obj, before: Entry | None, ttl: int = 0, checks: Sequence[Check] = ()
     ) -> Entry:
-        """Store `obj` (in the storage version) in the place of `before`, or of nothing; raises Mismatch when that is not there,
-        or one of `checks` does not hold.
+        """Store `obj` (in the storage version) in the place of `before`, or of nothing; raises Mismatch when that has changed,
+        or one of `checks` fails.
 
-        Raises Taken when it would hold what another object holds.
+        Raises Taken when it would hold a value that another object holds.
         """
         plain = encode(obj)
         if len(plain) > _VALUE_LIMIT:
@@ -105,7 +105,7 @@ class Api:
         entry = resource.bucket.get(key)
         if entry is not None and entry.revision == revision:
             return entry
-        # Somebody has changed it again already, or the feed is late; the caller gets what it wrote.
+        # Another writer has changed it again already, or the feed is late; the caller gets its own write.
         namespace, name = obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
         return Entry(key, namespace, name, revision, plain)
 
@@ -140,7 +140,7 @@ class Api:
     async def _write_guarded(
         self, op: Put | Delete, resource: Resource, old: Obj | None, new: Obj | None, checks: Sequence[Check] = ()
     ) -> int:
-        """Write, together with the guards of what the object gains and loses."""
+        """Write, together with the guards of the values that the object gains and loses."""
         assert resource.holds is not None
         guarded = Guarded(self.cache.store, op, resource.holds(old), resource.holds(new))
         while True:
@@ -151,7 +151,7 @@ class Api:
                     raise
                 if guarded.gives_up(mismatch.key):
                     continue
-                # Who holds it wrote that together with the guard: a cache that has caught up shows the one if the other is right.
+                # The holder was written together with its guard: a cache that has caught up shows it if the guard is valid.
                 await self.cache.consistent()
                 holder = resource.bucket.get(guarded.holder(mismatch))
                 if holder is not None and mismatch.key in resource.holds(holder.object()):
@@ -159,7 +159,7 @@ class Api:
                 guarded.take(mismatch)
 
     async def _write(self, ops: Sequence[Op]) -> int:
-        """Write and wait until the cache shows it: one's own write, or the one that was faster."""
+        """Write and wait until the cache shows it: this write, or the faster one."""
         store = self.cache.store
         fence = fencing.standing()
         try:
@@ -181,7 +181,7 @@ class Api:
         return revision
 
     async def _shown(self, revision: int) -> None:
-        """Wait until the cache has this. Not for ever when the store is shared: its feed may be cut, and what is done is done."""
+        """Wait until the cache has this; for a limited time on a shared store: its feed may be cut, and the write is done."""
         cache = self.cache
         if cache.revision >= revision:
             return
@@ -192,10 +192,10 @@ class Api:
             async with deadline(self.clock, _SHOWN):
                 await cache.reached(revision)
 
-    # --- certainty, where others write to the store too ---------------------------------------------------------------------
+    # --- certainty, on a shared store ---------------------------------------------------------------------------------------
 
     async def surely(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What `attempt` gives, or an error that is true: see :mod:`..replicas.consistent_retry`. It must be possible to call
+        """The result of `attempt`, or a true error: see :mod:`..replicas.consistent_retry`. It must be possible to call
         it twice.
         """
         if not self.cache.shared:
@@ -217,7 +217,7 @@ class Api:
             raise consistent_retry.as_answer(error) from error
 
     async def confirm(self, resource: Resource, entry: Entry) -> None:
-        """Before `entry` is answered though nothing was written: raises Mismatch when it is not the newest any more."""
+        """Check an `entry` that is returned without a write: raises Mismatch when it is not the newest any more."""
         if not self.cache.shared:
             return
         await self.cache.consistent()
@@ -226,9 +226,9 @@ class Api:
             raise Mismatch(entry.key, await self.cache.store.get(entry.key))
 
     def place(self, namespace: str) -> Sequence[Check]:
-        """That a namespace is still as it is known here now: taken before a new object is admitted, held to when it is stored.
+        """The condition that a namespace is unchanged: taken before a new object is admitted, checked when it is stored.
 
-        Else a server that has not heard of its end would make things in a namespace that is gone, where nobody finds them.
+        Else a server that has not seen its deletion would create objects in a deleted namespace, where they are never found.
         """
         if not namespace or not self.cache.shared:
             return ()
@@ -238,11 +238,11 @@ class Api:
         return (Check(namespaces.key("", namespace), 0 if entry is None else entry.revision),)
 
     async def before_trying(self, call: Call) -> None:
-        """A dry run is not compared with what the store holds, so it must begin from there."""
+        """Catch up before a dry run: it is not compared with the store's state."""
         if call.dry_run and self.cache.shared:
             await self.cache.consistent()
 
-    # --- permission -----------------------------------------------------------------------------------------------------
+    # --- authorization --------------------------------------------------------------------------------------------------
 
     def require(self, call: Call, verb: str, subresource: str = "", name: str | None = None) -> None:
         """Raise Forbidden unless the caller may also do `verb` here (create on update, for example)."""

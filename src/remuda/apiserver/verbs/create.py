@@ -41,7 +41,7 @@ async def create(api: Api, call: Call, raw: Any, duplicates: list[str] | None = 
 
 
 def refuse_while_terminating(call: Call) -> None:
-    """The kind itself is being deleted: it still serves what there is, but takes nothing new."""
+    """Refuse new objects of a CRD that is being deleted: it still serves existing ones."""
     resource = call.version.resource
     if resource.terminating:
         raise resource.forbidden(call.name, "create not allowed while custom resource definition is terminating")
@@ -70,14 +70,14 @@ def attributes_of(call: Call, obj: Obj) -> Attributes:
 
 
 async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes, place: Sequence[Check]) -> Entry:
-    """Everything after mutating admission, before which `place` was taken. `obj` belongs to this call."""
+    """The part after mutating admission; `place` was taken before that. `obj` belongs to this call."""
     generated = not (obj["metadata"].get("name")) and bool(obj["metadata"].get("generateName"))
     competing = call.version.resource.holds is not None and api.cache.shared
     for attempt in range(_GENERATE_ATTEMPTS):
         last = attempt == _GENERATE_ATTEMPTS - 1
         candidate = {**obj, "metadata": dict(obj["metadata"])} if generated else obj
         if competing:
-            # What it is given on the way is its own only if the write succeeds.
+            # Allocations made on the way belong to it only if the write succeeds.
             candidate = jsonio.copy(candidate)
         try:
             return await _store_once(api, call, candidate, attributes, place)

@@ -1,7 +1,7 @@
-"""Delete: at once, after a grace period, or once every finalizer is gone.
+"""Delete: at once, after a grace period, or when the last finalizer is removed.
 
-Owner references are followed by the garbage collector (:mod:`remuda.kcm.garbagecollector`); all that happens here is that the
-caller's propagation policy is left on the object as a finalizer for it.
+Owner references are followed by the garbage collector (:mod:`remuda.kcm.garbagecollector`); here only the
+caller's propagation policy is set on the object as a finalizer for it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ logger = logging.getLogger(__name__)
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-# Kinds that the garbage collector does not follow, so no one would remove its finalizers from them.
+# Kinds that the garbage collector does not follow, so it would never remove its finalizers from them.
 _UNCOLLECTED = frozenset((("", "events"), ("events.k8s.io", "events")))
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 class Deletion:
-    """`done` says that the object is gone; else `entry` shows it on its way out."""
+    """`done`: the object is deleted; else `entry` shows it while it is being deleted."""
 
     __slots__ = ("done", "entry")
 
@@ -106,7 +106,7 @@ async def _delete_once(api: Api, call: Call, options: DeleteOptions, entry: Entr
             return await _remove(api, call, entry)
         changed = _mark_deleting(api, changed)
     elif changed["metadata"].get("deletionGracePeriodSeconds") == 0 and not _holds(call, changed):
-        # Watchers see a pod marked before they see it gone, also when there is nothing to wait for.
+        # Watchers see a pod marked before they see it deleted, even with no grace period.
         marked = await _change(api, call, entry, changed)
         return Deletion(marked.entry, done=True) if call.dry_run else await _remove(api, call, marked.entry)
     return await _change(api, call, entry, changed)
@@ -117,7 +117,7 @@ def _is_crd(call: Call) -> bool:
 
 
 def _condemned(crd: Obj, now: str) -> Obj:
-    """A CRD waits for its objects to be gone; :mod:`remuda.kcm.crd_finalizer` sees to that and removes the finalizer."""
+    """A CRD waits until its objects are deleted; :mod:`remuda.kcm.crd_finalizer` does that and removes the finalizer."""
     finalizers = crd["metadata"].get("finalizers") or []
     if CRD_CLEANUP not in finalizers:
         finalizers = [*finalizers, CRD_CLEANUP]
@@ -143,7 +143,7 @@ async def _change(api: Api, call: Call, entry: Entry, changed: Obj) -> Deletion:
 
 
 def _holds(call: Call, obj: Obj) -> bool:
-    """Somebody has yet to finish with it. A namespace is also held by its spec, until its content is gone."""
+    """Finalizers hold it. A namespace is also held by its spec, until its content is deleted."""
     if obj["metadata"].get("finalizers"):
         return True
     resource = call.version.resource
@@ -161,7 +161,7 @@ async def _remove(api: Api, call: Call, entry: Entry) -> Deletion:
 
 
 async def delete_companion(api: Api, call: Call, entry: Entry) -> None:
-    """What lives by the name of the object that is gone goes too, so that a new one of that name does not find it."""
+    """Delete the companion of the same name as well, so that a new object of that name does not find it."""
     companion = call.version.resource.companion
     if companion is None:
         return
@@ -173,7 +173,7 @@ async def delete_companion(api: Api, call: Call, entry: Entry) -> None:
             return
         await delete(api, its_call, DeleteOptions())
     except errors.ApiError as error:
-        # The deletion that was asked for is done: this one may only be told about.
+        # The requested delete is done: a failure of this one is only logged.
         logger.warning("%s %s/%s was left behind: %s", companion.name, entry.namespace, entry.name, error)
 
 
@@ -186,7 +186,7 @@ async def _admit(api: Api, call: Call, options: DeleteOptions, entry: Entry) -> 
         resource=version.resource.name,
         kind=version.kind,
         namespace=call.namespace or (call.name if version.resource.name == "namespaces" and not version.group else ""),
-        # Of a collection, admission is told the objects but not which one was named: none was.
+        # For a collection, admission gets the objects but no name of the request: it has none.
         name="" if call.verb == "deletecollection" else call.name,
         user=call.user,
         old=await version.load(entry),
@@ -221,7 +221,7 @@ def _wrong_version(call: Call, options: DeleteOptions, live: Obj) -> errors.ApiE
 
 
 def _grace(api: Api, call: Call, options: DeleteOptions, live: Obj) -> tuple[bool, bool, Obj]:
-    """(delete gracefully?, is that under way already?, the object with its times set)."""
+    """(delete gracefully?, is that in progress already?, the object with its times set)."""
     strategy = call.version.strategy
     if not strategy.default_grace_seconds:
         return False, False, live
@@ -288,7 +288,7 @@ def _mark_deleting(api: Api, obj: Obj) -> Obj:
 
 # --- delete collection ----------------------------------------------------------------------------------------------------
 #
-# Delete a whole selection, one object at a time, and answer with what there was.
+# Delete a whole selection, one object at a time, and answer with the list of them.
 
 
 async def delete_collection(api: Api, call: Call, listed: ListOptions, options: DeleteOptions) -> Page:

@@ -1,4 +1,4 @@
-"""Get: one object, at least as new as the caller asks."""
+"""Get: one object, at least as new as the requested revision."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def get(api: Api, call: Call, resource_version: str = "") -> Entry:
 
 
 def asked_revision(text: str) -> int:
-    """The revision that a get or a watch names."""
+    """The revision in a get or a watch."""
     try:
         return parse_uint(text)
     except IntegerError as error:
@@ -37,7 +37,7 @@ def asked_revision(text: str) -> int:
 
 
 def parse_revision(text: str) -> int:
-    """The revision that a list names."""
+    """The revision in a list."""
     try:
         return parse_uint(text)
     except IntegerError as error:
@@ -46,7 +46,7 @@ def parse_revision(text: str) -> int:
 
 
 async def wait_for(api: Api, revision: int) -> None:
-    """Wait a little for a revision that has not come yet, as a client that read elsewhere may name one."""
+    """Wait a little for a future revision, which a client may have from another server."""
     if api.cache.revision >= revision:
         return
     try:

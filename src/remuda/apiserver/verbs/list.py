@@ -1,4 +1,4 @@
-"""List: a consistent page of a resource, now or at the revision that an earlier page or the caller names."""
+"""List: a consistent page of a resource, now, at the revision of an earlier page, or at the requested one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
 
 
 class Page:
-    """Entries of one list answer, and what its metadata says."""
+    """Entries of one list response, and its metadata."""
 
     __slots__ = ("continue_token", "entries", "remaining", "revision")
 
@@ -97,7 +97,7 @@ async def list_(api: Api, call: Call, options: ListOptions) -> Page:
 
 
 async def list_selected(api: Api, call: Call, options: ListOptions, selection: Selection) -> Page:
-    # Whoever takes any version gets the whole list, as from kube-apiserver's cache.
+    # A caller that accepts any version gets the whole list, as from kube-apiserver's cache.
     if options.limit < 0 or options.resource_version == "0":
         options.limit = 0
     if options.continue_token:
@@ -129,7 +129,7 @@ async def _list_now(api: Api, call: Call, options: ListOptions, selection: Selec
     else:
         candidates = bucket.snapshot(prefix, start)
     entries, looked = await selection.choose(candidates, options.limit)
-    # Whether what follows matches is not looked at: the next page may be empty.
+    # Later entries are not matched: the next page may be empty.
     left = len(candidates) - looked
     if not left:
         return await _page(call, entries, revision)
@@ -138,7 +138,7 @@ async def _list_now(api: Api, call: Call, options: ListOptions, selection: Selec
 
 
 async def _list_at(api: Api, call: Call, options: ListOptions, selection: Selection, revision: int, start: str) -> Page:
-    """A past revision: while nothing has changed since, that is now; else the store's history knows."""
+    """A past revision: the present state while nothing has changed since; else the store's history."""
     resource = call.version.resource
     bucket = resource.bucket
     await wait_for(api, revision)
@@ -193,13 +193,13 @@ _TOKEN_VERSION = "meta.k8s.io/v1"
 
 
 def decode_continue(token: str, prefix: str) -> tuple[str, int]:
-    """The key to go on from, and the revision (-1: whatever is newest, after an expired token)."""
+    """The key to go on from, and the revision (-1: the newest, after an expired token)."""
     start, revision = _read_token(token)
     if revision == 0:
         raise _bad_token(f"incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
     if not start:
         raise _bad_token(f"encoded start key empty (version {_TOKEN_VERSION})")
-    # A token must not lead out of the list it was made for.
+    # A token must not lead out of the list that it was made for.
     key = start if start.startswith("/") else f"/{start}"
     if key != posixpath.normpath(key) or key.startswith("//"):
         raise _bad_token(start)

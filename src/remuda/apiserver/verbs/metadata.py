@@ -1,4 +1,4 @@
-"""What the server itself keeps in metadata: identity, times, generation, and the namespace an object belongs to."""
+"""Metadata kept by the server: identity, times, generation, and the object's namespace."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def dedupe_owner_references(call: Call, meta: Obj, after_admission: bool = False
 
 
 def creation_errors(version: Version, obj: Obj) -> list[FieldError]:
-    """The kind's own checks first, then what holds for every kind: the more special message wins.
+    """The kind's own checks first, then those of every kind: the more special message wins.
 
     A built-in kind's strategy checks its metadata itself; that of a custom one is checked here.
     """
@@ -88,7 +88,7 @@ def creation_errors(version: Version, obj: Obj) -> list[FieldError]:
 
 
 def update_errors(version: Version, obj: Obj, old: Obj, own: list[FieldError]) -> list[FieldError]:
-    """Both together here, so that a cause may come twice, as kube-apiserver has it. `own` are the kind's own findings."""
+    """Both lists together, so that a cause may come twice, as in kube-apiserver. `own` are the kind's own errors."""
     meta, old_meta = obj["metadata"], old["metadata"]
     found = validate_object_meta(meta, version.resource.namespaced, path_segment_name)
     changes = validate_object_meta_update(meta, old_meta)
@@ -105,7 +105,7 @@ def spec_changed(version: Version, obj: Obj, old: Obj) -> bool:
 
 
 def carry_over(meta: Obj, old: Obj) -> None:
-    """What an update can neither change nor remove."""
+    """Keep the metadata that an update can neither change nor remove."""
     if not meta.get("uid"):
         meta["uid"] = old.get("uid", "")
     for name in ("creationTimestamp", "deletionTimestamp"):

@@ -1,4 +1,4 @@
-"""Patch in its four forms. Each works out a new object from the live one; the update loop does the rest."""
+"""Patch in its four forms. Each makes a new object from the live one; the update loop does the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-# A patch that names no resourceVersion is tried again when somebody else was faster.
+# A patch without a resourceVersion is retried after a conflict with another writer.
 _RETRIES = 5
 
 
@@ -37,7 +37,7 @@ def patch_types(call: Call) -> tuple[str, ...]:
 
 def unsupported_type(accepted: tuple[str, ...]) -> errors.ApiError:
     if STRATEGIC_MERGE_PATCH in accepted:
-        # Built-in kinds are refused by the router, before anybody knows what is accepted.
+        # The router refuses these for built-in kinds, before the accepted types are checked.
         return errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     listed = ", ".join(accepted)
     return errors.unsupported_media_type(
@@ -60,7 +60,7 @@ async def patch(api: Api, call: Call, body: Any, patch_type: str, duplicates: li
 
     async def compute(live: Obj | None) -> Obj:
         if live is None:
-            # Some kinds are made by a PUT to nowhere; a patch needs something to change.
+            # Some kinds are created by a PUT to an absent name; a patch needs an existing object.
             raise call.version.resource.not_found(call.name)
         obj = read_patched(call, live, body, patch_type, duplicates)
         return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, call.subresource))
@@ -69,7 +69,7 @@ async def patch(api: Api, call: Call, body: Any, patch_type: str, duplicates: li
 
 
 def patched(call: Call, live: Obj, body: Any, patch_type: str) -> Any:
-    """`live` (not changed) with the patch applied. What comes out need not be an object."""
+    """`live` (not changed) with the patch applied. The result need not be an object."""
     version = call.version
     if patch_type == JSON_PATCH:
         return apply_json_patch(live, body)
@@ -84,7 +84,7 @@ def patched(call: Call, live: Obj, body: Any, patch_type: str) -> Any:
     # By reference: errors name the type.
     schema = {"$ref": f"#/components/schemas/{version.schema_name}"}
     changed = apply_strategic_patch(live, body, schema, version.resolve)
-    # It is patched as what it is, whatever the patch says.
+    # It is patched as its own kind, even if the patch names another.
     return {**changed, **{name: live[name] for name in ("apiVersion", "kind") if name in live}}
 
 
@@ -95,7 +95,7 @@ def read_patched(call: Call, live: Obj, body: Any, patch_type: str, duplicates: 
 
 
 def check_config(call: Call, config: Any) -> None:
-    """Refuse what can't be applied, whatever the live object is."""
+    """Refuse a configuration that can't be applied to any live object."""
     if not isinstance(config, dict):
         why = f"json: cannot unmarshal {json_kind(config)} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
@@ -121,7 +121,7 @@ async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None 
 
 
 def _refuse_known(call: Call, meta: Obj) -> None:
-    """Who names a uid means an object that exists."""
+    """A request with a uid means an object that exists."""
     uid = meta.get("uid")
     if uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -130,20 +130,20 @@ def _refuse_known(call: Call, meta: Obj) -> None:
 
 # --- patch result ---------------------------------------------------------------------------------------------------------
 #
-# What a patch leaves, read as the kind it must be; or refused with the patched text, as kube-apiserver shows it.
+# The result of a patch, decoded as its kind; or refused with the patched text, as kube-apiserver shows it.
 #
-# Go applies JSON and merge patches to text: what a patch touches is written anew with its keys in order, the rest stays as it
-# was. Strategic patches work on untyped values and have words of their own. :mod:`.patch` makes what is read here.
+# Go applies JSON and merge patches to text: changed parts are rewritten with their keys in order, the rest stays as it
+# was. Strategic patches work on untyped values and have their own messages.
 
 
 def read(call: Call, changed: Any, duplicates: list[str], live: Obj | None = None, patch: Any = None) -> Obj:
-    """The typed object that a patch leaves. For errors: `live` is what was patched, `patch` the patch if it is strategic."""
+    """The typed object after a patch. For errors: `live` is the original, `patch` the patch if it is strategic."""
     everything = patch is not None or not call.version.resource.builtin
     try:
         if not isinstance(changed, dict):
             raise _unreadable(call, bodies.not_an_object(changed))
         _check_custom_kind(call, changed)
-        # Decoding changes what it is given; what is all in order has been made anew.
+        # Decoding changes its input; a fully ordered object is a copy already.
         own = jsonio.copy(changed) if live is None else in_go_order(live, changed, everything)
         obj = bodies.decode(call, own if live is None or everything else jsonio.copy(own), duplicates)
     except errors.Unreadable as error:
@@ -156,7 +156,7 @@ def read(call: Call, changed: Any, duplicates: list[str], live: Obj | None = Non
 
 
 def read_applied(call: Call, live: Obj | None, merged: Obj, duplicates: list[str]) -> Obj:
-    """The typed object that an apply leaves. The merge has checked it against the schema, so that a custom one is complete:
+    """The typed object after an apply. The merge has checked it against the schema, so that a custom one is complete:
     it is not pruned again, and a null stays for validation to refuse."""
     if duplicates and call.field_validation == STRICT:
         raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {', '.join(duplicates)}")
@@ -170,7 +170,7 @@ def read_applied(call: Call, live: Obj | None, merged: Obj, duplicates: list[str
 
 
 def _same_but_metadata(live: Obj, merged: Obj) -> bool:
-    """What an apply did not change is still the very same."""
+    """Everything but the metadata is unchanged by the apply."""
     return live.keys() == merged.keys() and all(merged[name] is live[name] for name in live if name != "metadata")
 
 
@@ -188,10 +188,10 @@ def _unreadable(call: Call, why: str) -> errors.Unreadable:
 
 
 def _check_custom_kind(call: Call, changed: Obj) -> None:
-    """A custom resource that says it is something else is read, and refused by validation."""
+    """A custom resource of another kind is decoded, and refused by validation."""
     version = call.version
     if version.resource.builtin or not all(isinstance(changed.get(name) or "", str) for name in ("apiVersion", "kind")):
-        # What is no text is told by who reads it.
+        # A value that is not text is reported by its reader.
         return
     found = GroupVersionKind.of(changed)
     problems = []
@@ -212,8 +212,8 @@ def _check_name(call: Call, meta: Obj) -> None:
 
 
 def in_go_order(live: Any, changed: Any, everything: bool = False) -> Any:
-    """`changed` with the keys of what differs from `live` in order; or of everything, and then all of it is a copy, but for
-    managedFields, which nobody changes in place and which are often the larger part."""
+    """`changed` with the keys of parts that differ from `live` in order; or of everything: then all of it is a copy, except for
+    managedFields, which are never changed in place and which are often the larger part."""
     if everything:
         return _all_in_order(live, changed)
     if changed is live or type(changed) is not dict:

@@ -1,7 +1,7 @@
 """Binding a pod to a node, and evicting one within the limits of its disruption budget.
 
-Both write to the pod below admission and validation, as kube-apiserver does: what is admitted is the Binding or the Eviction.
-The budget's numbers come from :mod:`remuda.kcm.disruption`; an eviction takes one off and notes whom it was for.
+Both write to the pod below admission and validation, as kube-apiserver does: admission gets the Binding or the Eviction.
+The budget's numbers come from :mod:`remuda.kcm.disruption`; an eviction takes one off and records the pod.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PodActions:
                 if given := meta.get(name):
                     found["metadata"][name] = {**(found["metadata"].get(name) or {}), **given}
             status = found.setdefault("status", {})
-            # A hint that has served its purpose.
+            # The nomination has served its purpose.
             status.pop("nominatedNodeName", None)
             _set_condition(status, {"type": "PodScheduled", "status": "True"}, now)
             return found
@@ -94,14 +94,14 @@ class PodActions:
     # --- eviction ------------------------------------------------------------------------------------------------------
 
     async def evict(self, call: Call, attributes: Attributes) -> errors.ApiError | None:
-        """Delete the pod if its budget allows; gives the one refusal that is answered like a success."""
+        """Delete the pod if its budget allows; returns the one refusal that is answered like a success."""
         body = attributes.obj or {}
         if (dig(body, "metadata", "name") or "") != call.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         asked = body.get("deleteOptions") or {}
         call = replace(call, subresource="", dry_run=call.dry_run or "All" in (asked.get("dryRun") or ()))
         await self._api.admission.validate(attributes)
-        # Which budgets there are is looked up, not compared when the pod is written.
+        # The budgets are read now, not compared when the pod is written.
         await self._api.cache.consistent()
         pods = self._version("", _PODS)
         entry = self._api.entry(pods.resource, call.namespace, call.name)
@@ -124,7 +124,7 @@ class PodActions:
         return None
 
     async def _condemn(self, call: Call, asked: Obj, pod: Obj, pinned: bool, budget: str) -> None:
-        """Say on the pod why it goes, then delete it. `pinned`: only if it did not change since it was looked at."""
+        """Set the pod's disruption condition, then delete it. `pinned`: only if it did not change since it was read."""
         preconditions = asked.get("preconditions") or {}
         uid, wanted = preconditions.get("uid") or "", preconditions.get("resourceVersion") or ""
         version = wanted or (pod["metadata"]["resourceVersion"] if pinned else "")
@@ -219,14 +219,14 @@ def _set_condition(status: Obj, condition: Obj, now: str) -> None:
 
 
 def _ignores_budgets(pod: Obj) -> bool:
-    """Pods that are not running, or are going anyway, cost nobody a disruption."""
+    """Pods that are not running, or are being deleted anyway, count as no disruption."""
     if dig(pod, "status", "phase") in ("Succeeded", "Failed", "Pending"):
         return True
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _never_ran(pod: Obj) -> bool:
-    """Such a pod could become ready, and count, between the look and the delete."""
+    """Such a pod could become ready, and count, between the read and the delete."""
     return dig(pod, "status", "phase") == "Pending" and not pod["metadata"].get("deletionTimestamp")
 
 
@@ -241,7 +241,7 @@ def _covers(budget: Obj, pod: Obj) -> bool:
 
 
 def _costs_nothing(budget: Obj, pod: Obj) -> bool:
-    """An unready pod may go when the budget says so, or when enough others are healthy."""
+    """An unready pod may be evicted when the budget allows it, or when enough others are healthy."""
     conditions = dig(pod, "status", "conditions") or ()
     if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
         return False
@@ -253,7 +253,7 @@ def _costs_nothing(budget: Obj, pod: Obj) -> bool:
 
 
 def _allowed(budget: Obj) -> int:
-    """How many disruptions the budget allows: one at least, else it raises."""
+    """The number of disruptions that the budget allows: one at least, else it raises."""
     status, name = budget.get("status") or {}, budget["metadata"]["name"]
     if (status.get("observedGeneration") or 0) < (budget["metadata"].get("generation") or 0):
         raise _still_processed(name)

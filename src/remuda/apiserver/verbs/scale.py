@@ -1,6 +1,6 @@
 """The scale subresource: one number of an object, read and written as a Scale.
 
-A write turns the live object into its Scale, works out the new Scale as any update or patch would, and puts the number back.
+A write turns the live object into its Scale, makes the new Scale like any update or patch, and puts the number back.
 Admission sees the Scale; validation and the store see the object.
 """
 
@@ -108,7 +108,7 @@ class Scaling:
         meta = wanted["metadata"]
         found = validate_object_meta(meta, call.version.resource.namespaced, subdomain_name)
         replicas = dig(wanted, "spec", "replicas", default=0) or 0
-        # What a custom resource may have is for its own validation to say.
+        # The values allowed for a custom resource are checked by its own validation.
         if replicas < 0 and call.version.resource.builtin:
             found.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
         if found:
@@ -121,7 +121,7 @@ class Scaling:
 
 
 def paths_of(call: Call) -> tuple[list[str], list[str], list[str]]:
-    """Where the wanted number, the actual number and (for custom resources) the selector are."""
+    """The paths of the wanted number, the actual number and (for custom resources) the selector."""
     given = call.version.scale_paths
     if given is None:
         return ["spec", "replicas"], ["status", "replicas"], []
@@ -139,7 +139,7 @@ def _owners(call: Call, spec_path: list[str]) -> ScalePaths:
 
 
 def scale_of(call: Call, obj: Obj) -> Obj:
-    """The Scale that shows `obj`."""
+    """The Scale of `obj`."""
     spec_path, status_path, selector_path = paths_of(call)
     meta = obj["metadata"]
     shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

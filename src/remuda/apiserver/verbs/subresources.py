@@ -1,6 +1,6 @@
-"""Subresources with a life of their own (scale, binding, eviction, token, finalize) and the kinds that are only asked (reviews).
+"""Subresources with a life of their own (scale, binding, eviction, token, finalize) and kinds that are only answered (reviews).
 
-`status` is not here: it is an ordinary update that may only touch the status. What scale and the pod actions do is in
+`status` is not here: it is an ordinary update that may only touch the status. Scale and the pod actions are in
 :mod:`.scale` and :mod:`.pod_subresources`.
 """
 
@@ -42,7 +42,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Ask:
-    """What was sent: an object, or a patch of one."""
+    """The request: an object, or a patch of one."""
 
     body: Any = None
     duplicates: list[str] | None = None
@@ -67,7 +67,7 @@ class Subresources:
         }
 
     async def run(self, call: Call, ask: Ask) -> Answer:
-        """The answer to a call on a subresource, whichever door it came through."""
+        """The answer to a call on a subresource, over HTTP or in process."""
         handler = self._handlers.get(call.subresource)
         if handler is None:
             raise errors.no_such_path()
@@ -106,11 +106,11 @@ class Subresources:
     # --- reviews -------------------------------------------------------------------------------------------------------
 
     async def review(self, call: Call, ask: Ask) -> Answer:
-        """A kind that is asked and answered, never stored."""
+        """A kind that is answered, never stored."""
         version = call.version
         body = self._received(call, ask, keep_identity=version.resource.name == "bindings")
         if version.resource.name == "bindings":
-            # The old way to bind, by posting to a collection of its own.
+            # The old form of a binding, posted to its own collection.
             named = replace(call, name=body["metadata"].get("name") or "")
             return await self._bound(named, await self._admitted(named, body, "Binding"))
         handler = self._reviews[version.group, version.resource.name]
@@ -126,7 +126,7 @@ class Subresources:
         return call.version.field_manager.on_create(body, call.manager, call.subresource)
 
     async def _admitted(self, call: Call, body: Obj, kind: str) -> Attributes:
-        """What mutating admission made of the body of a create."""
+        """The body of a create after mutating admission."""
         attributes = create.attributes_of(call, body)
         attributes.kind = kind
         await self._api.admission.admit(attributes)
@@ -153,7 +153,7 @@ class Subresources:
 
     async def _eviction(self, call: Call, ask: Ask) -> Answer:
         if isinstance(ask.body, dict) and ask.body.get("apiVersion") == "policy/v1beta1":
-            # Older clients say it this way; the kind is the same.
+            # Older clients use this form; the kind is the same.
             ask = replace(ask, body={**ask.body, "apiVersion": EVICTION.api_version})
         body = self._received(self._kinds.call(call, EVICTION), ask)
         refusal = await self._pods.evict(call, await self._admitted(call, body, "Eviction"))
@@ -163,7 +163,7 @@ class Subresources:
 
     async def _token(self, call: Call, ask: Ask) -> Answer:
         body = self._received(self._kinds.call(call, TOKEN_REQUEST), ask, keep_identity=True)
-        # The token will name the account, and what it is bound to, by their uids.
+        # The token will contain the uids of the account and of its bound object.
         await self._api.cache.consistent()
         attributes = await self._admitted(call, body, "TokenRequest")
         prepared = self._issuer.prepare(call.namespace, call.name, attributes.obj or body)

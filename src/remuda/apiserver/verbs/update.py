@@ -1,7 +1,7 @@
 """Update, and the read-modify-write loop that patch and apply share with it.
 
-The loop takes the newest object, works out the new one, checks everything, and stores it only if nobody was faster; else it
-starts again from what the other one wrote.
+The loop takes the newest object, makes the new one, checks everything, and stores it only without a conflict; else it
+starts again from the other writer's object.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .delete import delete_companion
 
 Obj = dict[str, Any]
 
-# Works out the new object from the live one (None when there is none): a private object of the call's version.
+# Makes the new object from the live one (None when there is none): a private object of the call's version.
 Compute = Callable[[Obj | None], Awaitable[Obj]]
 
 
 class Outcome:
-    """What a write did: the entry to answer with, and whether it was new."""
+    """The result of a write: the entry to answer with, and whether it was new."""
 
     __slots__ = ("created", "entry")
 
@@ -72,7 +72,7 @@ def check_name(call: Call, meta: Obj) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A subresource through which an object is seen as another kind. Its `compute` runs mutating admission by itself."""
+    """A subresource that shows an object as another kind. Its `compute` runs mutating admission itself."""
 
     kind: str
     subresource: str
@@ -106,7 +106,7 @@ async def guaranteed_update(
         try:
             return await _update_once(api, call, compute, entry, live, door)
         except Taken:
-            # Another server's object got what this one was given; by now the cache shows it, and another is chosen.
+            # Another server gave these values to its object; by now the cache shows it, and others are chosen.
             entry = api.entry(resource, call.namespace, call.name)
         except Mismatch as mismatch:
             attempt += 1
@@ -158,14 +158,14 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
     if call.subresource:
         return await _store_changed(api, call, attributes, entry, live, door)
     if call.version.resource.holds is not None and api.cache.shared:
-        # What it is given on the way is its own only if the write succeeds.
+        # Allocations made on the way belong to it only if the write succeeds.
         obj = attributes.obj = jsonio.copy(obj)
     with call.version.resource.reserve(obj, live, call.dry_run):
         return await _store_changed(api, call, attributes, entry, live, door)
 
 
 async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj, door: Door | None) -> Outcome:
-    """Everything after mutating admission."""
+    """The part after mutating admission."""
     version, resource, strategy = call.version, call.version.resource, call.version.strategy
     assert attributes.obj is not None
     obj, old_meta = attributes.obj, live["metadata"]
@@ -220,7 +220,7 @@ def _attributes(call: Call, obj: Obj, live: Obj) -> Attributes:
 
 
 def attributes_through(door: Door, call: Call, shown: Obj, before: Obj) -> Attributes:
-    """What admission sees of a write through a door."""
+    """The attributes for admission of a write to a subresource with its own kind."""
     attributes = _attributes(call, shown, before)
     attributes.kind, attributes.subresource = door.kind, door.subresource
     return attributes
@@ -262,7 +262,7 @@ def _validate(call: Call, obj: Obj, live: Obj) -> list[errors.FieldError]:
 
 
 def _finished(obj: Obj, live: Obj) -> bool:
-    """The last finalizer of an object that is being deleted is gone: now it goes too."""
+    """The last finalizer of an object that is being deleted is removed: now it is deleted."""
     old = live["metadata"]
     if obj["metadata"].get("finalizers") or not old.get("deletionTimestamp"):
         return False
@@ -275,7 +275,7 @@ async def _delete_finished(api: Api, call: Call, entry: Entry, obj: Obj) -> Outc
     stored = await call.version.to_storage(obj)
     last = Entry(entry.key, entry.namespace, entry.name, entry.revision, encode(stored))
     if stored is not obj:
-        # Nothing reads it back from the store any more: the answer is what the caller wrote, in its own version.
+        # It is not read back from the store any more: the answer is the caller's object, in its own version.
         last.converted = {call.version: encode(obj)}
     if not call.dry_run:
         await api.remove(call.version.resource, entry)

@@ -1,4 +1,4 @@
-"""Watch: where a stream begins. The rest of its life is in :mod:`remuda.apiserver.watch.watchers`."""
+"""Watch: the start of a stream. The rest is in :mod:`remuda.apiserver.watch.watchers`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 @dataclass(slots=True)
 class Start:
-    """What a new watch gets first: the present state, or what has happened since its revision; then it is live.
+    """The first events of a new watch: the present state, or the changes since its revision; then it is live.
 
-    `bookmark` is the revision for the bookmark that ends the initial events, if the caller asked for them.
+    `bookmark` is the revision for the bookmark that ends the initial events, if the caller requested them.
     """
 
     watcher: Watcher
@@ -43,10 +43,10 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
 
 
 async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, selection: Selection, sink: Sink) -> Start:
-    """Join the feed and gather what comes first. The caller sends that, and then lets the watcher :meth:`~Watcher.go`.
+    """Join the feed and gather the first events. The caller sends them, and then lets the watcher :meth:`~Watcher.go`.
 
-    Nothing may be missed or told twice: the past (or the present) is read and the feed joined in one step of the event loop,
-    both at the cache's revision of that moment. What takes time (conversion) comes after.
+    No event may be missed or sent twice: the past (or the present) is read and the feed joined in one step of the event loop,
+    both at the cache's revision of that moment. Slow steps (conversion) come after.
     """
     version = call.version
     initial = options.send_initial_events is True
@@ -55,7 +55,7 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
         await api.cache.consistent()
     elif revision and initial:
         await wait_for(api, revision)
-    # Asking for nothing in particular means "from now", but a watch with no resourceVersion at all first shows what is there.
+    # Without a revision a watch starts now, but one with no resourceVersion at all first sends the present objects.
     if initial or (options.send_initial_events is None and not revision):
         present = _present(selection)
         watcher = _join(api, feeds, selection, sink, api.cache.revision)
@@ -63,10 +63,10 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
             events = await _as_events(selection, present)
         return Start(watcher, events, watcher.revision if initial and options.bookmarks else None)
     if selection.only is not None and revision < selection.only.since.revision:
-        # What became visible or invisible since is in no log.
+        # Changes of visibility since then are in no log.
         raise errors.expired(f"too old resource version: {revision} ({selection.only.since.revision})")
     changes = await _changes(api, version, revision) if revision else []
-    # A revision of the future is no error: whoever names one is told what comes after it.
+    # A future revision is no error: the watch gets the events after it.
     watcher = _join(api, feeds, selection, sink, max(revision, api.cache.revision))
     async with _leaving(watcher):
         if version.resource.convert is not None:
@@ -83,7 +83,7 @@ def _join(api: Api, feeds: Feeds, selection: Selection, sink: Sink, revision: in
 
 @asynccontextmanager
 async def _leaving(watcher: Watcher) -> AsyncIterator[None]:
-    """A watch that does not come about (its conversion failed, its client has gone) leaves its feed."""
+    """Make a watch leave its feed if it does not start (its conversion failed, its client has gone)."""
     try:
         yield
     except BaseException:
@@ -99,7 +99,7 @@ async def _changes(api: Api, version: Version, revision: int) -> list[Change]:
 
 
 def _present(selection: Selection) -> list[Entry]:
-    """What is there now and may be in the selection."""
+    """The present entries that may be in the selection."""
     resource = selection.version.resource
     bucket = resource.bucket
     if selection.name and (selection.namespace or not resource.namespaced):
@@ -116,7 +116,7 @@ async def _as_events(selection: Selection, present: list[Entry]) -> list[tuple[s
 
 
 def sight_changes(selection: Selection, was: Permitted) -> list[tuple[str, Change, Entry]]:
-    """What a watch that shows a part is told when that part has become another one."""
+    """The events of a filtered watch after a change of what the caller may see."""
     assert selection.only is not None
     found: list[tuple[str, Change, Entry]] = []
     for entry in _present(selection):

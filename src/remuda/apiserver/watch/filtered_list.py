@@ -1,9 +1,9 @@
-"""Lists and watches of which somebody may see a part: answered with that part, where Kubernetes would refuse the whole.
+"""Filtered lists and watches: the part that a caller may see, where Kubernetes would refuse the whole.
 
-RBAC can allow `list` on certain names only, but no client lists by name. For the API groups that opt in, whoever holds something
-by name (or may create it, and has none yet) gets a list of just that. A watch follows: what becomes theirs is ADDED, what is
-theirs no longer is DELETED. Whoever resumes a watch from before such a change is told to list anew (410), since the log of
-changes does not know of it.
+RBAC can allow `list` on certain names only, but no client lists by name. For API groups that opt in, a user with rights to some
+by name (or with the right to create, and no object yet) gets a list of just those. A watch follows: gained objects are ADDED,
+lost ones are DELETED. A client that resumes a watch from before such a change must list again (410), since the log of
+changes does not contain it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from remuda.kube.authorization.rbac import Permitted, Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, User
 
 _REMEMBERED = 4096
-# Called with what could be seen before.
+# Called with the objects that were visible before.
 Told = Callable[[Permitted], None]
 
 
 class _Since(NamedTuple):
-    """What somebody may see, and the revision from which on that is known."""
+    """The objects that a user may see, and the revision since which that is known."""
 
     permitted: Permitted
     revision: int
 
 
 def part_of(rbac: Rbac, action: Action) -> Permitted | None:
-    """What somebody sees of a list that is refused as a whole; None when they have nothing to do with it."""
+    """The part of a refused list that a user may see; None when they have no right to any object."""
     if AUTHENTICATED not in action.user.groups:
         return None
     permitted = rbac.permitted(action)
     creating = action.but(verb="create")
-    # Who may make one has a list, if an empty one.
+    # A user who may create one has a list, maybe an empty one.
     if permitted.anything or rbac.authorize(creating).allowed or rbac.permitted(creating).anything:
         return permitted
     return None
@@ -52,14 +52,14 @@ class Partly:
         rbac.listeners.append(self._changed)
 
     def of(self, action: Action) -> Sight | None:
-        """For a list or watch that was refused: what of it may be answered; None to refuse it."""
+        """The part of a refused list or watch that may be answered; None to refuse it."""
         if action.verb not in ("list", "watch") or action.group not in self._groups or action.name or action.subresource:
             return None
         permitted = part_of(self._rbac, action)
         if permitted is None:
             return None
         if action.verb == "list":
-            # The watch that comes next begins where this list ends.
+            # The next watch begins at the end of this list.
             watching = action.but(verb="watch")
             self._noted(watching, self._rbac.permitted(watching))
         return Sight(self, action, self._noted(action, permitted))
@@ -74,10 +74,10 @@ class Partly:
             known = self._known[asked] = _Since(permitted, self._revision())
         return known
 
-    # --- watches that are open ----------------------------------------------------------------------------------------------
+    # --- open watches -------------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """One look for everything that changes in one go: with a cluster come a dozen of roles."""
+        """One check for all changes in one go: a cluster brings a dozen roles."""
         if self._open and not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._look)
@@ -107,7 +107,7 @@ class Partly:
 
 
 class Sight:
-    """What one list or watch may show. It stays as it was at the beginning until somebody follows it."""
+    """The visible part for one list or watch. It stays as at the beginning until a watch follows it."""
 
     __slots__ = ("_partly", "action", "since")
 
@@ -124,5 +124,5 @@ class Sight:
         return self.since.permitted.allows(namespace, name)
 
     def follow(self, told: Told) -> Callable[[], None]:
-        """`told` from now on whenever it has changed, also since the beginning; call the result to stop that."""
+        """Call `told` on each change from now on, and for one since the beginning; call the result to stop that."""
         return self._partly.follow(self, told)

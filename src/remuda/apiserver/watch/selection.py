@@ -1,4 +1,4 @@
-"""Which objects a list or a watch is about: namespace, label selector, field selector, checked against the resource."""
+"""The selection of a list or a watch: namespace, label selector, field selector, checked against the resource."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..cache.entries import Entry
 from ..registry.resources import Version
 from .filtered_list import Sight
 
-# So many entries of a large list are looked at, or encoded, in one go.
+# Entries of a large list to process in one go.
 SLICE = 500
 
 _ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
@@ -28,21 +28,21 @@ class Selection:
     labels: LabelSelector = EVERYTHING
     fields: FieldSelector = EVERY_FIELD
     name: str = ""
-    # It asks for fields besides name and namespace, so objects are looked at, in the caller's version.
+    # It selects by fields besides name and namespace, so objects are decoded, in the caller's version.
     by_content: bool = False
     # The caller may see only these.
     only: Sight | None = None
 
     @property
     def trivial(self) -> bool:
-        """Nothing but the namespace (or the whole resource) is asked for."""
+        """Only the namespace (or the whole resource) is selected."""
         return self.labels.empty and self.fields.empty and self.only is None
 
     def matches(self, entry: Entry) -> bool:
         return (self.only is None or self.only.sees(entry.namespace, entry.name)) and self.asks_for(entry)
 
     def asks_for(self, entry: Entry) -> bool:
-        """Whether it is selected, may the caller see it or not."""
+        """True if it is selected, regardless of the caller's rights."""
         if self.name and entry.name != self.name:
             return False
         if not self.labels.empty and not self.labels.matches(entry.labels):
@@ -50,9 +50,9 @@ class Selection:
         return self.fields.empty or self.fields.matches(self._fields_of(entry))
 
     async def choose(self, candidates: list[Entry], limit: int = 0) -> tuple[list[Entry], int]:
-        """Those of `candidates` (a bucket's snapshot) that match, up to `limit`, and how many were looked at for that.
+        """Those of `candidates` (a bucket's snapshot) that match, up to `limit`, and the number of examined ones.
 
-        In slices, so that a large list does not hold up everybody else; entries never change, so the result is still that of
+        In slices, so that a large list does not delay other tasks; entries never change, so the result is still that of
         the moment when the snapshot was taken.
         """
         version = self.version
@@ -75,7 +75,7 @@ class Selection:
         version = self.version
         if entry.fields is not None and entry.fields[0] is version:
             return entry.fields[1]
-        # Only what the kind itself offers needs the object; that of a version to convert to must have been prepared.
+        # Only the kind's own fields need the object; one to be converted must have been prepared.
         found = dict(version.strategy.fields(version.object(entry))) if self.by_content else {}
         found["metadata.name"] = entry.name
         found["metadata.namespace"] = entry.namespace
@@ -107,7 +107,7 @@ def select(version: Version, namespace: str, labels: str, fields: str, name: str
 
 
 def _unknown_field(version: Version, field: str) -> str:
-    """Built-in kinds each have their own words for it."""
+    """Built-in kinds each have their own message for it."""
     if version.resource.builtin:
         return unsupported_field(version.group, version.kind, field)
     return f"field label not supported: {field}"

@@ -1,10 +1,10 @@
-"""Watches: who gets told of which change, and in what shape.
+"""Watches: delivery of changes to watchers, in each watcher's form.
 
-A :class:`Feed` belongs to one resource in one version. It knows its watchers by what they watch (everything, a namespace, one
-object), so a change costs as much as there are watchers that may care, not as many as there are. An event is framed once
-for each shape (JSON, Table, metadata only) and the same bytes go to everybody.
+A :class:`Feed` belongs to one resource in one version. It indexes its watchers by scope (everything, a namespace, one
+object), so a change costs time only for the watchers in scope. An event is framed once
+for each shape (JSON, Table, metadata only) and all watchers get the same bytes.
 
-Where a version needs a conversion webhook the feed converts each batch first, in order, and only then tells anybody.
+Where a version needs a conversion webhook the feed converts each batch in order, before delivery.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 
 
 class Shape(Protocol):
-    """How an object looks on one kind of watch; hashable, since frames are kept by shape.
+    """The form of an object on one kind of watch; hashable, since frames are cached by shape.
 
     `leading` is the shape of a stream's first event, where that differs from the others.
     """
@@ -42,7 +42,7 @@ class Shape(Protocol):
 
 
 def blank(version: Version, revision: int, annotations: dict[str, str] | None) -> Obj:
-    """The object of a bookmark: nothing but its revision."""
+    """The object of a bookmark: only its revision."""
     metadata: Obj = {"resourceVersion": str(revision)}
     if annotations:
         metadata["annotations"] = annotations
@@ -71,16 +71,16 @@ JSON = JsonShape()
 
 
 class Sink(Protocol):
-    """Where a watcher's events go. `deliver` must not block; it returns False when the reader is too slow to go on."""
+    """The receiver of a watcher's events. `deliver` must not block; it returns False when the reader is too slow to go on."""
 
     def deliver(self, events: list[tuple[str, Change, Entry]]) -> bool: ...
 
     def end(self) -> None:
-        """No more will come."""
+        """No more events will come."""
 
 
 class Marked(Protocol):
-    """A stream that can be told how far its watcher is, for clients that asked for it, and that can be ended."""
+    """A stream that can send bookmarks, for clients that requested them, and that can be ended."""
 
     @property
     def bookmarks_for(self) -> Watcher | None: ...
@@ -91,7 +91,7 @@ class Marked(Protocol):
 
 
 def step(selection: Selection, change: Change) -> tuple[str, Entry] | None:
-    """What a change means to somebody who sees only the selection: an object may move in or out of it."""
+    """The event of a change for a watcher of the selection: an object may move in or out of it."""
     entry, prev = change.entry, change.prev
     if selection.trivial:
         if entry is None:
@@ -104,15 +104,15 @@ def step(selection: Selection, change: Change) -> tuple[str, Entry] | None:
         return (MODIFIED if was_in else ADDED), entry
     if was_in:
         assert prev is not None
-        # Also for an object that lives on: who watches a selection is shown the last state that was in it.
+        # Also for an object that still exists: a watcher of a selection gets the last state that was in it.
         return DELETED, prev
     return None
 
 
 class Watcher:
-    """One watch. `revision` is the last one it has been told of (or told that nothing happened up to).
+    """One watch. `revision` is the last one it got an event or a bookmark for.
 
-    From the moment it has joined its feed nothing escapes it, but it is silent until :meth:`go`: what comes before is kept,
+    From the moment it has joined its feed it misses nothing, but it is silent until :meth:`go`: earlier events are kept,
     so that the past can be prepared and sent first.
     """
 
@@ -128,7 +128,7 @@ class Watcher:
         self._early: list[Change] | None = []
 
     def go(self) -> None:
-        """Everything that comes before live events is on its way."""
+        """All events before the live ones are on their way."""
         early, self._early = self._early, None
         if early:
             self.tell(early)
@@ -157,14 +157,14 @@ class Watcher:
             self.sink.end()
 
     def leave(self) -> None:
-        """Whoever watched is gone."""
+        """Stop watching: the client is gone."""
         self.closed = True
         if self.feed is not None:
             self.feed.discard(self)
 
     @property
     def reached(self) -> int:
-        """Up to here it has been told everything, which is more than the last change that concerned it."""
+        """The revision up to which it has got everything; newer than the last change that concerned it."""
         return self.revision if self.feed is None or self._early is not None else max(self.revision, self.feed.revision)
 
 
@@ -181,7 +181,7 @@ class Feed:
         self._queue: asyncio.Queue[list[Change]] | None = None
         self._task: asyncio.Task[None] | None = None
         self.count = 0
-        # Everything up to here has been told; a converting feed runs behind the cache.
+        # Everything up to here has been delivered; a converting feed runs behind the cache.
         self._told = 0
         self._busy = False
         if version.resource.convert is None:
@@ -193,7 +193,7 @@ class Feed:
 
     @property
     def revision(self) -> int:
-        """The revision up to which every watcher here has been told everything."""
+        """The revision up to which every watcher here has got everything."""
         behind = self._queue is not None and (self._busy or not self._queue.empty())
         return self._told if behind else self._current()
 
@@ -213,7 +213,7 @@ class Feed:
                 del self._scopes[watcher.scope]
 
     def close(self) -> None:
-        """The resource is no longer served (in this form): end every watch, so that clients come back and see."""
+        """The resource is no longer served (in this form): end every watch, so that clients reconnect."""
         self.closed = True
         follower = self._dispatch if self._queue is None else self._queue.put_nowait
         if follower in self._bucket.followers:
@@ -237,7 +237,7 @@ class Feed:
                 try:
                     await self.version.prepare(entries)
                 except Exception as error:
-                    # A watcher that misses one event is lost: end them all, they resume when the webhook answers again.
+                    # A watcher that misses one event is broken: end them all, they resume when the webhook answers again.
                     logger.warning("conversion failed, ending watches of %s: %s", self.version.api_version, error)
                     for watcher in self.watchers():
                         watcher.close()
@@ -274,7 +274,7 @@ def _scopes_of(change: Change) -> tuple[tuple[str, str], ...]:
 
 
 class Feeds:
-    """All feeds, made when the first watcher comes and kept while their version is served."""
+    """All feeds, made for their first watcher and kept while their version is served."""
 
     def __init__(self, current: Callable[[], int]) -> None:
         self._current = current
@@ -291,7 +291,7 @@ class Feeds:
         return found
 
     def drop(self, version: Version) -> None:
-        """The version is no longer served: its watches end, and who only now begins one gets no further either."""
+        """The version is no longer served: its watches end, including those that are just starting."""
         version.retired = True
         found = self._feeds.pop(version, None)
         if found is not None:

@@ -1,8 +1,8 @@
 """Plain manifests that install Remuda on an existing Kubernetes: the output of `remuda manifests`. Pure.
 
-:mod:`.roles` says what its two parts may do there, :mod:`.workloads` how they run, :func:`manifests` puts it together in an order
-that `kubectl apply -f -` can follow. Not here: manifests of the cluster agent (`gateway/registration/agent_manifest`).
-Read :mod:`.workloads` first.
+:mod:`.roles` defines the rights of its two parts there, :mod:`.workloads` their workloads, :func:`manifests` puts them together
+in an order that `kubectl apply -f -` can follow. Not here: manifests of the cluster agent
+(`gateway/registration/agent_manifest`). Read :mod:`.workloads` first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the two parts may do on the Kubernetes that they are put onto, as little as they can work with.
+"""The rights of the two parts on the Kubernetes where they are installed, as few as they can work with.
 
-The controllers get upstream Cluster API's arrangement: their role takes in every role with the label by which providers offer
-theirs (`cluster.x-k8s.io/aggregate-to-manager`). The gateway acts as everybody who comes with a token of ours, and makes roles of
-whatever its users' roles hold: it can't be less than an administrator in effect, but what it does by itself is written down here.
+The controllers have upstream Cluster API's arrangement: their role aggregates every role with the label that providers set on
+theirs (`cluster.x-k8s.io/aggregate-to-manager`). The gateway impersonates every user with a token of ours, and creates roles with
+all rights that its users' roles hold: in effect it is an administrator, but the rights that it uses itself are listed here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Obj = dict[str, Any]
 CONTROLLERS: Final = "remuda-controllers"
 GATEWAY: Final = "remuda-gateway"
 AGGREGATE: Final = "cluster.x-k8s.io/aggregate-to-manager"
-# Groups whose definitions the two install.
+# The groups whose definitions the two parts install.
 DEFINED: Final = (
     cluster_x_k8s_io.GROUP,
     management_cattle_io.GROUP,
@@ -49,7 +49,7 @@ def _rule(group: str, resources: str, *verbs: str) -> Obj:
 
 
 def _whole(*groups: str) -> Obj:
-    """Kinds of ours, and of providers, whose names nobody knows beforehand; with their subresources."""
+    """All kinds of our groups and of providers', since their names are not known beforehand; with their subresources."""
     return {"apiGroups": list(groups), "resources": ["*"], "verbs": list(_WRITE)}
 
 
@@ -81,21 +81,21 @@ def _gateway_rules() -> list[Obj]:
     return [
         _whole(*_OURS, cluster_x_k8s_io.GROUP),
         *_installing(),
-        # Kinds of drivers that are removed go with them.
+        # The definitions of a removed driver's kinds are deleted with it.
         _rule("apiextensions.k8s.io", "customresourcedefinitions", "delete"),
-        # Clusters, users and workspaces have namespaces; what hosts and Jobs are told is in Secrets and ConfigMaps of theirs.
+        # Clusters, users and workspaces have namespaces, with Secrets and ConfigMaps for hosts and Jobs.
         _rule("", "namespaces secrets configmaps serviceaccounts", *_WRITE),
         _rule("", "serviceaccounts/token", "create"),
         # How the cluster itself is, and pods of Jobs.
         _rule("", "nodes pods", *_READ),
         _rule("batch", "jobs", *_WRITE),
         _rule("batch", "jobs/status", "update", "patch"),
-        # What people may do is said in roles of ours, which become roles there: also such as it does not hold itself.
+        # Users' rights are in roles of ours, which become roles there: also rights that the gateway does not hold itself.
         _rule(_RBAC, "clusterroles roles", *_WRITE, "bind", "escalate"),
         _rule(_RBAC, "clusterrolebindings rolebindings", *_WRITE),
         _rule("authorization.k8s.io", "subjectaccessreviews", "create"),
         _rule("authentication.k8s.io", "tokenreviews", "create"),
-        # Whoever comes with a token of ours is passed on as themselves.
+        # Users with a token of ours are impersonated.
         _rule("", "users groups serviceaccounts", "impersonate"),
         # Uids, and extras by any name: a role can't say `userextras/*`.
         _rule("authentication.k8s.io", "*", "impersonate"),
@@ -120,12 +120,12 @@ def _aggregated() -> Obj:
         "kind": "ClusterRole",
         "metadata": {"name": CONTROLLERS},
         "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {AGGREGATE: "true"}}]},
-        # Without `rules`, which whoever aggregates fills in: applied again, the same manifest must not empty them.
+        # Without `rules`, which the aggregation controller fills in: applied again, the same manifest must not empty them.
     }
 
 
 def _role(name: str, namespace: str) -> Obj:
-    """Whose turn it is, and the certificates of its webhooks."""
+    """The Lease, and the Secret of the webhooks' certificates."""
     rules = [
         _rule("coordination.k8s.io", "leases", "get", "create", "update", "patch"),
         _rule("", "secrets", "get", "create", "update", "patch"),

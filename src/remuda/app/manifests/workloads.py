@@ -1,4 +1,4 @@
-"""How the two parts run: Deployments that the level `restricted` of Pod Security lets in, Services, and what keeps them up."""
+"""The workloads of the two parts: Deployments for the Pod Security level `restricted`, Services, and disruption budgets."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _service(wishes: Wishes, name: str, of: str, port: str, kind: str = "Cluster
             "type": kind,
             "selector": {"app.kubernetes.io/name": of},
             "ports": [{"name": port, "port": 443, "targetPort": port, "protocol": "TCP"}],
-            # The API server asks webhooks of pods that are not ready yet: they convert what others wait for.
+            # The API server calls webhooks of pods that are not ready yet: other parts wait for their conversion.
             **({"publishNotReadyAddresses": True} if port == "webhooks" else {}),
         },
     }
@@ -176,7 +176,7 @@ def _budget(wishes: Wishes, name: str) -> Obj:
 
 # --- settings -------------------------------------------------------------------------------------------------------------
 #
-# What somebody wants of the manifests.
+# The options of the manifests.
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Wishes:
     gateway_replicas: int = 1
     tls_sans: tuple[str, ...] = ()
     tls_secret: str = ""
-    # The Secret's `ca.crt` is what clients have to trust: not everybody knows it anyway.
+    # Clients have to trust the Secret's `ca.crt`: it is not a public CA.
     private_ca: bool = False
     service_type: str = "ClusterIP"
     storage_class: str = ""
@@ -200,5 +200,5 @@ class Wishes:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the gateway has to keep a CA of its own: where its certificate comes from nobody else."""
+        """True if the gateway has to keep a CA of its own, because no other certificate is given."""
         return not self.tls_secret

@@ -1,4 +1,4 @@
-"""Clusters: what is refused. Nothing is filled in: upstream does so only for managed topologies, which are refused here."""
+"""Clusters: checks. There are no defaults: upstream sets them only for managed topologies, which are refused here."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def validate(attributes: Attributes) -> Iterable[FieldError]:
 
 
 def _stays(obj: Obj, old: Obj | None, field: str) -> Errors:
-    """A reference may change, but not go."""
+    """A reference may change, but not be removed."""
     if is_reference(dig(obj, "spec", field)) or not is_reference(dig(old, "spec", field)):
         return []
     return [forbidden_field(f"spec.{field}", "cannot be removed")]
 
 
 def _is_set(value: Any) -> bool:
-    """Whether there is anything in it but empty structures."""
+    """True if a value has anything in it but empty structures."""
     if isinstance(value, dict):
         return any(_is_set(part) for part in value.values())
     return value is not None and value != ""

@@ -1,4 +1,4 @@
-"""Machines: what is filled in, and what is refused."""
+"""Machines: defaults and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a MachineSet and a MachineDeployment have in common: a template, a selector and a way to name machines."""
+"""Common checks of MachineSets and MachineDeployments: a template, a selector and a way to name machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_replicas(kind: str, obj: Obj, old: Obj | None) -> Obj:
 
 
 def with_selected_label(obj: Obj, key: str, value: str) -> Obj:
-    """The label both asked for by the selector and given to every machine."""
+    """The object with a label in its selector and on every machine."""
     for path in (("spec", "selector", "matchLabels"), (*_TEMPLATE, "metadata", "labels")):
         labels = section(obj, *path)
         if labels.get(key) != value:
@@ -46,7 +46,7 @@ def selects_nothing_in_particular(obj: Obj) -> bool:
 
 
 def with_version_prefix(obj: Obj, *path: str) -> Obj:
-    """Versions may be written without the `v`, and are kept with it."""
+    """Versions may be written without the `v`, and are stored with it."""
     version = text(obj, *path)
     return with_path(obj, path, f"v{version}") if version and not version.startswith("v") else obj
 
@@ -77,7 +77,7 @@ def metadata_errors(obj: Obj) -> Errors:
 
 
 def naming_errors(obj: Obj) -> Errors:
-    """A template of names must differ from machine to machine, and give names that Kubernetes takes."""
+    """A template of names must give different names for different machines, and names that Kubernetes accepts."""
     template = text(obj, "spec", "machineNaming", "template")
     if not template:
         return []
@@ -96,7 +96,7 @@ def _bad_name(template: str, why: str) -> FieldError:
 
 # --- replicas -------------------------------------------------------------------------------------------------------------
 #
-# How many machines an object asks for that does not say it.
+# The default number of machines.
 #
 # The autoscaler takes over only once the number is within its bounds, so an object that carries both of its annotations is
 # brought there; unsetting the field hands a running group over without scaling it down. Everything else gets one machine.
@@ -126,14 +126,14 @@ def _bound(kind: str, annotations: Obj, name: str) -> int:
 
 # --- taints ---------------------------------------------------------------------------------------------------------------
 #
-# Which taints a machine may ask for: not those that the system itself puts on nodes and takes away.
+# Taints that a machine may ask for: not those that the system itself adds to nodes and removes.
 
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _CONTROL_PLANE_ROLE = "node-role.kubernetes.io/control-plane"
 
 
 def taint_errors(taints: list[Any], path: str, *, worker: bool) -> list[FieldError]:
-    """What is wrong with the taints of a machine; a worker may not pose as a control plane."""
+    """The errors in a machine's taints; a worker may not pose as a control plane."""
     errors: list[FieldError] = []
     for index, taint in enumerate(taints):
         key = text(taint, "key")

@@ -1,4 +1,4 @@
-"""MachineDeployments: what is filled in, and what is refused."""
+"""MachineDeployments: defaults and checks."""
 
 from __future__ import annotations
 

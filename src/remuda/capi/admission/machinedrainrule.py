@@ -1,4 +1,4 @@
-"""MachineDrainRules: what is refused. Nothing is filled in."""
+"""MachineDrainRules: checks. There are no defaults."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def validate(attributes: Attributes) -> Iterable[FieldError]:
 
 
 def selector_errors(obj: Obj) -> list[FieldError]:
-    """What is wrong with the rule's selectors; draining asks too, since a rule may be older than this check."""
+    """The errors in the rule's selectors; draining asks too, since a rule may be older than this check."""
     errors: Errors = []
     for group, *fields in _SELECTORS:
         for index, item in enumerate(items(obj, "spec", group)):

@@ -1,4 +1,4 @@
-"""MachineHealthChecks: what is filled in, and what is refused."""
+"""MachineHealthChecks: defaults and checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .shared_rules import (
 
 _STARTUP_TIMEOUT = ("spec", "checks", "nodeStartupTimeoutSeconds")
 NODE_STARTUP_TIMEOUT_SECONDS = 600
-# Zero switches the check off; less than this would take machines that are merely starting.
+# Zero switches the check off; a shorter timeout would hit machines that are merely starting.
 _SHORTEST_STARTUP_SECONDS = 30
 
 

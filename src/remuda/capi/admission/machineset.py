@@ -1,4 +1,4 @@
-"""MachineSets: what is filled in, and what is refused."""
+"""MachineSets: defaults and checks."""
 
 from __future__ import annotations
 

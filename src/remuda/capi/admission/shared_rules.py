@@ -1,4 +1,4 @@
-"""Rules that several kinds share; each gives what is wrong, in upstream's words."""
+"""Rules that several kinds share; each returns its errors, in upstream's words."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def int_or_percent(value: object, path: str) -> Errors:
 
 
 def selector_of(structure: Obj, path: str, errors: Errors) -> LabelSelector | None:
-    """The selector, or None after saying why it is none."""
+    """The selector, or None after adding the reason why it is invalid."""
     try:
         return checked_structure(structure)
     except SelectorError as error:
@@ -81,7 +81,7 @@ def skipped_preflight_checks(obj: Obj) -> Errors:
 #
 # Parts of an object as the rules need them.
 #
-# Defaults are set before the schema is checked, so anything may be missing or of the wrong type. What can't be read counts as
+# Defaults are set before the schema is checked, so anything may be missing or of the wrong type. An unreadable value counts as
 # not set: the schema refuses it right afterwards, with the field's name.
 
 Obj = dict[str, Any]
@@ -108,12 +108,12 @@ def whole_number(obj: Obj | None, *path: str) -> int | None:
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a reference names anything at all."""
+    """True if a reference names anything at all."""
     return any(text(value, field) for field in ("kind", "name", "apiGroup"))
 
 
 def shown_selector(selector: Obj) -> Verbatim:
-    """A selector as errors print it: labels first, and nothing that is empty."""
+    """A selector as errors print it: labels first, without empty parts."""
     parts: list[str] = []
     if labels := selector.get("matchLabels"):
         parts.append(f'"matchLabels":{show_value(labels)}')

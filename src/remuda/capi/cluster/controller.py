@@ -1,7 +1,7 @@
 """The Cluster controller.
 
 Phases in order: infrastructure, control plane (:mod:`.provider_phases`), then the kubeconfig (:mod:`.kubeconfig`) or, when the
-Cluster is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.status`) is written at the end.
+Cluster is being deleted, :mod:`.deletion`. The status (:mod:`.status`) is always written at the end.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .status import OWNED, control_plane_of_machines, with_status
 Obj = dict[str, Any]
 
 _REFERENCES = ("infrastructureRef", "controlPlaneRef")
-# What the sums of a Cluster are made of; other changes of a Machine don't show.
-# At all Clusters together, as long as that leaves each of them short enough a rest.
+# For all Clusters together, as long as that keeps each one's pause short enough.
 _LOOKS_PER_SECOND = 20.0
+# The parts of Machines that a Cluster's sums use; other changes of a Machine don't show.
 _MACHINE_CONDITIONS = ("Ready", "Available", "UpToDate", "HealthCheckSucceeded", "OwnerRemediated")
 
 
@@ -81,7 +81,7 @@ class Clusters:
         patch = core.patch(CONTROLLER, core.clusters, cluster, OWNED)
         finalized = with_finalizer(cluster, CLUSTER_FINALIZER)
         if finalized is not cluster:
-            # Before anything else: whatever is done for the Cluster must be undone before it goes.
+            # Before anything else: all that is done for the Cluster must be undone before it goes.
             cluster = await patch.write(finalized)
         now = core.now()
         cluster = with_paused(cluster, cluster, now)
@@ -102,7 +102,7 @@ class Clusters:
         return phases.outcome()
 
     def _rest(self, scope: Scope) -> float:
-        """Once all is handed over there are only sums left to write, and nobody waits for those; many machines make them dear."""
+        """Once all is handed over, only sums are left to write; they are not urgent, and many machines make them expensive."""
         least = 0.1 + 0.001 * len(scope.descendants.machines)
         planned = not scope.control_plane.ref or scope.initialized(provider_phases.INITIALIZED)
         if scope.deleting or not planned or not scope.initialized(provider_phases.PROVISIONED):
@@ -146,7 +146,7 @@ class Clusters:
 
 
 def _topology_to_come(cluster: Obj) -> bool:
-    """Whoever reconciles topologies has still to fill in the references."""
+    """True if the topology controller has still to fill in the references."""
     return bool(dig(cluster, "spec", "topology")) and not all(dig(cluster, "spec", field) for field in _REFERENCES)
 
 
@@ -173,7 +173,7 @@ def _shown(machine: Obj) -> tuple[Any, ...]:
 
 
 def _set_matters(new: Obj | None, old: Obj | None) -> bool:
-    """One that a MachineDeployment controls shows only by coming and going."""
+    """A MachineSet that a MachineDeployment controls matters only when it appears or goes."""
     if new is None or old is None:
         return True
     return controller_of(new) is None
@@ -193,25 +193,25 @@ def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
 
 # --- status pacing --------------------------------------------------------------------------------------------------------
 #
-# How long those rest who only add up what others did, so that all of them together take no more than their share.
+# Pacing of controllers that only add up what others did, so that all of them together take no more than their share.
 #
 # With a few at work each is looked at soon. With a thousand of them at once (after a start, or when many clusters are made)
-# every change of every machine is news for somebody's sums, and writing all of these would cost more than the machines
-# themselves. Each rests the longer, then, the more there are, and finds more news at its next look.
+# every change of every machine changes some sums, and writing all of these would cost more than the machines themselves.
+# The more there are, the longer each rests, and the more changes it finds at its next look.
 
 
 class Pace:
-    """`rate`: how many looks a second are all right, for all keys together."""
+    """`rate`: the looks per second that are acceptable, for all keys together."""
 
     def __init__(self, clock: Clock, rate: float, window: float = 10.0) -> None:
         self._clock = clock
         self._rate = rate
         self._window = window
-        # Who was looked at within the window, the one for whom that is longest ago first.
+        # The keys looked at within the window, the oldest look first.
         self._seen: OrderedDict[Hashable, float] = OrderedDict()
 
     def rest(self, key: Hashable, least: float, most: float) -> float:
-        """How long to leave the key alone, which has just been looked at."""
+        """The seconds to leave alone a key that has just been looked at."""
         now = self._clock.monotonic()
         self._seen[key] = now
         self._seen.move_to_end(key)

@@ -1,7 +1,7 @@
-"""Taking a Cluster down in order: workers, then the control plane, then the infrastructure, then the Cluster itself.
+"""The deletion of a Cluster in order: workers, then the control plane, then the infrastructure, then the Cluster itself.
 
-:func:`next_step` decides, :func:`delete` does it. Each step waits until what it deleted is gone; the Deleting condition says
-for what. Nothing is deleted that may still be needed by what comes before it.
+:func:`next_step` decides, :func:`delete` does it. Each step waits until the objects that it deleted are gone; the Deleting
+condition names them. Nothing is deleted that an earlier step may still need.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = logger(__name__)
 Obj = dict[str, Any]
 
 RECHECK_SECONDS = 5.0
-# Something that has been going for longer than this is stuck, and whoever looks should be told on what.
+# An object that has been going for longer than this is stuck, and users should see on what.
 _STUCK_SECONDS = 900.0
 _WAITS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to delete now, and what to say meanwhile. `done`: nothing is left but the Cluster."""
+    """The objects to delete now, and the message meanwhile. `done`: nothing is left but the Cluster."""
 
     reason: str
     message: str
@@ -137,7 +137,7 @@ async def _delete_one(core: Core, scope: Scope, informer: Informer, obj: Obj) ->
     try:
         await core.client.delete(informer.resource, name_of(obj), scope.key.namespace, uid=uid_of(obj))
     except ApiError as error:
-        # It is gone, or another has its name by now, which the next look finds.
+        # It is gone, or another object has its name by now, which the next look finds.
         if not error.is_not_found and not error.is_conflict:
             raise
         return

@@ -1,6 +1,6 @@
 """The kubeconfig secret of a Cluster that has no control plane object to make it: an admin, signed by `<cluster>-ca`.
 
-A secret that is there is never touched: somebody may have put it there.
+An existing secret is never touched: a user may have put it there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def kubeconfig(core: Core, scope: Scope, secrets: Informer, entropy: Entro
     namespace, name = scope.key
     if secrets.get(namespace, kubeconfig_secret(name)) is not None:
         return None
-    # Without the label it is not in the cache, but there.
+    # A secret without the label is not in the cache, but may exist.
     if await _get(core, kubeconfig_secret(name), namespace) is not None:
         return None
     authority = await _get(core, ca_secret(name), namespace)

@@ -1,7 +1,7 @@
 """The hand-offs of a Cluster with its infrastructure and its control plane, by contract.
 
 Both ways: the provider's object gets the Cluster as owner and the cluster's label, which is what it waits for; and the Cluster
-takes over what the provider says it has made. What was made once stays made, whatever a provider says later.
+takes over what the provider reports as made. What was made once stays made, even if a provider reports otherwise later.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Obj = dict[str, Any]
 
 PROVISIONED, INITIALIZED = "infrastructureProvisioned", "controlPlaneInitialized"
 INITIALIZED_CONDITION = "ControlPlaneInitialized"
-# A Cluster takes no more than this, and a provider that says more must not make its status unwritable.
+# The limits of a Cluster's schema; a provider that reports more must not make its status unwritable.
 _LONGEST_FAILURE, _MOST_DOMAINS = 10240, 100
 _LONGEST_HOST, _HIGHEST_PORT = 512, 65535
 
@@ -50,7 +50,7 @@ _LONGEST_HOST, _HIGHEST_PORT = 512, 65535
 async def infrastructure(core: Core, scope: Scope) -> Result | None:
     if not scope.infra.ref:
         if not scope.deleting:
-            # Nobody to wait for.
+            # There is no provider to wait for.
             scope.cluster = _with_flag(scope.cluster, PROVISIONED)
             scope.cluster = with_legacy(scope.cluster, "InfrastructureReady", TRUE, now=scope.now)
         return None
@@ -114,7 +114,7 @@ async def _read(core: Core, scope: Scope, referred: Referred) -> External | None
     try:
         found = await core.externals.get(referred.ref, namespace)
     except NoContract as error:
-        # Of a kind that nobody defines there are no objects; a Cluster that goes need not wait for one.
+        # A kind without a CRD has no objects; a Cluster that goes need not wait for one.
         referred.missing = scope.deleting and not error.defined
         referred.trouble = str(error)
         return None
@@ -133,14 +133,14 @@ async def _read(core: Core, scope: Scope, referred: Referred) -> External | None
             referred.found, referred.missing = None, True
             return None
         if 400 <= error.code < 500 and not error.is_conflict and error.code != 429:
-            # Refused, and so it will be until somebody changes something: whoever looks at the Cluster should see that.
+            # Refused, and it will be refused until an object or a permission changes: users of the Cluster should see that.
             referred.found, referred.trouble = None, error.message
         raise
     return found
 
 
 def _absent(scope: Scope, referred: Referred, once: str) -> Result | None:
-    """`once`: what it had been before it went missing, if anything."""
+    """`once`: the state that it had reached before it went missing, if any."""
     if referred.missing and scope.deleting:
         return None
     if not referred.missing:
@@ -169,7 +169,7 @@ async def _own(core: Core, scope: Scope, found: External) -> External:
     except ApiError as error:
         if not error.is_conflict:
             raise
-        # Whoever was faster may have changed the owners, too, and theirs must stay.
+        # The faster writer may have changed the owners, too, and its owners must stay.
         live = await core.client.get(found.resource, name, namespace)
         patch = _claim(live, scope.cluster)
         written = live if patch is None else await core.client.patch(found.resource, name, patch, namespace)
@@ -185,7 +185,7 @@ def _claim(obj: Obj, cluster: Obj) -> Obj | None:
         changes["labels"] = {CLUSTER_NAME: name}
     owner = {"apiVersion": API_VERSION, "kind": "Cluster", "name": name, "uid": uid_of(cluster)}
     if not any(_is(ref, owner) for ref in owner_references_of(obj)):
-        # Not as its controller: that is left to whoever else manages it.
+        # Not as its controller: another manager may control it.
         changes["ownerReferences"] = metadata(with_owner(obj, owner))["ownerReferences"]
         changes["resourceVersion"] = resource_version_of(obj)
     return {"metadata": changes} if changes else None

@@ -1,6 +1,6 @@
 """The counters of a Cluster: machines of its control plane and of its workers, and their versions.
 
-What nobody reports is left out, so an absent counter is not a zero.
+An unreported number is left out, so an absent counter is not a zero.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _CONDITIONS = {"readyReplicas": "Ready", "availableReplicas": "Available", "upTo
 
 
 def of_control_plane(before: Obj, control_plane: Referred, descendants: Descendants) -> Obj:
-    """`status.controlPlane`: what the control plane object says or, where there is none, a count of machines."""
+    """`status.controlPlane`: the control plane object's own counters or, without such an object, a count of machines."""
     rest = {key: value for key, value in before.items() if key not in (*_COUNTERS, "versions")}
     if not control_plane.ref:
         machines = descendants.control_plane_machines
         return _with_versions({**rest, **_counted(machines)}, kubernetes_versions.of_machines(machines))
     if control_plane.obj is None:
         return rest
-    # What is not reported any more stays as it was reported last.
+    # Counters that are not reported any more keep their last value.
     kept = {key: before[key] for key in _COUNTERS if key in before}
     reported = _reported(control_plane.obj, control_plane.contract)
     found = _versions_of(control_plane.obj)
@@ -49,7 +49,7 @@ def _reported(control_plane: Obj, contract: str) -> Obj:
 
 
 def _versions_of(control_plane: Obj) -> list[Obj] | None:
-    """`status.versions`; None when what is there can't be used."""
+    """`status.versions`; None when it is unusable."""
     listed = dig(control_plane, "status", "versions")
     if listed is None:
         return []
@@ -88,7 +88,7 @@ def of_workers(before: Obj, descendants: Descendants) -> Obj:
 
 
 def _counted(machines: list[Obj]) -> Obj:
-    """A machine that stands by itself is wanted, since somebody made it."""
+    """The counters of standalone machines; each is desired, since a user made it."""
     found = {"desiredReplicas": len(machines), "replicas": len(machines)}
     found |= {counter: sum(is_true(machine, kind) for machine in machines) for counter, kind in _CONDITIONS.items()}
     return {counter: value for counter, value in found.items() if value}

@@ -1,4 +1,4 @@
-"""What one reconcile of a Cluster reads and finds out: its phases hand it from one to the next.
+"""State of one reconcile of a Cluster, handed from phase to phase.
 
 :mod:`.controller` makes it, :mod:`.provider_phases` and :mod:`.deletion` work on it, :mod:`.status` computes the status from
 what is in it at the end.
@@ -23,7 +23,7 @@ from ..workload_clusters import Health
 
 # --- descendants ----------------------------------------------------------------------------------------------------------
 #
-# What belongs to a Cluster: its MachineDeployments, MachineSets and Machines, split the ways that others ask for.
+# The objects of a Cluster: its MachineDeployments, MachineSets and Machines, split as other modules need them.
 
 _NAMES_SHOWN = 5
 
@@ -52,7 +52,7 @@ class Descendants:
 
     @cached_property
     def counted_workers(self) -> list[Obj]:
-        """Those that say themselves how they are; a pool's machines don't."""
+        """Workers that report their own state; a pool's machines don't."""
         return [machine for machine in self.worker_machines if POOL_NAME not in labels_of(machine)]
 
     @cached_property
@@ -83,18 +83,18 @@ class Descendants:
 
     @cached_property
     def pending(self) -> list[Obj]:
-        """What must be gone before the control plane may go. Machines of a control plane object are its business."""
+        """The objects that must be gone before the control plane may go. A control plane object deletes its own machines."""
         machines = [] if dig(self.cluster, "spec", "controlPlaneRef") else self.control_plane_machines
         return [*self.machine_deployments, *self.machine_sets, *self.worker_machines, *machines]
 
     @cached_property
     def children(self) -> list[Obj]:
-        """What we delete ourselves: what has the Cluster as an owner, and what has no owner who would do it."""
+        """The objects that we delete: those with the Cluster as an owner, and those without any owner."""
         return [each for each in self.pending if is_owned(each, self.cluster) or not owner_references_of(each)]
 
     @cached_property
     def pending_lines(self) -> list[str]:
-        """What is still there, in the words of the Deleting condition."""
+        """The remaining objects, in the words of the Deleting condition."""
         standalone = [] if dig(self.cluster, "spec", "controlPlaneRef") else self.control_plane_machines
         groups = (
             ("Control plane Machines", standalone),
@@ -117,7 +117,7 @@ UNREADABLE = "Please check controller logs for errors"
 
 @dataclass(slots=True)
 class Referred:
-    """What the infrastructureRef or controlPlaneRef of a Cluster leads to."""
+    """The object that a Cluster's infrastructureRef or controlPlaneRef refers to."""
 
     ref: Obj  # empty when there is none
     found: External | None = None
@@ -138,7 +138,7 @@ class Referred:
 
     @property
     def unreadable(self) -> str:
-        """What a condition says about an object that could not be read."""
+        """The condition message about an object that could not be read."""
         return f"{UNREADABLE}: {self.trouble}" if self.trouble else UNREADABLE
 
     def named(self, namespace: str) -> Ref:

@@ -1,6 +1,6 @@
 """The status of a Cluster, computed from what one reconcile found: phase, counters, and both sets of conditions.
 
-Pure: :func:`with_status` takes a :class:`.scope.Scope` and gives the Cluster with its status, and when to look again because
+Pure: :func:`with_status` takes a :class:`.scope.Scope` and gives the Cluster with its status, and the time of the next look if
 time alone will change it. Texts are those of Cluster API, since people and programs know them.
 """
 
@@ -30,9 +30,9 @@ OWNED = frozenset(
         *("Ready", "ControlPlaneReady"),
     ]
 )
-# Probes that a connection which never was must fail before it counts as failed.
+# Failed probes after which a cluster that was never connected counts as unreachable.
 _PATIENCE = 5
-# A machine may take so long to say whether it is up to date before that is missed.
+# Seconds that a machine may take to report whether it is up to date.
 _FRESH_SECONDS = 10.0
 _GONE = ("ObjectDeleted", "ObjectDoesNotExist")
 _READY = Reasons("NotReady", "ReadyUnknown", "Ready")
@@ -86,7 +86,7 @@ def phase_of(cluster: Obj, before: str, *, deleting: bool) -> str:
 def _remote_connection_probe(scope: Scope) -> Sum | None:
     health = scope.health
     if health.last_success is None and health.failures < _PATIENCE:
-        # Too early to say, after a start of this process, too: what was said before stays.
+        # Too early to say, also after a restart of this process: the last value stays.
         if get(scope.cluster, "RemoteConnectionProbe") is not None:
             return None
         return Sum(FALSE, "ProbeFailed", "Remote connection not established yet")
@@ -116,7 +116,7 @@ def _control_plane_available(scope: Scope) -> Sum:
 
 
 def _of_referred(scope: Scope, referred: Referred, kind: str, fallback: Sum, *, once: bool) -> Sum:
-    """`once`: it has been there before."""
+    """`once`: it has existed before."""
     if referred.obj is not None:
         try:
             return mirrored(referred.obj, kind, fallback, kind)
@@ -174,7 +174,7 @@ def _up_to_date(choose: Callable[[Descendants], list[Obj]]) -> Callable[[Scope],
 
 
 def _silence(machine: Obj, now: float) -> float:
-    """For how long a machine may still keep silent about being up to date; nothing when it does not."""
+    """Seconds that a machine may still take to report UpToDate; 0 when it has."""
     if get(machine, "UpToDate") is not None:
         return 0.0
     made = time_of(metadata(machine).get("creationTimestamp"))
@@ -197,7 +197,7 @@ def _moving(kind: str, *, sets: bool) -> Callable[[Scope], Sum]:
         if referred.ref and referred.obj is None and not referred.missing:
             return Sum(UNKNOWN, "InternalError", referred.unreadable)
         parts = [*found.machine_deployments, *(found.standalone_sets if sets else ())]
-        # A control plane need not tell; only one that does counts.
+        # A control plane need not report this; only one that does counts.
         if referred.obj is not None and _tells(referred.obj, kind):
             parts.insert(0, as_ours(referred.obj))
         if not parts:
@@ -260,10 +260,10 @@ def _available(cluster: Obj, *, deleting: bool) -> Sum:
 
 
 def _excused(cluster: Obj, *, deleting: bool) -> list[Obj]:
-    """Conditions that are false for a reason that is no issue, as if they were true."""
+    """Conditions that are false for a harmless reason, as if they were true."""
     found = []
     if deleting:
-        # What has been deleted already is no trouble then.
+        # Objects that have been deleted already are no issue then.
         found += [each for kind in ("InfrastructureReady", "ControlPlaneAvailable") if (each := get(cluster, kind))]
         found = [each for each in found if each.get("reason") in _GONE]
     topology = get(cluster, "TopologyReconciled") or {}
@@ -283,7 +283,7 @@ def _revisit(scope: Scope) -> float | None:
 
 
 def control_plane_of_machines(scope: Scope) -> Obj:
-    """The Cluster with what the older conditions say about a control plane of machines that stand by themselves."""
+    """The Cluster with the older conditions for a control plane of standalone machines."""
     cluster = scope.cluster
     if scope.control_plane.ref or is_true(cluster, "ControlPlaneInitialized", LEGACY):
         return cluster

@@ -1,4 +1,4 @@
-"""Connections to workload clusters: made, probed, remade and dropped by themselves (the port is :mod:`..workload_clusters`).
+"""Connections to workload clusters: made, probed, remade and dropped automatically (the port is :mod:`..workload_clusters`).
 
 Not here: connections through agents' tunnels (`gateway/proxy`). Read :mod:`.cache`, then :mod:`.accessor`.
 """

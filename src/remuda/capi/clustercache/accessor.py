@@ -2,8 +2,8 @@
 
 A link has one task for its whole life. It is nudged when something it may be waiting for has happened (the kubeconfig came or
 changed, the control plane is up, the cluster's agent has called), so that long pauses between tries cost nothing; and told when
-the way that its client took is gone, so that nobody is left with it until probes have failed. Clusters that have failed a few
-times wait for each other's turn, not the others for theirs.
+its client's tunnel is gone, so that no caller keeps that client until probes have failed. Clusters that have failed a few
+times wait for each other's turn, and the other clusters don't wait for them.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class CacheOptions:
 
 
 class Connected:
-    """A connection that works; the port's `Workload`."""
+    """A working connection; implements the port's `Workload`."""
 
     def __init__(self, client: Client, informer: Informer, following: asyncio.Task[None], kubeconfig: bytes) -> None:
         self.client = client
         self.nodes = informer
         self.kubeconfig = kubeconfig
-        # Whoever follows it leaves here how to end that.
+        # The functions that end the watches of its followers.
         self.stops: list[Callable[[], None]] | None = None
         self._following = following
 
@@ -77,7 +77,7 @@ class Connected:
 
 
 class Turns:
-    """How many may try at a time: those that are likely to succeed, and those that have failed a few times."""
+    """Limits for concurrent attempts: one for clusters that are likely to succeed, one for those that have failed a few times."""
 
     _LIKELY = 3
 
@@ -90,12 +90,12 @@ class Turns:
 
 
 _WAY_GONE = "its tunnel has ended, or leads elsewhere now"
-# Everything that a server, a network or a kubeconfig can do to keep us out.
+# Every error by which a server, a network or a kubeconfig can prevent a connection.
 _UNABLE = (ApiError, OSError, ValueError, ConfigError)
 
 
 class _Lost(OSError):
-    """The way to the cluster went while it was connected to."""
+    """The tunnel to the cluster was lost while it was connected."""
 
 
 class _NoKubeconfig(Exception):
@@ -233,7 +233,7 @@ class Link:
             self._on_change(self.cluster, None)
 
     def _complain(self, why: str) -> None:
-        """Say why it can't be connected to; once, as long as it stays the same."""
+        """Log why the cluster can't be connected to; once, as long as the reason stays the same."""
         if why != self._complained:
             log.warning("%s: can't connect: %s", self.cluster, why)
         self._complained = why
@@ -261,13 +261,13 @@ class Link:
         try:
             present = await self._kubeconfig(self.cluster)
         except _UNABLE as error:
-            # What is gone or broken is no reason to give up what works.
+            # A missing or broken kubeconfig is no reason to give up a working connection.
             log.warning("%s: the kubeconfig can't be read: %s", self.cluster, error)
             return False
         return present is not None and present != kubeconfig
 
     async def _lost(self, found: Connected) -> str:
-        """Probe once and note how it went; why the connection must be given up, if it must."""
+        """Probe once and note the result; the reason to give up the connection, or ""."""
         before = self.health.failures
         try:
             await self._probe(found.client)
@@ -287,7 +287,7 @@ class Link:
         return ""
 
     async def _probe(self, client: Client) -> None:
-        # In this process the cheapest answer will do; a server elsewhere must also know who asks.
+        # In this process the cheapest request will do; a remote server must also authenticate us.
         async with deadline(self._clock, self._options.probe_timeout):
             await client.raw("GET", "/" if client.remote else "/version")
 
@@ -308,7 +308,7 @@ class Link:
 
 @contextlib.asynccontextmanager
 async def _while_it_leads_there(client: Client) -> AsyncIterator[None]:
-    """Raise _Lost inside the block once the way that a client takes is gone, whatever is waited for there."""
+    """Raise _Lost inside the block once a client's tunnel is gone, also during any wait there."""
     if not isinstance(client, Losable):
         yield
         return
@@ -319,7 +319,7 @@ async def _while_it_leads_there(client: Client) -> AsyncIterator[None]:
     def lost() -> None:
         nonlocal gone
         gone = True
-        # Not from within: whoever tells may have been called by the very task that is told.
+        # Not from within: the caller may be the very task that is told.
         asyncio.get_running_loop().call_soon(end)
 
     def end() -> None:
@@ -344,7 +344,7 @@ async def _while_it_leads_there(client: Client) -> AsyncIterator[None]:
 
 # --- probe schedule -------------------------------------------------------------------------------------------------------
 #
-# When connections are probed: each once in an interval, a share of them at each beat.
+# The schedule of probes: each cluster once in an interval, a share of them at each beat.
 #
 # One timer for all. A timer for each would wake the process as often as there are clusters, which at rest costs more than the
 # probes themselves; and clusters that were connected together would be probed together for ever.
@@ -360,7 +360,7 @@ class Rhythm:
         self._anybody = asyncio.Event()
 
     def join(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Have `call` called once in an interval, with as few others as can be; call the result to end that."""
+        """Call `call` once in an interval, spread over the beats; call the result to end that."""
         share = min(self._members, key=len)
         token = object()
         share[token] = call

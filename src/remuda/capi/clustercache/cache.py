@@ -1,7 +1,7 @@
-"""All workload clusters: a :class:`.accessor.Link` for each Cluster whose infrastructure is there, for as long as the Cluster is.
+"""All workload clusters: a :class:`.accessor.Link` for each Cluster with infrastructure, for as long as the Cluster exists.
 
-It needs the Manager only, since controllers get it before there are any. Run it with `manager.beside(cache.run)`: it then
-connects while this process leads, and drops everything when it does not any more.
+It needs only the Manager, since controllers need it before they are made. Run it with `manager.beside(cache.run)`: it then
+connects while this process leads, and drops all connections when leadership ends.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ClusterCache:
         name = kubeconfig_secret(cluster.name)
         secret = self._secrets.get(cluster.namespace, name)
         if secret is None:
-            # One without the label is not in the cache, but is as good.
+            # A secret without the label is not in the cache, but is as good.
             try:
                 secret = await self._manager.client.get(SECRETS, name, cluster.namespace)
             except ApiError as error:
@@ -163,7 +163,7 @@ class ClusterCache:
             connected.stops.append(self._manager.follow(controller, watch, connected.nodes))
 
     def _count(self, manager: Manager) -> None:
-        """Numbers under the names that Cluster API gives them."""
+        """Metrics under Cluster API's names."""
         registry = manager.registry
         up = registry.gauge("capi_cluster_cache_connection_up", "Whether the connection to the cluster is up.", _LABELS)
         up.read(lambda: [((key.name, key.namespace), float(link.connected is not None)) for key, link in self._all()])

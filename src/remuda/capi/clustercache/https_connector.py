@@ -1,6 +1,6 @@
 """Clients of workload clusters from their kubeconfigs, over HTTPS.
 
-A workload cluster's kubeconfig comes from whoever may write a secret. So it may name no program to run and no file of this
+A workload cluster's kubeconfig comes from any user who may write a secret. So it may name no program to run and no file of this
 machine: everything is inline.
 """
 
@@ -24,7 +24,7 @@ _FILES = ("certificate-authority", "client-certificate", "client-key")
 
 
 class HttpsConnector:
-    """`seconds`: how long one request may take (watches may take longer). `policy`: which addresses may be connected to."""
+    """`seconds`: the timeout of one request (watches may take longer). `policy`: the addresses that may be connected to."""
 
     def __init__(
         self, clock: Clock = SYSTEM_CLOCK, *, seconds: float = 10.0, connections: int = 10, policy: Current = Policy.of
@@ -61,7 +61,7 @@ def workload_target(kubeconfig: bytes) -> Target:
                 if entry.get(field) and not entry.get(f"{field}-data"):
                     raise ConfigError(f"{section} {name} names a file ({field}): put what is in it inline")
     for name, entry in config["users"].items():
-        # Nothing inline counts before it: whoever names one would be shown a file of ours as a token.
+        # A tokenFile would win over an inline token: the workload's API server would receive a file of ours as a token.
         if entry.get("tokenFile"):
             raise ConfigError(f"users {name} names a file (tokenFile): put what is in it inline, as token")
     return select(config)

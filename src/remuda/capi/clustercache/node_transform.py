@@ -1,4 +1,4 @@
-"""What is kept of a workload cluster's nodes: what the core and providers read. The list of images alone is most of a node."""
+"""The cached fields of a workload cluster's nodes: what the core and providers read. A list of images is most of a node."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Obj = dict[str, Any]
 _META = ("name", "uid", "resourceVersion", "labels", "annotations", "creationTimestamp", "deletionTimestamp", "finalizers")
 _SPEC = ("providerID", "taints", "unschedulable")
 _STATUS = ("addresses", "nodeInfo", "volumesAttached")
-# A cluster says what it likes of its nodes, and much of it is repeated in the status of Machines. Volumes are only waited for.
+# Nodes of a workload cluster may hold anything, and much of it is repeated in Machines' status. Volumes are only waited for.
 _BOUNDS = {"volumesAttached": Bounds(items=1024, total=256 << 10)}
-# More than Kubernetes itself takes, so that no real one is cut.
+# More than Kubernetes itself accepts, so that no real value is cut.
 _META_BOUNDS = Bounds(text=256 << 10, items=4096, total=512 << 10)
-# Of a cluster that says it has more, no node is followed.
+# The nodes of a cluster that has more are not watched.
 MOST = 20_000
 
 
@@ -25,7 +25,7 @@ def slim(node: Obj) -> Obj:
     status = {key: value for key, value in (node.get("status") or {}).items() if key in _STATUS}
     conditions = dig(node, "status", "conditions")
     if conditions:
-        # A kubelet touches its heartbeats every few minutes, which is no news.
+        # A kubelet updates its heartbeats every few minutes, which is no change that matters.
         status["conditions"] = [
             {key: value for key, value in each.items() if key != "lastHeartbeatTime"}
             for each in conditions
@@ -41,7 +41,7 @@ def slim(node: Obj) -> Obj:
 
 
 def changed(new: Obj | None, old: Obj | None) -> bool:
-    """Whether anything that is kept changed, but for the revision."""
+    """True if any cached field but the revision has changed."""
     if new is None or old is None:
         return True
     if new["spec"] != old["spec"] or new["status"] != old["status"]:

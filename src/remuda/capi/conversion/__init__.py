@@ -1,7 +1,7 @@
 """Conversion between v1beta1, which old clients speak, and v1beta2, which is stored: pure functions on plain objects.
 
-:mod:`.convert` is the entry; :mod:`.kind_rules` says what goes where, :mod:`.field_rules` how, and :mod:`.v1beta1` and
-:mod:`.v1beta2` what each side looks like. Not here: the types (`api/cluster_x_k8s_io`), the webhook (`runtime`).
+:mod:`.convert` is the entry; :mod:`.kind_rules` maps the fields, :mod:`.field_rules` has the rules, and :mod:`.v1beta1` and
+:mod:`.v1beta2` the structs of each side. Not here: the types (`api/cluster_x_k8s_io`), the webhook (`runtime`).
 Read :mod:`.convert` first.
 """
 

@@ -1,8 +1,8 @@
 """One object from v1beta1 to v1beta2 or back, and the annotation that makes the way back lossless.
 
-On the way down the v1beta2 object is put into an annotation; on the way up it tells what v1beta1 could not say: whether a
-zero was meant, and what stood in fields that v1beta1 lacks. Everything else is taken from v1beta1's own fields, so that what an
-old client writes wins.
+On the way down the v1beta2 object is put into an annotation; on the way up it provides what v1beta1 can't express: whether
+a zero was intended, and the fields that v1beta1 lacks. Everything else is taken from v1beta1's own fields, so that an old
+client's changes win.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ DATA_ANNOTATION = "cluster.x-k8s.io/conversion-data"
 def convert(obj: Obj, api_version: str, versions: ContractVersions) -> Obj:
     """The object in `api_version`; the one it is given stays as it is, and parts of it are shared with the result.
 
-    A reference to a kind of which `versions` knows nothing does not fail the conversion, as it does upstream: it shows an
-    apiVersion made up from its group, and comes back the same.
+    A reference to a kind that `versions` does not know does not fail the conversion, as it does upstream: it gets an
+    apiVersion made up from its group, and converts back to the same.
     """
     current = obj.get("apiVersion")
     if current == api_version:
@@ -72,13 +72,13 @@ def _namespace(obj: Obj) -> str:
 
 
 def _given(metadata: Obj, kind: str, sections: Obj) -> Obj:
-    """With the v1beta2 object in the annotation. Its keys are sorted, so that one object always looks the same."""
+    """The metadata with the v1beta2 object in the annotation. Its keys are sorted, so that one object always looks the same."""
     data = {"apiVersion": V1BETA2, "kind": kind, **(sections or {"metadata": {}})}
     return {**metadata, "annotations": {**(metadata.get("annotations") or {}), DATA_ANNOTATION: dumps_sorted(data).decode()}}
 
 
 def _taken(metadata: Obj) -> tuple[Obj, Obj | None]:
-    """Without the annotation, and what it says. Data that nobody can read (a client wrote it) says nothing."""
+    """The metadata without the annotation, and the annotation's data. Unreadable data (a client wrote it) counts as none."""
     annotations: dict[str, Any] = metadata.get("annotations") or {}
     if DATA_ANNOTATION not in annotations:
         return metadata, None

@@ -21,12 +21,12 @@ _MAX_INT32, _MIN_INT32 = 2**31 - 1, -(2**31)
 
 class ContractVersions(Protocol):
     def api_version(self, group: str, kind: str) -> str | None:
-        """The apiVersion ("group/version") in which the contract labels of its CRD say to use this kind; None if unknown."""
+        """The apiVersion ("group/version") for this kind by the contract labels of its CRD; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a rule may need besides the struct. `restored` is the same struct as v1beta2 last had it, if that is known."""
+    """A rule's inputs besides the struct. `restored` is the same struct as v1beta2 last had it, if that is known."""
 
     namespace: str
     versions: ContractVersions
@@ -39,7 +39,7 @@ class Scope:
         return replace(self, restored=found if isinstance(found, dict) else {})
 
 
-# Takes from the first struct, puts into the second.
+# A step reads from the first struct and writes into the second.
 _Step = Callable[[Obj, Obj, Scope], None]
 
 
@@ -91,7 +91,7 @@ def _path(dotted: str) -> tuple[str, ...]:
 
 
 def _carry(source: tuple[str, ...], target: tuple[str, ...], change: Callable[[Any], Any] | None = None) -> _Step:
-    """What is set goes over, through `change`; a change to None leaves it out."""
+    """Copies a value that is set, through `change`; a change to None leaves it out."""
 
     def step(source_struct: Obj, target_struct: Obj, scope: Scope) -> None:
         value = _get(source_struct, source)
@@ -119,12 +119,12 @@ def same(*names: str) -> Rule:
 
 
 def moved(old: str, new: str) -> Rule:
-    """The same form at another place."""
+    """A field at another path, with the same form."""
     return Rule(_carry(_path(old), _path(new)), _carry(_path(new), _path(old)))
 
 
 def unless_zero(old: str, new: str) -> Rule:
-    """A pointer on one side, a plain value on the other, and nobody tells a zero from nothing."""
+    """A pointer on one side, a plain value on the other; zero and absent are the same."""
 
     def change(value: Any) -> Any:
         return value or None
@@ -165,7 +165,7 @@ def kept(*names: str) -> Rule:
             return
         for name in names:
             out.pop(name, None)
-            # An empty string is nothing, but zero seconds are something.
+            # An empty string counts as nothing, but zero seconds don't.
             if (value := scope.restored.get(name)) not in (None, ""):
                 out[name] = value
 
@@ -173,7 +173,7 @@ def kept(*names: str) -> Rule:
 
 
 def seconds(old: str, new: str) -> Rule:
-    """A duration in words, whole seconds as a number."""
+    """A Go duration in v1beta1, whole seconds as a number in v1beta2."""
     return Rule(_carry(_path(old), _path(new), to_seconds), _carry(_path(new), _path(old), to_duration))
 
 
@@ -199,7 +199,7 @@ def to_seconds(duration: str) -> int:
 
 @lru_cache(maxsize=1024)
 def to_duration(whole: int) -> str:
-    """As Go prints it: the largest unit that is needed, and every smaller one."""
+    """A duration as Go prints it: the largest unit that is needed, and every smaller one."""
     sign, rest = ("-", -whole) if whole < 0 else ("", whole)
     minutes, second = divmod(rest, 60)
     hours, minute = divmod(minutes, 60)
@@ -209,7 +209,7 @@ def to_duration(whole: int) -> str:
 
 
 def nested(old: str, new: str, pair: Pair) -> Rule:
-    """A struct with rules of its own. One that comes out empty is as good as none in v1beta2, but not in v1beta1."""
+    """A struct with rules of its own. An empty result counts as none in v1beta2, but not in v1beta1."""
     source, target = _path(old), _path(new)
 
     def up(struct: Obj, out: Obj, scope: Scope) -> None:
@@ -277,8 +277,8 @@ def _group(api_version: str) -> str:
 def _fallback(group: str) -> str:
     """An apiVersion for a kind without a CRD (or without contract labels on it).
 
-    Upstream fails the conversion then, so that one Cluster whose provider was uninstalled makes every list of Clusters in
-    v1beta1 unreadable. Here the reference shows the version that v1beta1's contract is named after. Nothing is lost by
+    Upstream fails the conversion then, so that one Cluster with an uninstalled provider makes every list of Clusters in
+    v1beta1 unreadable. Here the reference gets the version that v1beta1's contract is named after. Nothing is lost by
     that: on the way back only group, kind and name count.
     """
     return f"{group}/v1beta1" if group else "v1"

@@ -1,8 +1,8 @@
-"""What a struct of the wire looks like to its Go owner, as a table: what counts as absent, and what is always written.
+"""Go's view of the structs on the wire, as a table: which values count as absent, and which fields are always written.
 
-Everybody else converts by way of Go structs, so their answers carry Go's habits: unknown fields are dropped, a plain zero is
+All others convert by way of Go structs, so their answers carry Go's habits: unknown fields are dropped, a plain zero is
 as good as no value, an empty list of an `omitempty` field is not written, and a field without `omitempty` is written even if
-nobody set it. A :class:`Shape` says which habit a field has; the tables are in :mod:`.v1beta1` and :mod:`.v1beta2`.
+it was never set. A :class:`Shape` says which habit a field has; the tables are in :mod:`.v1beta1` and :mod:`.v1beta2`.
 
 Between reading and writing a struct is a *plain* dict: a key is there if and only if Go's value would not be zero. So "is this
 struct empty" is the dict's truth value, and moving a field is moving a key (:mod:`.field_rules`).
@@ -17,14 +17,14 @@ from typing import Any
 
 Obj = dict[str, Any]
 
-# What reading or writing gives when there is nothing.
+# The result of reading or writing an absent value.
 _ABSENT: Any = object()
 _Function = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`read` and `write` are None where a value stays as it is; `zero` makes what an always written field has unset."""
+    """`read` and `write` are None where a value stays as it is; `zero` gives the value of an unset, always written field."""
 
     read: _Function | None
     write: _Function | None
@@ -48,7 +48,7 @@ class Shape:
         self.always = tuple(always)
 
     def read(self, raw: Any) -> Obj:
-        """The plain form of a struct on the wire; what was given stays as it is."""
+        """The plain form of a struct on the wire; the argument stays as it is."""
         found: Obj = {}
         if not raw:
             return found
@@ -66,7 +66,7 @@ class Shape:
         return found
 
     def write(self, plain: Obj) -> Obj:
-        """A struct in plain form as it goes over the wire."""
+        """A struct in plain form as it is sent over the wire."""
         found: Obj = {}
         fields = self.fields
         for key, value in plain.items():
@@ -102,7 +102,7 @@ def timestamp(text: str) -> str:
 
 
 def _time(text: Any) -> Any:
-    """Go's zero time is no time. (Upstream shows it as null where v1beta1 has a pointer, which its own schema refuses.)"""
+    """Go's zero time counts as none. (Upstream shows it as null where v1beta1 has a pointer, which its own schema refuses.)"""
     found = timestamp(text)
     return _ABSENT if found == "0001-01-01T00:00:00Z" else found
 
@@ -110,7 +110,7 @@ def _time(text: Any) -> Any:
 STRING = Field(_unless_zero, None, str)
 INT = Field(_unless_zero, None, int)
 BOOL = Field(_unless_zero, None, bool)
-# A pointer to a scalar (or any value with a meaning of its own): set to zero and not set are two things.
+# A pointer to a scalar (or any value with a meaning of its own): zero and unset are different.
 POINTER = Field(None, None, _nothing)
 TIME = Field(_time, None, _nothing)
 # A list of strings or a map of strings.
@@ -126,7 +126,7 @@ def struct(shape: Shape) -> Field:
 
 
 def pointer(shape: Shape) -> Field:
-    """A pointer to a struct: an empty one is still there."""
+    """A pointer to a struct: an empty one is still written."""
     return Field(shape.read, shape.write, _nothing, shape)
 
 

@@ -1,8 +1,8 @@
-"""What goes where between v1beta1 and v1beta2, kind by kind: the table of the conversion.
+"""The mapping of fields between v1beta1 and v1beta2, kind by kind: the table of the conversion.
 
-The v1beta1 side is named first. What stands here is all that differs; the form of each field is in :mod:`.v1beta1` and
+The v1beta1 side is named first. This table has all differences; the form of each field is in :mod:`.v1beta1` and
 :mod:`.v1beta2`, the meaning of a rule in :mod:`.field_rules`. Four fields of v1beta1 have no place in v1beta2 and are dropped,
-as they are everywhere: a MachineDeployment's `progressDeadlineSeconds` and `revisionHistoryLimit`, a topology's `rolloutAfter`
+as upstream does: a MachineDeployment's `progressDeadlineSeconds` and `revisionHistoryLimit`, a topology's `rolloutAfter`
 and a variable's `definitionFrom`. None of them has an effect in this version of Cluster API.
 """
 
@@ -34,7 +34,7 @@ from .go_structs import Obj, Shape
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`keeps_data`: v1beta1 carries the v1beta2 object in an annotation, for what it can't express itself."""
+    """`keeps_data`: v1beta1 carries the v1beta2 object in an annotation, for the fields that it can't express itself."""
 
     v1beta1: Shape
     v1beta2: Shape
@@ -216,7 +216,7 @@ def _node_reference() -> Rule:
 
 
 def _no_updating_phase() -> Rule:
-    """A Machine that is updated in place is one that runs, to a client that knows no such phase."""
+    """A Machine that is updated in place is shown as running to clients of v1beta1, which has no such phase."""
 
     def down(struct: Obj, out: Obj, scope: Scope) -> None:
         if struct.get("phase") == "Updating":

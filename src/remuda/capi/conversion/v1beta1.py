@@ -1,6 +1,6 @@
 """The structs of v1beta1, which old clients speak.
 
-:mod:`.v1beta2` has those that are stored, :mod:`.kind_rules` what goes where.
+:mod:`.v1beta2` has the stored structs, :mod:`.kind_rules` the mapping between both.
 """
 
 from __future__ import annotations

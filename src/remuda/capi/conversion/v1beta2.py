@@ -1,4 +1,4 @@
-"""The structs of v1beta2, which is what is stored and what the controllers see. :mod:`.v1beta1` has the older ones."""
+"""The structs of v1beta2, which is stored and which the controllers see. :mod:`.v1beta1` has the older ones."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ _CLUSTER_SPEC = Shape(
 
 
 def _deprecated(**counts: Field) -> Field:
-    """What v1beta1 alone had: its conditions, and for some kinds its own counters or the reason of a failure."""
+    """The fields of v1beta1 alone: its conditions, and for some kinds its own counters or the reason of a failure."""
     return pointer(Shape({"v1beta1": pointer(Shape({"conditions": many(LEGACY_CONDITION), **counts}))}))
 
 

@@ -1,7 +1,7 @@
-"""Machines: each from its references to its Node, and back to nothing.
+"""The Machine controller: each Machine from its references to its Node, and its deletion.
 
-Phases in order: whose it is, bootstrap (:mod:`.provider_phases`), infrastructure, node (:mod:`.noderef`), certificates; then,
-when it is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.status`) is written at the end, in one patch.
+Phases in order: ownership, bootstrap (:mod:`.provider_phases`), infrastructure, node (:mod:`.noderef`), certificates; then,
+when it is going, :mod:`.deletion`. The status (:mod:`.status`) is always written at the end, in one patch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from .status import Snapshot, computed
 
 Obj = dict[str, Any]
 
-# Nobody else writes these conditions of a Machine, of either set. UpToDate is ours only where a deployment made the Machine:
-# of its own machines a control plane says it.
+# Only this controller writes these conditions of a Machine, of either set. UpToDate is ours only where a deployment made the
+# Machine: a control plane sets it on its own machines.
 OWNED = frozenset(
     {
         "Available",
@@ -100,7 +100,7 @@ class Machines:
         found = machines.indexed(BY_NODE, (*cluster, name_of(node)))
         if provider_id := dig(node, "spec", "providerID"):
             found = [*found, *machines.indexed(BY_PROVIDER_ID, (*cluster, provider_id))]
-        # In order, since a set has another one in every process.
+        # In order, since a set's order differs in every process.
         return dict.fromkeys(Key.of(machine) for machine in found)
 
     # --- one Machine ------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class Machines:
         paused = is_paused(cluster, machine)
         with_ours = with_finalizer(machine, MACHINE_FINALIZER)
         if with_ours is not machine:
-            # Before anything else is done that a deletion would have to undo.
+            # Before any work that a deletion would have to undo.
             machine = await patch.write(with_ours if paused else adopted(with_ours, cluster))
         machine = with_paused(machine, cluster, now)
         if paused:
@@ -159,12 +159,12 @@ class Machines:
         machine, after = computed(self._snapshot(scope))
         last = is_being_deleted(machine) and not finalizers_of(machine)
         if last:
-            # With the last finalizer goes the Machine: there will be no status to write afterwards.
+            # The Machine goes with its last finalizer: there will be no status to write afterwards.
             machine = {**machine, "status": scope.patch.before.get("status") or {}}
         try:
             await scope.patch.write(machine, observed=not scope.phases.failed and not last)
         except ApiError as error:
-            # It went, and the cache has not seen that yet.
+            # It is gone, and the cache has not seen that yet.
             if not error.is_not_found or not is_being_deleted(machine):
                 raise
             return DONE
@@ -192,7 +192,7 @@ class Machines:
         )
 
     async def _goes_without_cluster(self, machine: Obj) -> bool:
-        """A Machine whose Cluster is really gone can still be deleted; nothing else can be done for it."""
+        """A Machine whose Cluster is really gone can still be deleted, but not reconciled otherwise."""
         if not is_being_deleted(machine):
             return False
         key = cluster_key_of(machine)
@@ -227,7 +227,7 @@ def _references(machine: Obj) -> Iterable[Obj]:
 
 
 def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Machines look at little of their Cluster, and there are many of them."""
+    """True if a change matters to Machines: they use few fields of their Cluster, and there are many of them."""
     return new is None or old is None or _seen_of_cluster(new) != _seen_of_cluster(old)
 
 
@@ -243,7 +243,7 @@ def _seen_of_cluster(cluster: Obj) -> tuple[Any, ...]:
 
 
 def _template_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Of a set or a deployment: what new machines are to be, not how many of them there are."""
+    """For a set or a deployment: true if its machine template changed, not its number of machines."""
     return new is None or old is None or _seen_of_owner(new) != _seen_of_owner(old)
 
 

@@ -1,11 +1,11 @@
-"""A Machine that is going: hooks, drain, volumes, hooks, the providers' objects, the node, the finalizer, in this order.
+"""The deletion of a Machine: hooks, drain, volumes, hooks, the providers' objects, the node, the finalizer, in this order.
 
-Each stage either lets the next one begin (None) or says what it waits for. Every reconcile walks all of them from the start,
-since any may be the first after a crash; what a stage has to remember is in the Machine's status. Whether a stage is due at all
-is decided in :mod:`.deletion_rules`; draining is :mod:`.eviction`, volumes are :mod:`.volume_detach`.
+Each stage either lets the next one begin (None) or says what it waits for. Every reconcile walks through all of them, since
+any may be the first after a crash; a stage's state is kept in the Machine's status. :mod:`.deletion_rules` decides whether a
+stage is needed at all; draining is :mod:`.eviction`, volumes are :mod:`.volume_detach`.
 
-A deletion must end also when what it would like to ask is gone: the Cluster, a provider's kind, the way into the workload
-cluster. It must not, however, pull a machine from under pods and volumes only because a network is down for a while.
+A deletion must also end when the objects that it needs are gone: the Cluster, a provider's kind, the connection to the workload
+cluster. But it must not remove a machine under running pods and volumes only because a network is down for a while.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ log = logger(__name__)
 SECRETS = GroupVersionResource("", "v1", "secrets")
 _CHECK_LOGS = "please check controller logs for errors"
 _NOT_CONNECTED = "connection to the workload cluster is down"
-# One round of each, so that a server which does not answer can't keep the status from being written.
+# Timeouts of one round, so that a server which does not answer can't keep the status from being written.
 _DRAIN_SECONDS, _DETACH_SECONDS, _NODE_SECONDS, _NODE_PAUSE = 25.0, 15.0, 10.0, 2.0
-# How long the kubeconfig of a cluster that can't be reached must be missing until nobody waits for it any more.
+# The time that an unreachable cluster's kubeconfig must be missing until we stop waiting for it.
 _PATIENCE_SECONDS = 300.0
-# Of a condition; a longer one would make the whole status unwritable.
+# The limit of a condition; a longer message would make the whole status unwritable.
 _LONGEST_MESSAGE = 10_240
 
 _Stage = Callable[[Core, Scope], Awaitable[Result | None]]
 
 
 async def reconcile_delete(core: Core, scope: Scope) -> Result | None:
-    """One walk through the stages. Changes `scope.machine`; says in `scope.deleting_*` where it is."""
+    """One walk through the stages. Changes `scope.machine`; writes the current stage into `scope.deleting_*`."""
     scope.deleting_reason, scope.deleting_message = "Deleting", "Deletion started"
     stays = await _why_node_stays(core, scope)
     if stays:
@@ -111,7 +111,7 @@ async def _why_node_stays(core: Core, scope: Scope) -> str:
 
 
 def _find_node_at_last(scope: Scope) -> None:
-    """A node that came while the Machine was going is still this Machine's."""
+    """A node that joined during the Machine's deletion is still this Machine's."""
     machine = scope.machine
     if rules.node_name(machine) or scope.workload is None:
         return
@@ -122,7 +122,7 @@ def _find_node_at_last(scope: Scope) -> None:
 
 
 async def _control_plane(core: Core, cluster: Obj | None) -> Obj | None:
-    """What the Cluster refers to; None when it isn't there, nor ever will be."""
+    """The object that the Cluster refers to; None when it doesn't exist, and never will."""
     ref = dig(cluster, "spec", "controlPlaneRef")
     if cluster is None or not ref or is_being_deleted(cluster):
         return None
@@ -162,7 +162,7 @@ def _hooks(scope: Scope, prefix: str, name: str, shown: str, field: str) -> Resu
 
 
 async def _infra_is_read(core: Core, scope: Scope) -> Result | None:
-    """Go on once it is known whether there is an InfraMachine: draining is skipped where there is none."""
+    """Wait until it is known whether there is an InfraMachine: draining is skipped without one."""
     ref = dig(scope.machine, "spec", "infrastructureRef") or {}
     if scope.infra is not None or await is_gone(core, scope, ref, scope.infra_missing):
         return None
@@ -269,7 +269,7 @@ def _ground(core: Core, scope: Scope) -> Ground:
 
 
 def _succeeded(core: Core, scope: Scope, condition: str, reason: str, message: str) -> None:
-    """Said once, although a stage is walked through again until the InfraMachine goes."""
+    """Recorded once, although a stage is repeated until the InfraMachine is gone."""
     if conditions.is_true(scope.machine, condition, LEGACY):
         return
     _legacy(scope, condition, TRUE)
@@ -277,14 +277,14 @@ def _succeeded(core: Core, scope: Scope, condition: str, reason: str, message: s
 
 
 def _failed_round(scope: Scope, reason: str, message: str, why: str, field: str, limit: str) -> Result:
-    """A round that could not be made is made again, sooner when the cluster is connected again."""
+    """A failed round is repeated, sooner when the cluster is connected again."""
     pause = rules.pause(scope.machine, field, limit, scope.now)
     wait = _wait(scope, Code.CONNECTION, Actor.OTHER_CONTROLLER, _node_ref(scope), why, rules.started(scope.machine, field))
     return _waiting(scope, reason, message, wait, pause, min(pause, 1.0))
 
 
 def _with_outlook(core: Core, scope: Scope, message: str, reason: str, field: str, limit: str, exclude: str) -> str:
-    """The message, and how this will end once it takes long; said once in an event, too."""
+    """The message with the expected end once the stage takes long; also sent once as an event."""
     outlook = rules.outlook(scope.machine, field, limit, exclude, scope.now)
     if not outlook:
         return message
@@ -295,7 +295,7 @@ def _with_outlook(core: Core, scope: Scope, message: str, reason: str, field: st
 
 
 async def _is_out_of_reach(core: Core, scope: Scope) -> bool:
-    """Whether nobody will ever reach the workload cluster: there is no kubeconfig (any more), and that for a while.
+    """True if the workload cluster is out of reach for good: there is no kubeconfig (any more), and that for a while.
 
     A cluster that only does not answer is waited for: its pods and volumes may well be alive.
     """
@@ -355,7 +355,7 @@ async def _deleted(core: Core, scope: Scope, ref: Obj, found: External | None, m
 
 
 async def _delete_node(core: Core, scope: Scope) -> Result | None:
-    """Only after the machine is gone, lest its kubelet registers the node anew."""
+    """Only after the machine is gone, so that its kubelet can't register the node again."""
     why = await _try_to_delete_node(core, scope, rules.node_name(scope.machine))
     if not why:
         return None
@@ -372,7 +372,7 @@ async def _delete_node(core: Core, scope: Scope) -> Result | None:
 
 
 async def _try_to_delete_node(core: Core, scope: Scope, name: str) -> str:
-    """Try for a while, since this is the last thing between the Machine and its end; what is wrong, or ""."""
+    """Try for a while, since this is the last step of the deletion; the error, or ""."""
     until = core.clock.monotonic() + _NODE_SECONDS
     while True:
         workload = core.workloads.get(scope.cluster_key)

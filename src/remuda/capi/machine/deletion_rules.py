@@ -1,4 +1,4 @@
-"""What the deletion of a Machine may still do, and for how long: pure decisions that :mod:`.deletion` carries out."""
+"""Limits of a Machine's deletion: pure decisions on its steps and their timeouts, carried out by :mod:`.deletion`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ DRAIN_TIMEOUT = "nodeDrainTimeoutSeconds"
 DETACH_TIMEOUT = "nodeVolumeDetachTimeoutSeconds"
 NODE_TIMEOUT = "nodeDeletionTimeoutSeconds"
 
-# What takes longer than this is worth telling about.
+# A stage that takes longer than this is reported.
 SLOW_SECONDS = 60.0
 _LONGEST_PAUSE = 20.0
 
 
 def why_node_stays(cluster: Obj | None, machine: Obj, control_plane: Obj | None, machines: Iterable[Obj]) -> str:
-    """Why the node is neither drained nor deleted; "" when it is.
+    """The reason why the node is neither drained nor deleted; "" when it is.
 
     `control_plane` is the object that the Cluster refers to, if it is there; `machines` are the Cluster's.
     """
@@ -55,7 +55,7 @@ def node_name(machine: Obj) -> str:
 
 
 def hooks(machine: Obj, prefix: str) -> list[str]:
-    """The annotations by which others ask to be waited for."""
+    """The annotations by which others delay the deletion."""
     return sorted(name for name in annotations_of(machine) if name.startswith(prefix))
 
 
@@ -70,7 +70,7 @@ def may_wait_for_volumes(machine: Obj, infra: Obj | None, now: float) -> bool:
 def _may(machine: Obj, infra: Obj | None, now: float, exclude: str, start: str, limit: str) -> bool:
     if exclude in annotations_of(machine):
         return False
-    # Whoever removed a control plane's etcd member in a pre-terminate hook may have taken the node's API with it.
+    # A pre-terminate hook that removed a control plane's etcd member may have taken the node's API with it.
     if started(machine, PRE_TERMINATE_TIME):
         return False
     if infra is None or is_being_deleted(infra):
@@ -84,12 +84,12 @@ def started(machine: Obj, field: str) -> str:
 
 
 def with_started(machine: Obj, field: str, now: float) -> Obj:
-    """A stage begins once, however often it is looked at."""
+    """The machine with the start of a stage, recorded only once."""
     return machine if started(machine, field) else with_path(machine, ("status", "deletion", field), rfc3339(now))
 
 
 def timeout(machine: Obj, field: str) -> int | None:
-    """A timeout of `spec.deletion`; None when there is none, which is also what 0 means."""
+    """A timeout of `spec.deletion`; None when there is none, or 0."""
     found = dig(machine, "spec", "deletion", field)
     return found if isinstance(found, int) and found > 0 else None
 
@@ -101,7 +101,7 @@ def since(machine: Obj, field: str, now: float) -> float:
 
 
 def seconds_left(machine: Obj, field: str, limit: str, now: float) -> float | None:
-    """Until a stage is given up; None when it is not."""
+    """Seconds until a stage is given up; None without a timeout."""
     seconds = timeout(machine, limit)
     return None if seconds is None else seconds - since(machine, field, now)
 
@@ -112,14 +112,14 @@ def node_deletion_expired(machine: Obj, now: float) -> bool:
 
 
 def pause(machine: Obj, field: str, limit: str, now: float) -> float:
-    """How long to leave a stage alone: little at first, since most end soon, then longer; never past its timeout."""
+    """Seconds until the next look at a stage: few at first, since most end soon, then more; never past its timeout."""
     seconds = min(max(1.0, since(machine, field, now) / 3), _LONGEST_PAUSE)
     left = seconds_left(machine, field, limit, now)
     return seconds if left is None else max(min(seconds, left), 0.1)
 
 
 def outlook(machine: Obj, field: str, limit: str, exclude: str, now: float) -> str:
-    """How a stage that takes long will end, for those who look at it; "" while it does not take long."""
+    """The expected end of a stage that takes long, for users; "" while it does not take long."""
     if since(machine, field, now) < SLOW_SECONDS:
         return ""
     seconds = timeout(machine, limit)

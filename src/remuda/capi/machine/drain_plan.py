@@ -1,8 +1,8 @@
-"""What is to be done about the pods of a node that is being drained, and how to say what is left.
+"""The plan for the pods of a node that is being drained, and messages about the pods that are left.
 
 Pure: a snapshot of the node's pods in, a plan out; :mod:`.eviction` reads the one and carries out the other. The order of the
-filters is the one of `kubectl drain`, then the pod's own label, then MachineDrainRules (:mod:`.drain_plan`). The texts are
-parsed by the controllers above (is it PodDisruptionBudgets that delay this?), so they are Cluster API's own.
+filters is the one of `kubectl drain`, then the pod's own label, then MachineDrainRules. The texts are parsed by the
+controllers above (is it PodDisruptionBudgets that delay this?), so they are Cluster API's own.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from ..well_known import POD_DRAIN
 
 # --- drain rules ----------------------------------------------------------------------------------------------------------
 #
-# MachineDrainRules, read for one Machine: which pods are drained, skipped or waited for, and in what order.
+# MachineDrainRules for one Machine: which pods are drained, skipped or waited for, and in what order.
 #
-# Pure. :mod:`.drain_plan` asks them about every pod that nothing else has decided on.
+# Pure. The drain plan asks them about every pod that no earlier filter has decided on.
 
 DRAIN, SKIP, WAIT_COMPLETED = "Drain", "Skip", "WaitCompleted"
 BEHAVIORS = (DRAIN, SKIP, WAIT_COMPLETED)
 
 
 class DrainError(Exception):
-    """What keeps a node from being drained until somebody repairs it, or until the next look."""
+    """A problem that keeps a node from being drained until a user repairs it, or until the next look."""
 
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Say what was being done when a request fails."""
+    """Put the operation into the error when a request fails."""
     try:
         yield
     except (ApiError, OSError, DrainError) as error:
@@ -59,7 +59,7 @@ class Rule:
         return any(not namespaces.empty for _, namespaces in self.pods)
 
     def applies_to(self, pod: Obj, namespaces: Mapping[str, Obj]) -> bool:
-        """`namespaces` by name; those that no selector asks for may be missing."""
+        """`namespaces` by name; those that no selector needs may be missing."""
         return not self.pods or any(
             selector.matches(labels_of(pod)) and (of_namespace.empty or of_namespace.matches(_labels(pod, namespaces)))
             for selector, of_namespace in self.pods
@@ -79,9 +79,9 @@ def pods_error(why: str, pod: Obj) -> DrainError:
 
 
 def rules_for(machine: Obj, cluster: Obj, rules: Iterable[Obj]) -> list[Rule]:
-    """Those that apply to the Machine, by name: the first that applies to a pod decides. Raises DrainError."""
+    """The rules that apply to the Machine, by name: the first that applies to a pod decides. Raises DrainError."""
     found = sorted((rule for rule in rules if namespace_of(rule) == namespace_of(machine)), key=name_of)
-    # A rule that can't be read might be the one that protects a pod, so that none is drained before it is repaired.
+    # An invalid rule might be the one that protects a pod, so no pod is drained before it is repaired.
     wrong = [
         f"invalid selectors in MachineDrainRule {name_of(rule)}: {aggregate_text([str(error) for error in errors])}"
         for rule in found
@@ -108,7 +108,7 @@ def _read(rule: Obj) -> Rule:
 
 
 def _pairs(rule: Obj, field: str, around: str) -> tuple[tuple[LabelSelector, LabelSelector], ...]:
-    """A selector that is not there selects everything, as an empty one does."""
+    """An absent selector selects everything, as an empty one does."""
     found = dig(rule, "spec", field) or ()
     return tuple((_selector(item.get("selector")), _selector(item.get(around))) for item in found)
 
@@ -122,7 +122,7 @@ def _selector(structure: Any) -> LabelSelector:
 Obj = dict[str, Any]
 
 MIRROR = "kubernetes.io/config.mirror"
-# Of a node that nobody hears from: pods get so long to end, and are forgotten so long after that.
+# For an unreachable node: the grace period of pods, and the time after it until they are skipped.
 UNREACHABLE_GRACE_SECONDS = 1
 _MOST_FAILURES, _MOST_PODS = 5, 3
 _VIOLATED = "annot evict pod as it would violate the pod's disruption budget."
@@ -130,7 +130,7 @@ _VIOLATED = "annot evict pod as it would violate the pod's disruption budget."
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`daemon_sets` are the keys of those that are there; `namespaces`, by name, are only needed where a rule selects them."""
+    """`daemon_sets` are the keys of existing ones; `namespaces`, by name, are only needed where a rule selects them."""
 
     pods: Sequence[Obj]
     now: float
@@ -141,7 +141,7 @@ class Snapshot:
 
 
 class Verdict(NamedTuple):
-    """About one pod."""
+    """The drain decision for one pod."""
 
     behavior: str
     order: int = 0
@@ -152,7 +152,7 @@ _GO, _STAY = Verdict(DRAIN), Verdict(SKIP)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Pods by namespace and name: to evict now; going already; to evict when those are gone; to be waited for, now and then;
+    """Pods by namespace and name: to evict now; already terminating; to evict when those are gone; to wait for, now and then;
     and those that stay."""
 
     evict: tuple[Obj, ...] = ()
@@ -171,7 +171,7 @@ def plan(snapshot: Snapshot) -> Plan:
     """Raises DrainError when a pod can't be judged."""
     pods = sorted(snapshot.pods, key=shown)
     judged = [(pod, verdict(pod, snapshot)) for pod in pods]
-    # Only the lowest order that is still on the node has its turn, be it that its pods are only going yet.
+    # Only the lowest order that is still on the node has its turn, even if its pods are already terminating.
     first = min((found.order for _, found in judged if found.behavior != SKIP), default=0)
     made: dict[str, list[Obj]] = {name: [] for name in Plan.__slots__}
     for pod, found in judged:
@@ -200,7 +200,7 @@ def verdict(pod: Obj, snapshot: Snapshot) -> Verdict:
 
 
 def _gone_for(pod: Obj, now: float) -> int:
-    """Seconds since a pod was to be gone (its grace is in the timestamp); 0 when it isn't to go."""
+    """Seconds since a pod should have been gone (its grace is in the timestamp); 0 when it is not being deleted."""
     text = metadata(pod).get("deletionTimestamp")
     return int(now - parse_rfc3339(text)) if text else 0
 
@@ -215,7 +215,7 @@ def daemon_set_of(pod: Obj) -> Key | None:
 
 
 def needs_daemon_set(pod: Obj) -> bool:
-    """Whether it depends on the pod's DaemonSet being there what becomes of it."""
+    """True if the pod's treatment depends on whether its DaemonSet exists."""
     return daemon_set_of(pod) is not None and not is_finished(pod)
 
 
@@ -241,7 +241,7 @@ def _by_rules(pod: Obj, snapshot: Snapshot) -> Verdict:
 
 
 def _wait_for(pod: Obj) -> Verdict:
-    """A pod that completed is what was waited for; its object may stay for as long as its Job likes."""
+    """A completed pod need not be waited for; its object may stay as long as its Job keeps it."""
     return _STAY if is_finished(pod) else Verdict(WAIT_COMPLETED)
 
 
@@ -251,7 +251,7 @@ def shown(pod: Obj) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left after evictions were tried; `failed` has pods by what the server said."""
+    """The pods left after evictions were tried; `failed` has pods by the server's message."""
 
     going: tuple[Obj, ...] = ()
     failed: Mapping[str, Sequence[Obj]] = field(default_factory=dict)

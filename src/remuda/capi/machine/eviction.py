@@ -1,4 +1,4 @@
-"""Draining a node: read what is on it, cordon it, evict as :mod:`.drain_plan` says, and give back what is left.
+"""Draining a node: read its pods, cordon it, evict by the :mod:`.drain_plan`, and give back the pods that are left.
 
 Everything here is one round. Nothing is kept between rounds: the next one sees what the node has by then.
 """
@@ -34,13 +34,13 @@ _TERMINATING = (
     "(kube-controller-manager should set deletionTimestamp)"
 )
 _PAGE = 500
-# How an eviction ended; anything else is what the server said against it.
+# The result of an eviction; any other text is the server's refusal.
 _GOING, _GONE = "", None
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What decides about pods besides the pods: the Machine, its Cluster, and the rules of its namespace."""
+    """Inputs of the drain besides the pods: the Machine, its Cluster, and the rules of its namespace."""
 
     machine: Obj
     cluster: Obj
@@ -69,13 +69,13 @@ async def find_node(client: Client, name: str) -> Obj | None:
 
 
 def is_unreachable(node: Obj) -> bool:
-    """Nobody hears from its kubelet."""
+    """True if the node's kubelet does not report."""
     ready = next((each for each in dig(node, "status", "conditions") or () if each.get("type") == "Ready"), None)
     return ready is not None and ready.get("status") == "Unknown"
 
 
 async def read_plan(client: Client, ground: Ground, node: str, now: float, *, unreachable: bool = False) -> Plan:
-    """What is to be done about the pods of a node. Raises DrainError."""
+    """The plan for the pods of a node. Raises DrainError."""
     with doing("failed to get Pods for eviction"):
         pods = await read_all(client, PODS, fields=f"spec.nodeName={node}")
         if not pods:
@@ -94,7 +94,7 @@ async def _namespaces(client: Client, rules: Iterable[Rule]) -> dict[str, Obj]:
 
 
 async def drain_round(client: Client, clock: Clock, ground: Ground, name: str, now: float) -> Remaining:
-    """Cordon and evict; what is left of the pods. Nothing is left on a node that is gone. Raises DrainError."""
+    """Cordon and evict; the pods that are left. None are left on a node that is gone. Raises DrainError."""
     with doing(f"unable to get Node {name}"):
         node = await find_node(client, name)
     if node is None:
@@ -116,7 +116,7 @@ async def drain_round(client: Client, clock: Clock, ground: Ground, name: str, n
 
 
 async def _evict_all(client: Client, clock: Clock, pods: Sequence[Obj], grace: int | None) -> list[str | None]:
-    """How each eviction ended. Begun in order, some at a time, and no longer than a reconcile may wait."""
+    """The result of each eviction. Started in order, some at a time, and no longer than a reconcile may wait."""
     ended: list[str | None] = [_LATE] * len(pods)
     turns = iter(enumerate(pods))
 
@@ -134,7 +134,7 @@ async def _evict_all(client: Client, clock: Clock, pods: Sequence[Obj], grace: i
 
 
 async def evict(client: Client, pod: Obj, grace: int | None = None) -> None:
-    """Ask this very pod to go: one that a StatefulSet made anew under the same name is on another node. Raises ApiError and
+    """Evict this very pod: one that a StatefulSet made anew under the same name is on another node. Raises ApiError and
     OSError."""
     options: Obj = {"preconditions": {"uid": uid_of(pod)}}
     if grace is not None:

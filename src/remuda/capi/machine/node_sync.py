@@ -1,7 +1,7 @@
-"""What a Machine says about its Node: labels, annotations and taints, and which of them are the Machine's to take back.
+"""Labels, annotations and taints that a Machine sets on its Node, and removes from it.
 
-Pure: (node, machine) -> merge patch. Annotations on the Node list what came from the Machine, so that what vanishes from the
-Machine vanishes from the Node and what others put there stays. :mod:`.noderef` sends the patch.
+Pure: (node, machine) -> merge patch. Annotations on the Node list the entries that came from the Machine, so that entries
+removed from the Machine are removed from the Node, and entries by others stay. :mod:`.noderef` sends the patch.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def node_patch(
     more_labels: Patterns = (),
     more_annotations: Patterns = (),
 ) -> Obj | None:
-    """The merge patch that brings the Node to what its Machine says, bound to the Node as it was read; None for no change."""
+    """The merge patch that applies the Machine's labels, annotations and taints to the Node that was read; None for no change."""
     labels = managed_labels(machine, more_labels)
     if interruptible:
         labels[INTERRUPTIBLE] = ""
@@ -79,12 +79,12 @@ def node_patch(
         patch["spec"] = {"taints": new_taints or None}
     if not metadata and not patch:
         return None
-    # Bound, because taints are a list that others write, too.
+    # Bound to the revision, because others write the list of taints, too.
     return patch | {"metadata": {**metadata, "resourceVersion": resource_version_of(node)}}
 
 
 def managed_labels(machine: Obj, more: Patterns = ()) -> dict[str, str]:
-    """Those of a Machine's labels that its Node shall have."""
+    """The Machine's labels that its Node shall have."""
 
     def managed(domain: str) -> bool:
         return domain == _NODE_ROLE or _within(domain, _NODE_RESTRICTION) or _within(domain, _MANAGED_NODE)
@@ -93,7 +93,7 @@ def managed_labels(machine: Obj, more: Patterns = ()) -> dict[str, str]:
 
 
 def managed_annotations(machine: Obj, more: Patterns = ()) -> dict[str, str]:
-    """Those of a Machine's annotations that its Node shall have, and what says whose Node it is."""
+    """The Machine's annotations that its Node shall have, and those that name the Node's Machine and owner."""
     found = {
         CLUSTER_NAME: cluster_name_of(machine),
         NODE_CLUSTER_NAMESPACE: namespace_of(machine),
@@ -107,7 +107,7 @@ def managed_annotations(machine: Obj, more: Patterns = ()) -> dict[str, str]:
 
 
 def is_outdated(machine_set: Obj | None, machine_deployment: Obj | None) -> bool:
-    """Whether the Machine's set is of an older revision than its deployment."""
+    """True if the Machine's set is of an older revision than its deployment."""
     if machine_set is None or machine_deployment is None:
         return False
     return _revision(machine_set) < _revision(machine_deployment)
@@ -142,7 +142,7 @@ def _changes(have: dict[str, str], wanted: dict[str, str], former: Iterable[str]
 
 
 def _taints(have: list[Obj], tracked: str | None, wanted: list[Obj]) -> tuple[list[Obj], str]:
-    """The Node's taints as the Machine wants them, and which of them to take back when the Machine drops them."""
+    """The Node's taints as the Machine wants them, and those to remove when the Machine drops them."""
     found = _without_taint(have, _UNINITIALIZED)
     always: set[str] = set()
     once: set[str] = set()
@@ -176,9 +176,9 @@ def _without_taint(taints: list[Obj], unwanted: Obj) -> list[Obj]:
 
 # --- node conditions ------------------------------------------------------------------------------------------------------
 #
-# A Node's conditions as its Machine reports them: whether it is ready, and whether nothing at all is wrong with it.
+# A Node's conditions as its Machine reports them: whether it is ready, and whether it has any problem.
 #
-# Pure functions of a Node. :mod:`.status` decides whether there is a Node to speak of at all.
+# Pure functions of a Node. :mod:`.status` decides whether there is a Node at all.
 
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _WATCHED = ("Ready", *_PRESSURES)
@@ -205,7 +205,7 @@ def node_ready(node: Obj) -> Sum:
 
 
 def node_health(node: Obj) -> Sum:
-    """Ready and no pressure of any kind; the message names only what is not as it should be."""
+    """Ready and no pressure of any kind; the message names only the problems."""
     found = {condition.get("type"): condition for condition in _conditions(node)}
     bad = unknown = 0
     lines: list[str] = []
@@ -237,7 +237,7 @@ def node_health(node: Obj) -> Sum:
 
 
 def legacy_node_health(node: Obj) -> LegacySum:
-    """The same for the older conditions, by their own rule: unknown is only what is unknown altogether."""
+    """The same for the older conditions, by their own rule: the result is unknown only when all of them are."""
     bad = unknown = 0
     told: list[str] = []
     for condition in _conditions(node):

@@ -1,7 +1,7 @@
-"""The phase that finds a Machine's Node by its providerID, and keeps the Node as the Machine says.
+"""The phase that finds a Machine's Node by its providerID, and keeps the Node in sync with the Machine.
 
-The Node is looked up again every time, also when it is known by name: a Node that is made anew under another name is still
-the Machine's. Its name is written down once (`status.nodeRef`).
+The Node is looked up again every time, even when its name is known: a Node that is registered again under another name is
+still the Machine's. Its name is recorded once (`status.nodeRef`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .status import control_plane_initialized
 Obj = dict[str, Any]
 log = logger(__name__)
 
-# A Node that did not come for so long is looked for among those that nobody claims.
+# Seconds without a Node after which it is looked for among the unclaimed ones.
 _PATIENCE = 120.0
 _CANDIDATES = 3
 # A workload cluster that does not answer must not keep the status from being written.
@@ -55,7 +55,7 @@ class NotConnected(Exception):
 
 
 class Nodes:
-    """Nodes of Machines; remembers what was written to one until the cache has it, so that it is not written again."""
+    """Nodes of Machines; remembers the last write to each until the cache has it, so that it is not repeated."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -116,7 +116,7 @@ class Nodes:
         return Result(waits=(Wait(Code.NODE, machine_ref(scope), Actor.MACHINE, evidence=told),))
 
     def _candidates(self, scope: Scope, workload: Workload) -> str:
-        """Nodes that no Machine claims: often the one that is looked for, its providerID empty or spelled otherwise."""
+        """Nodes that no Machine claims: often the wanted one, with an empty or differently spelled providerID."""
         machines, cluster = self._core.machines, scope.cluster_key
 
         def claimed(node: Obj) -> bool:
@@ -175,14 +175,14 @@ class Nodes:
             raise Retry(f"Node {name_of(node)} can't be written: {error or 'no answer'}") from None
         except ApiError as error:
             if error.is_conflict or error.is_not_found:
-                # Somebody was faster; what they wrote wakes us.
+                # Another writer was faster; its change wakes us.
                 raise Retry(f"Node {name_of(node)} has changed meanwhile") from None
             raise
         self._written[scope.key] = scope.node
 
 
 def node_info(node: Obj) -> Obj:
-    """What a Machine repeats of its Node; a field that it must have and the Node has not is empty."""
+    """The Node's info as a Machine repeats it; a required field that the Node lacks is empty."""
     found = dig(node, "status", "nodeInfo") or {}
     info = {field: str(found.get(field) or "")[:_LONGEST_INFO] for field in _NODE_INFO}
     return info | ({"swap": found["swap"]} if found.get("swap") else {})
@@ -194,7 +194,7 @@ def _revision(obj: Obj) -> int:
 
 
 def _waits_long(scope: Scope) -> bool:
-    """Since its phase is Provisioned."""
+    """True if its phase has been Provisioned for long."""
     since = time_of(dig(scope.machine, "status", "lastUpdated"))
     if since is None or dig(scope.machine, "status", "phase") != "Provisioned":
         return False

@@ -1,6 +1,6 @@
-"""What a Machine takes over from its BootstrapConfig and its InfraMachine, and how they become the Machine's own.
+"""Fields that a Machine takes over from its BootstrapConfig and its InfraMachine, and the adoption of these objects.
 
-Pure. The contract says where things are (:mod:`..contract_fields`); what is absent or of the wrong shape is not there yet.
+Pure. The contract gives the fields' paths (:mod:`..contract_fields`); a value of the wrong type counts as absent.
 :mod:`.provider_phases` reads and writes the objects.
 """
 
@@ -37,7 +37,7 @@ from ..well_known import CERTIFICATES_EXPIRY, CLUSTER_NAME, CONTROL_PLANE, CONTR
 Obj = dict[str, Any]
 
 _ADDRESS_TYPES = frozenset({"Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"})
-# What a Machine's schema takes. Anything longer from a provider would make the whole Machine unwritable.
+# The limits of a Machine's schema. A provider's longer value would make the whole Machine unwritable.
 _MOST_ADDRESSES, _LONGEST_ADDRESS = 256, 256
 _LONGEST_PROVIDER_ID, _LONGEST_SECRET_NAME, _LONGEST_DOMAIN = 512, 253, 256
 _LONGEST_LEGACY = {"reason": 256, "message": 10240, "severity": 32}
@@ -51,7 +51,7 @@ _FAILURE_MESSAGE = ("status", "deprecated", "v1beta1", "failureMessage")
 
 
 def adopted(machine: Obj, cluster: Obj | None) -> Obj:
-    """The Machine with its Cluster's label and, where nobody else made it, owned by the Cluster."""
+    """The Machine with its Cluster's label and, if it has no other owner, owned by the Cluster."""
     name = cluster_name_of(machine)
     if name and labels_of(machine).get(CLUSTER_NAME) != name:
         machine = with_metadata(machine, labels={**labels_of(machine), CLUSTER_NAME: name})
@@ -59,17 +59,17 @@ def adopted(machine: Obj, cluster: Obj | None) -> Obj:
 
 
 def stands_alone(machine: Obj) -> bool:
-    """Not controlled, not yet owned by its Cluster, and not one that its set or control plane is about to take back after a
-    restore: those race for it."""
+    """Not controlled, not yet owned by its Cluster, and not one that its set or control plane is about to adopt again after a
+    restore: those compete for it."""
     if controller_of(machine) is not None or any(owner_is(owner, "Cluster") for owner in owner_references_of(machine)):
         return False
     return not any(label in labels_of(machine) for label in (SET_NAME, POOL_NAME, CONTROL_PLANE_NAME))
 
 
 def taken_over(obj: Obj, machine: Obj, cluster: Obj | None) -> Obj:
-    """A provider's object as the Machine's own; the same object when it is already.
+    """A provider's object as the Machine's own; the same object when it already is.
 
-    Whoever made it (a set, a control plane) owned it only until there was a Machine. Raises AlreadyControlled.
+    The maker (a set, a control plane) owned it only until there was a Machine. Raises AlreadyControlled.
     """
     name = cluster_name_of(machine)
     makers = [owner for owner in owner_references_of(obj) if _made_it(owner, machine, cluster)]
@@ -122,7 +122,7 @@ def with_infrastructure_lost(machine: Obj, namespace: str) -> Obj:
 
 
 def bootstrapped(machine: Obj, config: External, now: float) -> Obj:
-    """The Machine with what its BootstrapConfig provides by now."""
+    """The Machine with the values that its BootstrapConfig provides by now."""
     if dig(machine, "spec", "bootstrap", "dataSecretName") is not None:
         return with_legacy(_with(machine, DATA_SECRET_CREATED, True), "BootstrapReady", TRUE, now=now)
     created = contract_fields.data_secret_created(config.obj, config.contract)
@@ -134,7 +134,7 @@ def bootstrapped(machine: Obj, config: External, now: float) -> Obj:
 
 
 def bootstrap_lacks(machine: Obj, config: External) -> str:
-    """The field that the provider has not set yet, or not to what can be used; empty when all is there."""
+    """The field that the provider has not set yet, or not to a usable value; empty when nothing is missing."""
     if dig(machine, "spec", "bootstrap", "dataSecretName") is not None:
         return ""
     if not contract_fields.data_secret_created(config.obj, config.contract):
@@ -146,7 +146,7 @@ def bootstrap_lacks(machine: Obj, config: External) -> str:
 
 
 def provisioned(machine: Obj, infra: External, now: float) -> Obj:
-    """The Machine with what its InfraMachine provides by now. What was provisioned once does not become unprovisioned."""
+    """The Machine with the values that its InfraMachine provides by now. A provisioned Machine never becomes unprovisioned."""
     done = contract_fields.provisioned(infra.obj, infra.contract)
     machine = _with_mirrored(machine, "InfrastructureReady", infra.obj, done, "WaitingForInfrastructure", now)
     if is_being_deleted(infra.obj) or infrastructure_lacks(machine, infra):
@@ -163,7 +163,7 @@ def provisioned(machine: Obj, infra: External, now: float) -> Obj:
 
 
 def infrastructure_lacks(machine: Obj, infra: External) -> str:
-    """The field that the provider has not set yet, or not to what can be used; empty when all is there."""
+    """The field that the provider has not set yet, or not to a usable value; empty when nothing is missing."""
     once = dig(machine, *INFRASTRUCTURE_PROVISIONED) is True
     if not once and not contract_fields.provisioned(infra.obj, infra.contract):
         return "status.ready" if infra.contract == V1BETA1 else "status.initialization.provisioned"
@@ -171,7 +171,7 @@ def infrastructure_lacks(machine: Obj, infra: External) -> str:
 
 
 def usable_addresses(infra: Obj) -> list[Obj]:
-    """Those that a Machine may have: one that is none would make its whole status unwritable."""
+    """Addresses that a Machine may have: an invalid one would make its whole status unwritable."""
     found = [
         {"type": address.get("type"), "address": address.get("address")}
         for address in contract_fields.addresses(infra)
@@ -186,11 +186,11 @@ def usable_addresses(infra: Obj) -> list[Obj]:
 
 
 class UnreadableExpiry(Exception):
-    """An annotation that should say when certificates expire holds no time."""
+    """The annotation for the expiry of certificates holds no time."""
 
 
 def with_certificates_expiry(machine: Obj, config: Obj | None) -> Obj:
-    """A control plane's Machine with the day its certificates expire, as it or its BootstrapConfig says."""
+    """A control plane's Machine with the expiry of its certificates, from its own annotation or its BootstrapConfig's."""
     if CONTROL_PLANE not in labels_of(machine):
         return machine
     for obj in (machine, config):

@@ -1,8 +1,8 @@
-"""The providers' objects of a Machine that is going: deleted, and known to be gone only when they are.
+"""Deletion of a Machine's provider objects; they count as gone only when the API has confirmed it.
 
-A Machine whose finalizer is dropped while its InfraMachine lives on leaves a machine behind that somebody pays for. So what a
-cache does not have is asked for once more, and :mod:`.deletion` waits until it is gone indeed. But nothing is left of a kind
-whose CRD was deleted, and nobody waits for that.
+A Machine whose finalizer is removed while its InfraMachine still exists leaves a machine behind that costs money. So an object
+missing in the cache is requested once more, and :mod:`.deletion` waits until it is really gone. But a deleted CRD leaves no
+objects, so there is nothing to wait for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Obj = dict[str, Any]
 
 
 async def deleted(core: Core, scope: Scope, ref: Obj, found: External | None, missing: bool) -> bool:
-    """Ask for the deletion of a provider's object; whether it is gone. `missing` as :class:`Scope` has it. Raises ApiError."""
+    """Delete a provider's object; true if it is gone. `missing` as in :class:`Scope`. Raises ApiError."""
     if found is None:
         return await is_gone(core, scope, ref, missing)
     return not is_being_deleted(found.obj) and await _delete(core, scope, found)
@@ -39,12 +39,12 @@ async def _delete(core: Core, scope: Scope, found: External) -> bool:
             return True
         raise
     core.deleted(CONTROLLER, scope.key, found.informer, obj)
-    # What no finalizer holds is gone with the answer, which is then no longer the object.
+    # An object without finalizers is gone with the response, which is then no longer the object.
     return answer.get("kind") == "Status"
 
 
 async def is_gone(core: Core, scope: Scope, ref: Obj, missing: bool) -> bool:
-    """Whether there is nothing (any more) that this Machine would have to delete. Raises ApiError, Retry."""
+    """True if there is nothing (any more) that this Machine would have to delete. Raises ApiError, Retry."""
     try:
         informer, kind = await core.externals.of(ref.get("apiGroup") or "", ref.get("kind") or "")
     except NoContract:
@@ -58,18 +58,18 @@ async def is_gone(core: Core, scope: Scope, ref: Obj, missing: bool) -> bool:
         if error.is_not_found:
             return True
         raise
-    # What only the cache does not know yet would be left behind.
+    # An object that the cache does not have yet would be left behind.
     raise Retry(f"{kind.kind} {name} is there, but not in the cache yet")
 
 
 def _is_of_another(found: Obj | None, machine: Obj) -> bool:
-    """A Machine that refers to what another controls has nothing to delete there."""
+    """An object that another controller owns is not this Machine's to delete."""
     owner = None if found is None else controller_of(found)
     return owner is not None and not same_owner(owner, reference(machine))
 
 
 async def kind_is_gone(core: Core, ref: Obj) -> bool:
-    """No CRD defines the kind. A CRD goes after its objects, so there is none of those either."""
+    """True if no CRD defines the kind. A CRD goes after its objects, so they are gone, too."""
     wanted = (ref.get("apiGroup") or "", ref.get("kind") or "")
     if any(group_kind(crd) == wanted for crd in core.contracts.crds.objects()):
         return False

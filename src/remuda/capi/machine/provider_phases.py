@@ -1,6 +1,6 @@
-"""The phases that look at what a Machine refers to: its BootstrapConfig and its InfraMachine.
+"""The phases for a Machine's references: its BootstrapConfig and its InfraMachine.
 
-Each is made the Machine's own when it is first seen, and what it provides is handed over (:mod:`.provider_contract` says how).
+Each object becomes the Machine's own when first seen, and its values are copied (:mod:`.provider_contract` has the rules).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _ref(scope: Scope, ref: Obj) -> Ref:
 async def reconcile_bootstrap(core: Core, scope: Scope) -> Result | None:
     ref = dig(scope.machine, "spec", "bootstrap", "configRef")
     if not ref:
-        return None  # somebody made the data secret by hand
+        return None  # a user made the data secret by hand
     found = await _own(core, scope, ref)
     if found is None:
         scope.bootstrap_missing = True
@@ -57,7 +57,7 @@ async def reconcile_bootstrap(core: Core, scope: Scope) -> Result | None:
     scope.machine = bootstrapped(with_failures(scope.machine, found.obj), found, scope.now)
     lacks = "" if is_being_deleted(found.obj) else bootstrap_lacks(scope.machine, found)
     if lacks == "status.dataSecretName":
-        # It says that it is done, and names no secret.
+        # It reports that it is ready, but names no secret.
         raise Stuck(_lacking(scope, ref, lacks, Code.MALFORMED))
     return Result(waits=(_lacking(scope, ref, lacks),)) if lacks else None
 
@@ -87,7 +87,7 @@ async def reconcile_certificates(scope: Scope) -> None:
 
 
 async def _own(core: Core, scope: Scope, ref: Obj) -> External | None:
-    """What a reference names, as the Machine's own; None when it isn't there."""
+    """The object that a reference names, as the Machine's own; None when it doesn't exist."""
     try:
         found = await core.externals.get(ref, namespace_of(scope.machine))
         if found is None:

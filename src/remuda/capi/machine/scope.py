@@ -1,7 +1,7 @@
-"""What one reconcile of a Machine reads and finds out: its phases hand it from one to the next.
+"""State of one reconcile of a Machine, handed from phase to phase.
 
-:mod:`.controller` makes it, :mod:`.status` computes the status from what is in it at the end, :mod:`.deletion` works on it
-when the Machine is going.
+:mod:`.controller` makes it, :mod:`.status` computes the status from it at the end, :mod:`.deletion` works on it
+during the Machine's deletion.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A Machine's status, computed from what one reconcile saw: both sets of conditions, the phase, and when to look again.
+"""A Machine's status, computed from one reconcile's snapshot: both sets of conditions, the phase, and the next look.
 
-Pure. What the hand-offs from the providers leave on the Machine is put there before (:mod:`.provider_contract`, :mod:`.noderef`).
+Pure. The values from providers and the Node are put on the Machine before (:mod:`.provider_contract`, :mod:`.noderef`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .up_to_date import up_to_date
 
 Obj = dict[str, Any]
 
-# Probes that may fail before a cluster that was never reached counts as not reachable.
+# Failed probes after which a cluster that was never reached counts as unreachable.
 _FIRST_FAILURES = 5
 _NEVER_PROBED = Health()
 _CHECK_LOGS = "Please check controller logs for errors"
@@ -31,7 +31,7 @@ _LEGACY_STEPS = ("BootstrapReady", "InfrastructureReady")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was seen. `infra` and `bootstrap` are None when they are missing or could not be read, `node` when there is none."""
+    """The objects seen. `infra` and `bootstrap` are None when missing or unreadable, `node` when there is none."""
 
     machine: Obj
     cluster: Obj | None
@@ -136,7 +136,7 @@ class NodeConditions(NamedTuple):
 
 
 def node_conditions(seen: Snapshot) -> NodeConditions | None:
-    """NodeReady and NodeHealthy; None to leave them as they are, since a short loss of the connection says nothing."""
+    """NodeReady and NodeHealthy; None to leave them unchanged, since a short loss of the connection proves nothing."""
     if dig(seen.cluster, "status", "initialization", "infrastructureProvisioned") is not True:
         return _both(
             UNKNOWN, "InspectionFailed", "Waiting for Cluster status.initialization.infrastructureProvisioned to be true"
@@ -186,7 +186,7 @@ def _last_success(health: Health) -> str:
 
 
 def _given_up_at(seen: Snapshot) -> float | None:
-    """When what is known about the node is too old, unless a probe succeeds before."""
+    """The time at which the node's last known state is too old, unless a probe succeeds before."""
     initialized = get(seen.cluster, "ControlPlaneInitialized") if seen.cluster is not None else None
     if initialized is None or initialized.get("status") != TRUE:
         return None
@@ -198,7 +198,7 @@ def _until_given_up(seen: Snapshot) -> float | None:
     if not seen.disconnected and not seen.health.failures:
         return None
     given_up = _given_up_at(seen)
-    # A moment later, since "longer than" is what counts.
+    # A moment later, since the limit must be exceeded.
     return None if given_up is None or given_up < seen.now else given_up - seen.now + 1.0
 
 
@@ -212,7 +212,7 @@ def deleting(seen: Snapshot) -> Sum:
 
 
 def availability(machine: Obj, now: float) -> tuple[Sum, float | None]:
-    """Ready for as long as `minReadySeconds` asks; and how long until it will have been."""
+    """Available once Ready for `minReadySeconds`; and the seconds until then."""
     ready = get(machine, "Ready")
     if ready is None or ready.get("status") != TRUE:
         return Sum(FALSE, "NotReady", ""), None
@@ -223,7 +223,7 @@ def availability(machine: Obj, now: float) -> tuple[Sum, float | None]:
 
 
 def phase(machine: Obj) -> str:
-    """The furthest that it has come."""
+    """The last phase that it has reached."""
     if is_being_deleted(machine):
         return "Deleting"
     there = infrastructure_provisioned(machine)
@@ -244,7 +244,7 @@ def with_phase(machine: Obj, now: float) -> Obj:
 
 
 def with_legacy_ready(machine: Obj, now: float) -> Obj:
-    """Ready of the older kind; while the Machine is being made it counts the steps."""
+    """Ready of the older kind; during provisioning it counts the steps."""
     being_made = not metadata(machine).get("deletionTimestamp") and not dig(machine, "spec", "providerID")
     found = legacy_summary(machine, _LEGACY_READY, steps=being_made, steps_if_only=_LEGACY_STEPS)
     return machine if found is None else with_legacy(machine, "Ready", *found, now=now)
@@ -254,14 +254,14 @@ def with_legacy_ready(machine: Obj, now: float) -> Obj:
 #
 # Whether a Machine is ready: one condition out of its others and of its readiness gates.
 #
-# Sets, deployments and clusters add up these messages, so there must be few different ones: while a Machine is going, what is
-# known in detail is left to its Deleting condition.
+# Sets, deployments and clusters sum up these messages, so there must be few different ones: during a deletion, the details are
+# only in the Machine's Deleting condition.
 
 _GATES = ("Deleting", "Updating", "BootstrapConfigReady", "InfrastructureReady", "NodeHealthy", "HealthCheckSucceeded")
 _NEGATIVE = ("Deleting", "Updating")
 _OPTIONAL = ("HealthCheckSucceeded",)
 _REASONS = Reasons(issue="NotReady", unknown="ReadyUnknown", info="Ready")
-# What is bound to go with the Machine.
+# Conditions that are expected to fail during a Machine's deletion.
 _EXPECTED_WHILE_DELETING = {
     "BootstrapConfigReady": ("ObjectDeleted", "ObjectDoesNotExist"),
     "InfrastructureReady": ("ObjectDeleted", "ObjectDoesNotExist"),
@@ -275,7 +275,7 @@ def ready_summary(machine: Obj, now: float) -> Sum:
     gates = [gate for gate in dig(machine, "spec", "readinessGates") or () if gate.get("conditionType")]
     kinds = [*_GATES, *(gate["conditionType"] for gate in gates)]
     if "Ready" in kinds:
-        # Nothing can depend on itself.
+        # A condition can't depend on itself.
         return Sum(UNKNOWN, "InternalError", "Please check controller logs for errors")
     negative = {*_NEGATIVE, *(gate["conditionType"] for gate in gates if gate.get("polarity") == "Negative")}
     going = is_being_deleted(machine)
@@ -300,7 +300,7 @@ def _deleting_in_short(machine: Obj, now: float) -> Obj:
 
 
 def deletion_stage(machine: Obj, now: float) -> str:
-    """How far the deletion is, in words that many Machines share."""
+    """The stage of the deletion, in words that many Machines share."""
     condition = get(machine, "Deleting")
     if condition is None:
         return "Machine deletion in progress"
@@ -313,7 +313,7 @@ def deletion_stage(machine: Obj, now: float) -> str:
 
 
 def grouped_control_plane(lines: list[str]) -> list[str]:
-    """Control plane components that all say the same, in one line."""
+    """Control plane components with the same message, in one line."""
     kept: list[str] = []
     said = ""
     components = 0

@@ -1,7 +1,7 @@
-"""Whether a Machine is what its MachineDeployment wants by now.
+"""Comparison of a Machine with what its MachineDeployment wants now.
 
-What is compared is the template of the Machine's set with the template of the deployment, as for rollouts, so that both
-always agree. Fields that are carried over in place never count. The texts are parsed by others.
+The template of the Machine's set is compared with the deployment's template, as for rollouts, so that both always agree.
+Fields that are updated in place never count. Other programs parse the texts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Obj = dict[str, Any]
 
 
 def template_differences(current: Obj, desired: Obj) -> list[str]:
-    """What of a machine template (`spec.template`) asks for new machines, in words; empty when nothing does."""
+    """The differences in a machine template (`spec.template`) that require new machines, in words; empty without any."""
     have, want = current.get("spec") or {}, desired.get("spec") or {}
     found: list[str] = []
     if (have.get("version") or "") != (want.get("version") or ""):
@@ -44,12 +44,12 @@ def _bootstrap_difference(have: Obj, want: Obj) -> str:
 
 
 def _kind(template: str | None) -> str:
-    """Of the object that is made from a template."""
+    """The kind of the object that is made from a template."""
     return (template or "").removesuffix("Template")
 
 
 def rollout_expired(machine_set: Obj, machine_deployment: Obj, now: float) -> bool:
-    """Whether everything older than `spec.rollout.after` must go, and the set is."""
+    """True if everything older than `spec.rollout.after` must go, and the set is older."""
     after = time_of(dig(machine_deployment, "spec", "rollout", "after"))
     made = time_of(metadata(machine_set).get("creationTimestamp"))
     return after is not None and after < now and made is not None and made < after

@@ -1,6 +1,6 @@
-"""Volumes that are still attached to a node: with some providers, what is attached is deleted with the machine.
+"""Volumes that are still attached to a node: some providers delete attached volumes with the machine.
 
-What counts as attached is said in two places, the Node's status and VolumeAttachments, and neither alone can be trusted.
+The Node's status and VolumeAttachments both list attached volumes, and neither alone can be trusted.
 Volumes of pods that draining leaves alone (DaemonSets, static pods, skipped ones) stay attached, so they are not waited for.
 The matching is pure; :func:`attached_volumes` reads what it needs.
 """
@@ -27,7 +27,7 @@ _MOST = 5
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """What is waited for, by name; each in the words of the message."""
+    """The volumes that are waited for, by name; each in the words of the message."""
 
     claims: tuple[str, ...] = ()
     unclaimed: tuple[str, ...] = ()  # PersistentVolumes without a claim
@@ -61,7 +61,7 @@ def names_on_node(node: Obj) -> set[str]:
 
 
 def attachments_of(attachments: Iterable[Obj], node: str) -> list[Obj]:
-    """Those that hold a volume to this node."""
+    """The attachments of volumes to this node."""
     return [each for each in attachments if dig(each, "status", "attached") is True and dig(each, "spec", "nodeName") == node]
 
 
@@ -75,7 +75,7 @@ def claims_of(pods: Iterable[Obj]) -> set[str]:
 
 
 def matched(on_node: Collection[str], attachments: Iterable[Obj], volumes: Iterable[Obj], ignored: Collection[str]) -> Attached:
-    """`on_node`: what the Node says is attached; `ignored`: claims that nobody waits for."""
+    """`on_node`: volumes that the Node reports as attached; `ignored`: claims that are not waited for."""
     sources = {name_of(each): dig(each, "spec", "source", "persistentVolumeName") for each in attachments}
     wanted = {source for source in sources.values() if source}
     claims: set[str] = set()
@@ -101,13 +101,13 @@ def matched(on_node: Collection[str], attachments: Iterable[Obj], volumes: Itera
 
 
 def _attached_name(volume: Obj) -> str:
-    """What kubelet calls it in the Node's status; only CSI volumes can be told."""
+    """The volume's name in the Node's status, as kubelet writes it; only CSI volumes have one."""
     csi = dig(volume, "spec", "csi")
     return f"kubernetes.io/csi/{csi.get('driver')}^{csi.get('volumeHandle')}" if isinstance(csi, dict) else ""
 
 
 async def attached_volumes(client: Client, ground: Ground, name: str, now: float) -> Attached:
-    """What still has to be detached from a node; nothing when the node is gone or out of reach, since then nobody can.
+    """The volumes still to be detached from a node; none when the node is gone or out of reach, since detaching is impossible.
 
     Raises DrainError, and what the client raises.
     """

@@ -1,6 +1,6 @@
 """The MachineDeployment controller: rollout, scaling and status summary.
 
-`rollout_plan`, `desired_machinesets`, `ondelete` and `scaling` decide, `rollout_execution` acts.
+`rollout_plan` and `desired_machinesets` decide, `rollout_execution` acts.
 Not here: single machines (`..machineset`). Read :mod:`.controller` first.
 """
 

@@ -1,9 +1,8 @@
-"""The MachineDeployment controller: many machines of one kind, rolled out as their description changes.
+"""The MachineDeployment controller: many machines of one kind, rolled out when their template changes.
 
-It makes, scales and deletes MachineSets and sums up what they and their machines say. What should happen is decided elsewhere:
-:mod:`.desired_machinesets` which set is the new one, :mod:`.rollout_plan`, :mod:`.rollout_plan` and :mod:`.rollout_plan` how
-large each should be, :mod:`.desired_machinesets` what is in it, :mod:`.status` what to say about it. :mod:`.rollout_execution`
-writes it down.
+It creates, scales and deletes MachineSets and sums up their status and their machines'. The decisions are made elsewhere:
+:mod:`.desired_machinesets` finds the new set and the content of each, :mod:`.rollout_plan` their sizes, :mod:`.status` the
+status. :mod:`.rollout_execution` writes them.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Obj = dict[str, Any]
 
 
 class MachineDeployments:
-    # What it writes into its own status is no news to it.
+    # Its own status writes don't wake it.
     controller = Controller(NAME, MACHINE_DEPLOYMENTS, when=spec_change)
 
     def __init__(self, core: Core) -> None:
@@ -110,7 +109,7 @@ class MachineDeployments:
         scope.deployment = _in_cluster(scope.deployment, scope.cluster)
         await own_templates(self._core, scope)
         scope.machine_sets = await own_machine_sets(self._core, scope, self._recorder)
-        # Again: of those that were coming, none may be missed between the two.
+        # Again: a machine that was being created must not be missed between the two reads.
         self._read_machines(scope)
         scope.count_machines(self._core.coming)
         if self._knows_nodes(scope):
@@ -120,7 +119,7 @@ class MachineDeployments:
         return Result(after, waits_of(scope))
 
     def _knows_nodes(self, scope: Scope) -> bool:
-        """Machines of a cluster that can't be reached may have become nodes all the same."""
+        """False if the cluster can't be reached: its machines may have become nodes all the same."""
         if dig(scope.cluster, "status", "initialization", "controlPlaneInitialized") is not True:
             return True
         return self._core.workloads.get(Key(namespace_of(scope.deployment), cluster_name_of(scope.deployment))) is not None
@@ -138,8 +137,8 @@ class MachineDeployments:
 
 
 def _rest(scope: Scope) -> float:
-    """Adding up a thousand machines takes its time, and each of them is news. When one set has them all, and as many as are
-    wanted, there are only sums left to write, for which nobody waits."""
+    """Summing up a thousand machines takes its time, and each change is an event. When one set has them all, and as many as are
+    wanted, there are only sums left to write, and they are not urgent."""
     wanted = spec_replicas(scope.deployment)
     sets = [each for each in scope.machine_sets or () if spec_replicas(each) or scope.there[uid_of(each)]]
     rolled = len(sets) == 1 and spec_replicas(sets[0]) == wanted == len(scope.machines)
@@ -147,7 +146,7 @@ def _rest(scope: Scope) -> float:
 
 
 async def _finalized(patch: Patch, deployment: Obj, cluster: Obj | None) -> Obj:
-    """With its finalizer, before anything is made that must be taken down with it."""
+    """The deployment with its finalizer, before anything is made that must be deleted with it."""
     if has_finalizer(deployment, MACHINE_DEPLOYMENT_FINALIZER) or is_being_deleted(deployment):
         return deployment
     wanted = with_finalizer(deployment, MACHINE_DEPLOYMENT_FINALIZER)
@@ -155,7 +154,7 @@ async def _finalized(patch: Patch, deployment: Obj, cluster: Obj | None) -> Obj:
 
 
 def _in_cluster(deployment: Obj, cluster: Obj | None) -> Obj:
-    """Labelled with its cluster, and owned by it."""
+    """The deployment with its cluster's label, and owned by the cluster."""
     labels = labels_of(deployment)
     name = cluster_name_of(deployment)
     if labels.get(CLUSTER_NAME) != name:
@@ -173,12 +172,12 @@ def _waits_for_cluster(deployment: Obj) -> Wait:
 
 
 def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    """It came, it went, or it was paused or unpaused."""
+    """True if the Cluster appeared, went, or was paused or unpaused."""
     return new is None or old is None or dig(new, "spec", "paused") != dig(old, "spec", "paused")
 
 
 def _template_matters(new: Obj | None, old: Obj | None) -> bool:
-    """It came, it went, or its owners changed. What is in it concerns only machines that are made later."""
+    """True if the template appeared, went, or its owners changed. Its content concerns only later machines."""
     if new is None or old is None:
         return True
     return metadata(new).get("ownerReferences") != metadata(old).get("ownerReferences")
@@ -186,7 +185,7 @@ def _template_matters(new: Obj | None, old: Obj | None) -> bool:
 
 # --- ownership ------------------------------------------------------------------------------------------------------------
 #
-# Which MachineSets and Machines are a MachineDeployment's, found through indexes; sets that match and are nobody's are adopted.
+# A MachineDeployment's MachineSets and Machines, found through indexes; matching sets without a controller are adopted.
 #
 # Only objects of the deployment's own cluster count: a selector that happens to match another cluster's must not reach them.
 
@@ -196,7 +195,7 @@ _controlling = owner("MachineDeployment", GROUP, controller=True)
 
 
 def selector_of(deployment: Obj) -> LabelSelector | None:
-    """None when there is none, or none that can be used."""
+    """The selector; None when there is none, or an invalid one."""
     try:
         found = checked_structure((deployment.get("spec") or {}).get("selector"))
     except (SelectorError, AttributeError, TypeError) as error:
@@ -218,7 +217,7 @@ def machines_of(core: Core, deployment: Obj, selector: LabelSelector) -> list[Ob
 
 
 def deployments_of(core: Core, machine_set: Obj) -> Iterable[Key]:
-    """Whom a MachineSet concerns: who controls it or, when nobody does, who might adopt it."""
+    """The deployments that a MachineSet concerns: its controller or, if it has none, those that might adopt it."""
     if controller_of(machine_set) is not None:
         return _controlling(machine_set)
     labels = labels_of(machine_set)
@@ -229,7 +228,7 @@ def deployments_of(core: Core, machine_set: Obj) -> Iterable[Key]:
 
 
 async def own_machine_sets(core: Core, scope: Scope, recorder: Recorder) -> list[Obj]:
-    """The deployment's sets, by name, orphans adopted. Raises Stuck when they can't be told."""
+    """The deployment's sets, by name, orphans adopted. Raises Stuck when the selector is unusable."""
     deployment, selector = scope.deployment, scope.selector
     if selector is None:
         why = "label selector computed from MachineDeployment.spec.selector is empty or invalid"
@@ -251,7 +250,7 @@ async def _adopt(core: Core, deployment: Obj, machine_set: Obj, recorder: Record
     try:
         written = await core.client.patch(MACHINE_SETS, name, {"metadata": meta}, namespace_of(machine_set))
     except ApiError as error:
-        # Who was faster made an event that brings us back.
+        # The faster writer has caused an event, which starts another reconcile.
         if not error.is_conflict and not error.is_not_found:
             recorder.event(deployment, WARNING, "FailedAdopt", f"Failed to adopt MachineSet {go_quote(name)}: {error.message}")
         return None
@@ -263,20 +262,20 @@ async def _adopt(core: Core, deployment: Obj, machine_set: Obj, recorder: Record
 
 # --- templates ------------------------------------------------------------------------------------------------------------
 #
-# The templates that a MachineDeployment refers to: whether they are there, and that they belong to the cluster.
+# The templates that a MachineDeployment refers to: whether they exist, and that the cluster owns them.
 
 _TRIES = 4
 
 
 def template_references(deployment: Obj) -> list[Obj]:
-    """Those that name a template; other kinds are not ours to look after."""
+    """References to templates; other kinds are not ours to adopt."""
     spec = dig(deployment, "spec", "template", "spec") or {}
     found = (dig(spec, "infrastructureRef"), dig(spec, "bootstrap", "configRef"))
     return [ref for ref in found if isinstance(ref, dict) and str(ref.get("kind") or "").endswith("Template")]
 
 
 async def own_templates(core: Core, scope: Scope) -> None:
-    """Note which are missing. Raises Stuck when a kind is not known."""
+    """Note the missing ones. Raises Stuck when a kind is not known."""
     spec = dig(scope.deployment, "spec", "template", "spec") or {}
     for ref in template_references(scope.deployment):
         missing = not await _own(core, scope, ref)
@@ -298,14 +297,14 @@ async def _own(core: Core, scope: Scope, ref: Obj) -> bool:
 
 
 async def _owned(core: Core, scope: Scope, found: External) -> bool:
-    """Whether it is there; then it belongs to the cluster. MachineSets see to the same, so somebody may be faster."""
+    """True if it exists; then it belongs to the cluster. MachineSets do the same, so another writer may be faster."""
     obj, owner = found.obj, reference(scope.cluster or {})
     key = Key.of(obj)
     for _ in range(_TRIES):
         wanted = with_owner(obj, owner)
         if wanted is obj:
             return True
-        # A list is written whole: only on top of what was seen.
+        # A list is written as a whole: only on top of the revision that was read.
         meta = {"ownerReferences": owner_references_of(wanted), "resourceVersion": resource_version_of(obj)}
         try:
             written = await core.client.patch(found.resource, key.name, {"metadata": meta}, key.namespace)
@@ -323,7 +322,7 @@ async def _owned(core: Core, scope: Scope, found: External) -> bool:
 
 # --- waiting --------------------------------------------------------------------------------------------------------------
 #
-# What a rollout waits for: the sets that have not come to their size yet, or whose machines are not available. Pure.
+# The waits of a rollout: sets that have not reached their size yet, or whose machines are not available. Pure.
 
 
 def waits_of(scope: Scope) -> tuple[Wait, ...]:

@@ -1,7 +1,7 @@
-"""MachineSets as their MachineDeployment wants them: what is sent to the server, whole, by server-side apply.
+"""MachineSets as their MachineDeployment wants them: the whole objects that are sent by server-side apply.
 
-What machines are made of (version, bootstrap, infrastructure, failure domain) stays as the set has it. All the rest follows the
-deployment, in every set, new or old, and from there goes to the machines without a rollout.
+The fields that define a machine (version, bootstrap, infrastructure, failure domain) stay as the set has them. All others
+follow the deployment, in every set, new or old, and from there go to the machines without a rollout.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _IN_PLACE = ("minReadySeconds", "readinessGates", "deletion", "taints")
 
 
 def new_machine_set(deployment: Obj, made: Identity, revision: Obj) -> Obj:
-    """A set that isn't there yet, with no machines; `revision` are its annotations from :func:`revised`."""
+    """A set to be created, with no machines; `revision` are its annotations from :func:`revised`."""
     wanted = _machine_set(deployment, made.name, made.unique, dig(deployment, "spec", "template", "spec") or {}, 0)
     wanted["metadata"]["annotations"] |= {**revision, DISABLE_MACHINE_CREATE: "false"}
     return wanted
 
 
 def current_machine_set(deployment: Obj, machine_set: Obj, revision: Obj) -> Obj:
-    """The new set that is there already."""
+    """The existing new set."""
     wanted = _existing(deployment, machine_set)
     wanted["metadata"]["annotations"] |= {**revision, DISABLE_MACHINE_CREATE: "false"}
     return wanted
 
 
 def old_machine_set(deployment: Obj, machine_set: Obj) -> Obj:
-    """An old set: it keeps its revision, and makes no machines when they are only replaced by hand."""
+    """An old set: it keeps its revision, and makes no machines under the strategy OnDelete."""
     wanted = _existing(deployment, machine_set)
     present = annotations_of(machine_set)
     kept = {name: present[name] for name in (REVISION, REVISION_HISTORY) if name in present}
@@ -67,10 +67,10 @@ def _existing(deployment: Obj, machine_set: Obj) -> Obj:
     unique = labels_of(machine_set).get(TEMPLATE_HASH, "")
     template = dig(machine_set, "spec", "template", "spec") or {}
     wanted = _machine_set(deployment, name_of(machine_set), unique, template, spec_replicas(machine_set) or 0)
-    # With its uid it can't be made anew by accident.
+    # With its uid, an apply can't create it again by accident.
     wanted["metadata"]["uid"] = uid_of(machine_set)
     if finalizers := finalizers_of(machine_set):
-        # Not ours, but whoever applied before us may be the only one who is known to have set them.
+        # Not ours, but an earlier manager may be the only known owner of these finalizers.
         wanted["metadata"]["finalizers"] = finalizers
     if not unique:
         _keep_selector(wanted, machine_set)
@@ -78,7 +78,7 @@ def _existing(deployment: Obj, machine_set: Obj) -> Obj:
 
 
 def _keep_selector(wanted: Obj, machine_set: Obj) -> None:
-    """A set that was adopted selects its machines as it always did: they have no label that sets them apart from others'."""
+    """An adopted set keeps its selector: its machines have no label that tells them from others."""
     selector = dig(machine_set, "spec", "selector") or {}
     wanted["spec"]["selector"] = selector
     wanted["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {}).update(selector.get("matchLabels") or {})
@@ -114,7 +114,7 @@ def _machine_set(deployment: Obj, name: str, unique: str, template_spec: Obj, re
 
 
 def _filled(fields: Obj) -> Obj:
-    """Without what is empty: an empty object is no valid one."""
+    """The fields without empty ones: an empty object is invalid."""
     return {name: value for name, value in fields.items() if value is not None and value != {} and value != ""}
 
 
@@ -134,7 +134,7 @@ def _annotations(deployment: Obj) -> dict[str, str]:
 
 
 def revision_of(obj: Obj) -> int:
-    """0 when it has none, or one that is no number."""
+    """0 when the revision is missing or no number."""
     try:
         return parse_int(annotations_of(obj).get(REVISION, "0"))
     except IntegerError:
@@ -142,7 +142,7 @@ def revision_of(obj: Obj) -> int:
 
 
 def revised(new: Obj | None, old: Sequence[Obj]) -> dict[str, str]:
-    """The annotations of the new set: a revision above all others, never lowered, and those that it had before."""
+    """The annotations of the new set: a revision above all others, never lowered, and its earlier ones."""
     revision = _highest(old) + 1
     present = annotations_of(new or {})
     history = present.get(REVISION_HISTORY)
@@ -160,13 +160,13 @@ def _highest(machine_sets: Iterable[Obj]) -> int:
 
 # --- new machineset -------------------------------------------------------------------------------------------------------
 #
-# Which MachineSet is the new one: the one whose machines are what the MachineDeployment wants.
+# The search for the new MachineSet: the one whose machines match what the MachineDeployment wants.
 #
-# Only version, bootstrap, infrastructure and failure domain tell machines apart (:mod:`remuda.capi.machine.up_to_date`);
-# everything else is carried over in place (:mod:`.desired_machinesets`). Once `spec.rollout.after` has passed, only a set made
-# since then will do.
+# Only version, bootstrap, infrastructure and failure domain distinguish machines (:mod:`remuda.capi.machine.up_to_date`);
+# everything else is updated in place. Once `spec.rollout.after` has passed, only a set made
+# since then matches.
 #
-# The name of a new set follows from what it is made for, so that whoever makes it twice (after a crash, after an answer that
+# The name of a new set follows from what it is made for, so that making it twice (after a crash, after an answer that
 # was lost, on a cache that lags, under another leader) makes one set. It also means that a set which was made for this very
 # time counts as made after it, however far the API server's clock is behind ours.
 
@@ -175,7 +175,7 @@ _SUFFIX, _LONGEST = 5, 63
 
 
 class Identity(NamedTuple):
-    """Of a set that is to be made."""
+    """The name and label of a set to be created."""
 
     name: str
     # The value of the label that keeps its machines apart from those of other sets.
@@ -186,9 +186,9 @@ class Found(NamedTuple):
     new: Obj | None
     # By size, the largest first.
     old: list[Obj]
-    # Why a new one must be made; "" when there is one.
+    # The reason for a new set; "" when one exists.
     why: str = ""
-    # When another one will be needed.
+    # The time at which another set will be needed.
     revisit_at: float | None = None
 
 
@@ -198,7 +198,7 @@ def rollout_fields(template: Obj) -> Obj:
 
 
 def identity(deployment: Obj, now: float, salt: int = 0) -> Identity:
-    """`salt` makes another, for when the name is somebody else's."""
+    """`salt` makes another, for when the name is taken."""
     fields = jsonio.dumps_sorted(rollout_fields(dig(deployment, "spec", "template") or {}))
     seed = jsonio.dumps([uid_of(deployment), _passed_after(deployment, now) or "", salt])
     digest = int.from_bytes(hashlib.sha256(seed + fields).digest()[:8], "big")
@@ -235,7 +235,7 @@ def find(deployment: Obj, machine_sets: Sequence[Obj], now: float) -> Found:
         why = "; ".join(f"MachineSet {name} needs rollout: {', '.join(found)}" for name, found in differences.items())
         return Found(None, ordered, f"couldn't find MachineSet matching MachineDeployment spec template: {why}", revisit_at)
     new = next((each for each in matching if _is_late_enough(each, deployment, now)), None)
-    # What doesn't match goes first, then what would have done as well.
+    # Sets that don't match come first, then other sets that would match.
     others = [each for each in ordered if differences[name_of(each)]] + [each for each in matching if each is not new]
     if new is None:
         why = f"spec.rollout.after on MachineDeployment set to {_after(deployment)}, no MachineSet has been created afterwards"

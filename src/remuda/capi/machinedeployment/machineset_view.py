@@ -1,7 +1,7 @@
-"""MachineDeployments and MachineSets as the decisions see them: names, times and counts.
+"""MachineDeployments and MachineSets as the plans see them: names, times and counts.
 
-A count that is absent or of the wrong type reads as none. Strategies are read with the defaults that admission fills in, so that
-an object which came past admission is rolled out all the same.
+A count that is absent or of the wrong type reads as none. Strategies are read with admission's defaults, so that
+an object which bypassed admission is rolled out all the same.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ def spec_replicas(obj: Obj) -> int | None:
 
 
 def created(obj: Obj) -> str:
-    """When it was made; texts of this kind order as times do."""
+    """The creation time; texts of this kind order as times do."""
     return metadata(obj).get("creationTimestamp") or ""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineSet:
-    """What of a set a plan depends on. `marked`: machines that somebody asked to be deleted first, and that are still there.
+    """The parts of a set that a plan depends on. `marked`: machines that a user asked to be deleted first, and that still exist.
     `alive`: how many are left without those that never became nodes; None when all are to be counted on.
 
-    A set's status may be older than its machines, above all when somebody died between writing the two, so machines that can
+    A set's status may be older than its machines, above all after a crash between writing the two, so machines that can
     be seen (`there`) count in any case: a plan that misses them goes beyond its bounds.
     """
 
@@ -67,13 +67,13 @@ def strategy_of(deployment: Obj) -> str:
 
 
 def max_unavailable_of(deployment: Obj) -> Any:
-    """As it is written: a number or a percentage."""
+    """The value as written: a number or a percentage."""
     found = dig(deployment, *_STRATEGY, "rollingUpdate", "maxUnavailable")
     return 0 if found is None else found
 
 
 def scaled(value: Any, total: int, *, up: bool) -> int:
-    """A number, or a percentage of `total` rounded up or down; what is neither counts as 0."""
+    """A number, or a percentage of `total` rounded up or down; any other value counts as 0."""
     if isinstance(value, int):
         return value
     try:
@@ -85,7 +85,7 @@ def scaled(value: Any, total: int, *, up: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a rollout keeps to: `surge` machines more than `replicas`, `unavailable` fewer."""
+    """The bounds of a rollout: `surge` machines more than `replicas`, `unavailable` fewer."""
 
     replicas: int
     surge: int = 0
@@ -102,7 +102,7 @@ class Bounds:
 
     @classmethod
     def between(cls, replicas: int, max_surge: Any, max_unavailable: Any) -> Bounds:
-        """Both at once, since a rollout can't move when both come out as 0; then one may be unavailable."""
+        """Computes both at once, since a rollout can't move when both are 0; then one may be unavailable."""
         surge, unavailable = scaled(max_surge, replicas, up=True), scaled(max_unavailable, replicas, up=False)
         if surge == 0 and unavailable == 0:
             unavailable = 1
@@ -114,5 +114,5 @@ class Bounds:
 
     @property
     def least(self) -> int:
-        """How many must be available."""
+        """The number of machines that must be available."""
         return max(self.replicas - self.unavailable, 0)

@@ -1,4 +1,4 @@
-"""Plans carried out: sets made, changed and scaled, each by one server-side apply, and old ones deleted when they are empty."""
+"""The execution of plans: sets created, changed and scaled, each by one server-side apply, and empty old ones deleted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Rollouts:
             self._applier.forget(uid_of(old))
 
     async def roll(self, scope: Scope, *, paused: bool) -> Found:
-        """One step towards what is wanted. `paused`: no rollout, only scaling."""
+        """One step of the rollout. `paused`: only scaling."""
         _check_counts(scope)
         found = find(scope.deployment, scope.machine_sets or [], scope.now)
         made = None
@@ -80,7 +80,7 @@ class Rollouts:
         return found
 
     def _identity(self, scope: Scope) -> Identity:
-        """A name that nobody has; if the server has a set of this name all the same, we made it and have not seen it yet."""
+        """A free name; if the server has a set of this name all the same, we made it and have not seen it yet."""
         for salt in range(100):
             made = identity(scope.deployment, scope.now, salt)
             if self._core.machine_sets.get(namespace_of(scope.deployment), made.name) is None:
@@ -97,7 +97,7 @@ class Rollouts:
     # --- writing --------------------------------------------------------------------------------------------------------
 
     async def _carry_out(self, scope: Scope, change: _Change, paused: bool) -> Obj:
-        """The set as the server has it afterwards."""
+        """The set as the server has it after the change."""
         wanted, present = change.wanted, change.present
         key = Key.of(wanted)
         try:
@@ -113,7 +113,7 @@ class Rollouts:
             assert present is not None
             return present
         if present is None:
-            # From now on it is applied with its uid, which says the same.
+            # From now on it is applied with its uid, which is equivalent.
             self._applier.remember(with_metadata(wanted, uid=uid_of(written)))
         self._core.wrote(NAME, scope.key, self._core.machine_sets, written)
         self._tell(scope, change, paused)
@@ -136,7 +136,7 @@ class Rollouts:
         self._recorder.event(scope.deployment, NORMAL, "SuccessfulScale", message)
 
     async def _clean_up(self, scope: Scope, old: Sequence[Obj]) -> None:
-        """Nothing is left to do for old sets without machines."""
+        """Deletes old sets without machines."""
         for each in sorted(old, key=lambda each: (created(each), name_of(each))):
             if _is_empty(each) and not is_being_deleted(each):
                 await self.delete(scope, each)
@@ -158,7 +158,7 @@ class Rollouts:
 
 
 def _check_counts(scope: Scope) -> None:
-    """Without a size nothing can be planned; only admission that was left out leaves one out."""
+    """Raises without sizes, which a plan needs; they are missing only when admission was bypassed."""
     if spec_replicas(scope.deployment) is None:
         raise Stuck(scope.waits_for(Code.CONTENT, Actor.USER, "spec.replicas is not set"))
     for each in scope.machine_sets or ():
@@ -184,13 +184,13 @@ def _plan(scope: Scope, found: Found, made: Identity | None, paused: bool) -> Pl
 
 
 def _planned(machine_set: Obj, present: int) -> int:
-    """How large the whole deployment was meant to be when this set was last scaled; else how large it is."""
+    """The intended size of the whole deployment when this set was last scaled; else the present size."""
     text = annotations_of(machine_set).get(MAX_REPLICAS, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else present
 
 
 def _changes(deployment: Obj, found: Found, made: Identity | None, plan: Plan) -> list[_Change]:
-    """The new set first."""
+    """The changes, the new set first."""
     revision = revised(found.new, found.old)
     changes = [_Change(each, old_machine_set(deployment, each)) for each in found.old]
     if found.new is not None:
@@ -203,7 +203,7 @@ def _changes(deployment: Obj, found: Found, made: Identity | None, plan: Plan) -
 
 
 def _is_gone(error: ApiError) -> bool:
-    """An apply or a delete with a uid meets a conflict when that object is not there any more, or is another."""
+    """True if an apply or a delete with a uid failed because that object is gone, or is another one."""
     return error.is_not_found or error.is_conflict or error.code == 422
 
 

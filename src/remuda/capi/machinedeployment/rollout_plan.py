@@ -1,14 +1,14 @@
-"""The rolling update: how large each MachineSet should be next, from how large they are now. Pure; nothing is kept in between.
+"""The rolling update: the next size of each MachineSet, from the present sizes. Pure; nothing is kept in between.
 
 The new set grows as far as `maxSurge` allows. Old sets shrink as far as `maxUnavailable` allows, first by machines that are not
 available anyway. Which machine a set deletes is the set's own decision, so the worst is assumed: available ones go first, also
 those that earlier plans asked to go and that are still there. Where that assumption would stop a rollout for good, one machine
 of an old set that has unavailable ones is given up (:func:`_break_deadlock`).
 
-Machines of old sets that never became nodes are given up at once, whatever the bounds (:func:`_give_up_stillborn`): what kept
-them from coming up is often the reason for the change, and the new ones may wait for them. Sets delete such machines first.
+Machines of old sets that never became nodes are given up at once, regardless of the bounds (:func:`_give_up_stillborn`): what
+kept them from coming up is often the reason for the change, and the new ones may wait for them. Sets delete such machines first.
 
-:mod:`.rollout_plan` plans for the other strategy, :mod:`.rollout_plan` while a deployment is paused.
+The strategy OnDelete, and scaling while a deployment is paused, are at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .machineset_view import Bounds, MachineSet
 
 @dataclass(slots=True)
 class Plan:
-    """`sizes`: what sets should be scaled to, by name; those that stay are not in it. `notes`: why, for whoever asks."""
+    """`sizes`: the new sizes of sets, by name; sets that stay are not in it. `notes`: the reasons, for people."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
@@ -47,12 +47,12 @@ def plan_rolling_update(bounds: Bounds, new: MachineSet, old: Sequence[MachineSe
 
 
 def in_order(old: Iterable[MachineSet]) -> list[MachineSet]:
-    """In which order old sets shrink: those with machines that somebody wants to go, then the oldest."""
+    """Old sets in the order in which they shrink: those with machines that a user marked for deletion, then the oldest."""
     return sorted(old, key=lambda each: (each.marked == 0, each.created, each.name))
 
 
 def _total(machine_sets: Iterable[MachineSet]) -> int:
-    """Machines that are there or will be."""
+    """Machines that exist or will be created."""
     return sum(max(each.spec, each.replicas) for each in machine_sets)
 
 
@@ -60,7 +60,7 @@ def _total(machine_sets: Iterable[MachineSet]) -> int:
 
 
 def grow(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> None:
-    """Bring the new set to its size as far as there is room."""
+    """Grow the new set to its size as far as there is room."""
     total = _total((new, *old))
     if new.spec > bounds.replicas:
         plan.scale(new, bounds.replicas, "scale down to align MachineSet spec.replicas to MachineDeployment spec.replicas")
@@ -68,8 +68,8 @@ def grow(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSet])
     limit = f"{bounds.replicas} MachineDeployment spec.replicas" + (f" + {bounds.surge} maxSurge" if bounds.rolling else "")
     marked = max(new.marked - max(new.replicas - new.spec, 0), 0)
     if marked and total > bounds.most:
-        # Whoever made the deployment smaller said which machine should go. Taking one of an old set instead would leave that
-        # one in place and an available machine fewer.
+        # The user who made the deployment smaller said which machine should go. Taking one of an old set instead would leave
+        # that one in place and an available machine fewer.
         plan.scale(new, new.spec - min(marked, total - bounds.most, new.spec), "scale down Machines marked for deletion")
         return
     room = min(bounds.most - total, bounds.replicas - new.spec)
@@ -87,7 +87,7 @@ def _give_up_stillborn(plan: Plan, old: Iterable[MachineSet]) -> None:
 
 
 def _pending(plan: Plan, machine_set: MachineSet) -> int:
-    """Machines that are there and have to go, by this plan or an earlier one."""
+    """Machines that exist and have to go, by this plan or an earlier one."""
     return max(machine_set.replicas - min(plan.size(machine_set), machine_set.spec), 0)
 
 
@@ -96,7 +96,7 @@ def _shrink(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSe
     if not any(each.spec for each in old):
         return
     pending = sum(_pending(plan, each) for each in everything)
-    # As long as machines of the new set are not available, something may be wrong with it: go slower, or not at all.
+    # While machines of the new set are unavailable, something may be wrong with it: go slower, or not at all.
     failing = max(new.spec - new.available, 0)
     budget = sum(each.spec for each in everything) - pending - bounds.least - failing
     available = sum(each.available - min(each.available, _pending(plan, each)) for each in everything)
@@ -107,7 +107,7 @@ def _shrink(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSe
 def _take(
     plan: Plan, old: Sequence[MachineSet], budget: int, available: int, least: int, only_unavailable: bool
 ) -> tuple[int, int]:
-    """Shrink sets by `budget` in all, while `available` (in the worst case) stays at `least`; what is left of both."""
+    """Shrink sets by `budget` in all, while `available` (in the worst case) stays at `least`; the rest of both."""
     for each in old:
         size = plan.size(each)
         if budget <= 0:
@@ -137,10 +137,10 @@ _NO_LOSS = (
 
 
 def _break_deadlock(plan: Plan, new: MachineSet, old: Sequence[MachineSet]) -> None:
-    """Nothing moves and nothing will, because of old machines that are not available: give one of them up.
+    """The rollout is blocked by unavailable old machines: give one of them up.
 
-    The bound may be broken by this, in form at least: chances are that the set deletes the one that is not available. Machines of
-    the new set that are not available are waited for: without them no rollout can be completed.
+    This may break the bound formally: most likely the set deletes the unavailable one. Unavailable machines of
+    the new set are waited for: without them no rollout can be completed.
     """
     if all(each.replicas == each.available for each in old):
         return
@@ -153,10 +153,10 @@ def _break_deadlock(plan: Plan, new: MachineSet, old: Sequence[MachineSet]) -> N
 
 # --- ondelete -------------------------------------------------------------------------------------------------------------
 #
-# The strategy OnDelete: old machines stay until somebody deletes them; the new set replaces what is gone. Pure.
+# The strategy OnDelete: old machines stay until a user deletes them; the new set replaces them. Pure.
 #
-# Old sets make no machines any more (an annotation that :mod:`.desired_machinesets` writes says so), so their size follows
-# their machines down. :mod:`.rollout_plan` has the other strategy.
+# Old sets make no machines any more (an annotation from :mod:`.desired_machinesets` prevents it), so their size follows
+# their machines down.
 
 
 def plan_on_delete(bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> Plan:
@@ -182,8 +182,8 @@ def plan_on_delete(bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -
 #
 # A paused deployment is scaled, but not rolled out: its sets keep their proportions. Pure.
 #
-# Growing only the new set, or shrinking only the old ones, would be rolling out by other means. How large all sets together
-# were meant to be when a set was last scaled stands in its annotation; from that its share of the new size is computed.
+# Growing only the new set, or shrinking only the old ones, would amount to a rollout. An annotation of each set holds the
+# intended size of all sets together at its last scaling; its share of the new size is computed from that.
 
 
 def plan_scaling(bounds: Bounds, new: MachineSet | None, old: Sequence[MachineSet], planned: Mapping[str, int]) -> Plan:
@@ -227,7 +227,7 @@ def _shares(bounds: Bounds, active: Sequence[MachineSet], planned: Mapping[str, 
         sizes.append(each.spec + share)
         left -= share
     for place, size in enumerate(sizes):
-        # What could not be divided.
+        # The remainder of the division.
         sizes[place] = max(size + left, 0)
         left -= sizes[place] - size
     return list(zip(ordered, sizes, strict=True))

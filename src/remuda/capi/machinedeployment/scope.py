@@ -1,4 +1,4 @@
-"""One reconcile of a MachineDeployment: what was read, and what has been found and done so far."""
+"""State of one reconcile of a MachineDeployment, handed from phase to phase."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NAME = "machinedeployment"
 
 @dataclass(slots=True)
 class Scope:
-    """`deployment` is the working copy; `cluster` is None only for one that is being deleted after its cluster went.
+    """`deployment` is the working copy; `cluster` is None only during a deletion after its cluster is gone.
 
-    `machine_sets` is None until they are told; `rolled` until a plan is carried out.
+    `machine_sets` is None until they are read; `rolled` until a plan is carried out.
     """
 
     deployment: Obj
@@ -38,10 +38,10 @@ class Scope:
     bootstrap_missing: bool = False
     infrastructure_missing: bool = False
     rolled: Rolled | None = None
-    # How many machines each set (by uid) has or is making, and how many of them somebody asked to be deleted first.
+    # The number of machines that each set (by uid) has or is making, and the number of them that a user marked for deletion.
     there: Counter[str] = field(default_factory=Counter)
     marked: Counter[str] = field(default_factory=Counter)
-    # How many stay of those sets that have machines which never became nodes, without these.
+    # For sets with machines that never became nodes: the number of their other machines.
     alive: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -68,8 +68,8 @@ class Scope:
                 self.marked[machine_set] += 1
 
     def count_alive(self) -> None:
-        """Only to be asked when it is known which machines have nodes. A set deletes marked machines before all others, so with
-        one that has a node nothing is known about which would go."""
+        """Call it only when it is known which machines have nodes. A set deletes marked machines before all others, so if a
+        marked one has a node, it is unknown which machines would go."""
         staying: dict[str, list[Obj]] = {}
         for machine in self.machines:
             if not is_being_deleted(machine):

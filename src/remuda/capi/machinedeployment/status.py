@@ -1,6 +1,6 @@
 """The status of a MachineDeployment: counts, phase and both sets of conditions, from a snapshot. Pure.
 
-Messages and reasons are parsed by others. :mod:`..machine_messages` has the sentences about machines.
+Other programs parse messages and reasons. :mod:`..machine_messages` has the messages about machines.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ OWNED = (
 )
 _INTERNAL_ERROR = Sum(UNKNOWN, "InternalError", "Please check controller logs for errors")
 _NO_REPLICAS = Sum(UNKNOWN, "WaitingForReplicasSet", "Waiting for spec.replicas set")
-# So long may it take until a machine says whether it is up to date, before its silence is told.
+# Seconds until a machine's missing UpToDate condition is reported.
 UP_TO_DATE_GRACE = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """What a plan that was carried out left behind."""
+    """The result of a plan that was carried out."""
 
     new: Obj | None
     machine_sets: Sequence[Obj]
@@ -50,7 +50,7 @@ class Rolled:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`machine_sets` is None when they could not be told; `rolled` when the plan was not carried out."""
+    """`machine_sets` is None when they could not be read; `rolled` when the plan was not carried out."""
 
     deployment: Obj
     now: float
@@ -67,7 +67,7 @@ class Snapshot:
 
     @property
     def wanted(self) -> int | None:
-        """How many machines there should be in the end."""
+        """The number of machines that there should be in the end."""
         replicas = spec_replicas(self.deployment)
         return 0 if self.deleting and replicas is not None else replicas
 
@@ -83,7 +83,7 @@ def total(machine_sets: Iterable[Obj], field: str) -> int | None:
 
 
 def with_status(snapshot: Snapshot) -> Obj:
-    """The deployment with its status as it should be."""
+    """The deployment with its new status."""
     deployment = snapshot.deployment
     if snapshot.rolled is not None:
         deployment = _with_legacy(deployment, snapshot.rolled, snapshot.now)
@@ -136,7 +136,7 @@ def _phase(snapshot: Snapshot) -> str:
 
 
 def is_complete(deployment: Obj, machine_sets: Sequence[Obj]) -> bool:
-    """All machines are there, up to date and available, and no others."""
+    """True if all machines exist, are up to date and available, and there are no others."""
     wanted = spec_replicas(deployment)
     return all((total(machine_sets, field) or 0) == wanted for field in ("replicas", "upToDateReplicas", "availableReplicas"))
 
@@ -203,7 +203,7 @@ def _rolling_out(machines: Sequence[Obj]) -> Sum:
     if not outdated:
         return Sum(FALSE, "NotRollingOut", "")
     why = {line for condition in outdated if condition.get("message") for line in condition["message"].split("\n")}
-    # A change of version is what people look for.
+    # Users look for a change of version first.
     lines = sorted(why, key=lambda line: (not line.startswith("* Version"), line))
     return Sum(TRUE, "RollingOut", "\n".join([f"Rolling out {len(outdated)} not up-to-date replicas", *lines]))
 
@@ -268,7 +268,7 @@ def _is_young(machine: Obj, now: float) -> bool:
 
 
 def heard_at(machines: Iterable[Obj], now: float) -> float | None:
-    """When the silence of the next machine will be told."""
+    """The time at which the next machine's missing UpToDate condition will be reported."""
     silent = (time_of(created(each)) for each in machines if get(each, "UpToDate") is None and _is_young(each, now))
     return min((made + UP_TO_DATE_GRACE for made in silent if made is not None), default=None)
 

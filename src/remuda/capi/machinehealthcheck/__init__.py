@@ -1,6 +1,6 @@
 """The MachineHealthCheck controller: unhealthy machines are marked for remediation, within a budget.
 
-`machine_health` and `remediation_budget` decide; `external_remediation` serves remediation by other controllers.
+`machine_health` decides, also on the budget; `controller` serves remediation by other controllers, too.
 Replacement of the machine itself is `..machineset.remediation`. Read :mod:`.controller` first.
 """
 

@@ -1,8 +1,8 @@
-"""The controller: looks at the machines that a MachineHealthCheck selects, says on each how it does, and asks for those that are
-unhealthy to be replaced, as long as there are not too many of them.
+"""The MachineHealthCheck controller: checks the selected machines, writes the result on each, and requests remediation of
+unhealthy ones, as long as there are not too many of them.
 
-Decisions are in :mod:`.machine_health` and :mod:`.machine_health`, what is written in :mod:`.status`. A workload cluster
-that can't be reached says nothing about its nodes, so nothing is decided then.
+:mod:`.machine_health` decides, :mod:`.status` writes conditions. Nothing is decided while a workload cluster can't be reached,
+since its nodes' state is unknown then.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ Obj = dict[str, Any]
 
 NAME = "machinehealthcheck"
 OWNED = ("Paused", status.REMEDIATION_ALLOWED)
-# How often a restriction that stays is told of again.
+# The interval at which a lasting restriction is reported again.
 _TELL_AGAIN_SECONDS = 600.0
 
 
 @dataclass(slots=True)
 class _Look:
-    """One look at all machines of a check; `check` is what becomes of the object."""
+    """One look at all machines of a check; `check` is the object to write."""
 
     check: Obj
     cluster: Obj
@@ -78,7 +78,7 @@ class MachineHealthChecks:
         self._core = core
         self._requests = Requests(core, NAME)
         self._events = core.recorder("machinehealthcheck-controller")
-        # When, and of what, the last event about a restriction told.
+        # The time and the message of the last event about a restriction.
         self._told: dict[Key, tuple[str, float]] = {}
         options = core.options
         self.controller = replace(
@@ -152,13 +152,13 @@ class MachineHealthChecks:
                 await look.phases.run(self._unhealthy(look, target.machine, verdict, remediate=wait is None))
             elif verdict.state is State.HEALTHY:
                 await look.phases.run(self._healthy(look, target.machine, verdict, remediate=wait is None))
-        # While there is something to wait for, it's looked at often, however far away the next timeout is.
+        # While there is something to wait for, it's checked often, even if the next timeout is far away.
         last = [] if wait is None else [self.controller.wait]
         after = min([*(verdict.after for _, verdict in examined if verdict.state is State.LATER), *last], default=None)
         return Result(after, () if wait is None else (wait,), rest=min(1.0, 0.001 * len(targets)))
 
     def _workload(self, look: _Look) -> Workload | None:
-        """The connection to the cluster; None before it has a control plane. Without one nobody knows how its nodes do."""
+        """The connection to the cluster; None before it has a control plane. Without one its nodes' health is unknown."""
         if not conditions.is_true(look.cluster, "ControlPlaneInitialized"):
             return None
         found = self._core.workloads.get(Key.of(look.cluster))
@@ -180,7 +180,7 @@ class MachineHealthChecks:
         return found
 
     def _budget(self, look: _Look, total: int, healthy: int, unhealthy: int) -> Wait | None:
-        """Write how many may be remediated; a wait when none may."""
+        """Write the number of machines that may be remediated; a wait when none may."""
         try:
             found = budget(look.check, total=total, healthy=healthy, unhealthy=unhealthy)
         except BudgetError as error:
@@ -195,7 +195,7 @@ class MachineHealthChecks:
         return Wait(Code.BUDGET, look.ref, Actor.USER, evidence=found.message)
 
     def _tell_restricted(self, look: _Look, message: str) -> None:
-        """Once for each thing there is to tell, and again while it stays so: nobody must overlook that nothing happens."""
+        """Sent once for each message, and again while it stays so: users must notice that remediation has stopped."""
         told, when = self._told.get(look.key, ("", 0.0))
         if told == message and look.now < when + _TELL_AGAIN_SECONDS:
             return
@@ -230,7 +230,7 @@ class MachineHealthChecks:
             raise failure
 
     async def _request(self, look: _Look, template: Obj, machine: Obj, marked: Obj) -> tuple[Obj, Exception | None]:
-        """Ask whoever remediates from outside; the machine as it is to be written, and what went wrong."""
+        """Ask the external remediation; the machine as it is to be written, and the error."""
         try:
             made = await self._requests.ensure(look.check, template, machine)
         except TemplateMissing as missing:
@@ -247,7 +247,7 @@ class MachineHealthChecks:
         return status.with_request_there(marked, look.now), None
 
     async def _write(self, look: _Look, machine: Obj, marked: Obj) -> bool:
-        """Whether there was anything to write."""
+        """True if there was anything to write."""
         if marked is machine:
             return False
         core = self._core
@@ -262,7 +262,7 @@ class MachineHealthChecks:
         try:
             await patch.write(marked)
         except ConditionConflict as error:
-            # The owner was faster with its part; the next look sees what it did.
+            # The owner wrote first; the next look sees its change.
             raise Retry(f"Machine {Key.of(machine)}: {error}") from None
         except ApiError as error:
             if not error.is_not_found:
@@ -280,7 +280,7 @@ def _with_node(machine: Obj, workload: Workload | None) -> Target:
 
 
 def _selector(check: Obj) -> LabelSelector | None:
-    """None when it can't be used; admission refuses such."""
+    """The selector; None for an invalid one, which admission refuses."""
     try:
         found = checked_structure(dig(check, "spec", "selector") or {})
     except SelectorError:
@@ -289,7 +289,7 @@ def _selector(check: Obj) -> LabelSelector | None:
 
 
 def machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Only what a check looks at: labels, annotations, the node, conditions other than the sums, and whether it is going."""
+    """True for changes that a check uses: labels, annotations, the node, conditions other than the sums, deletion."""
     if new is None or old is None:
         return True
     if dig(new, "status", "nodeRef", "name") != dig(old, "status", "nodeRef", "name"):
@@ -304,7 +304,7 @@ def _told_conditions(machine: Obj) -> list[Obj]:
 
 
 def cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Only whether it is paused, and whether its machines can be judged."""
+    """True for changes that a check uses: pausing, and whether machines can be judged."""
     if new is None or old is None:
         return True
     return dig(new, "spec", "paused") != dig(old, "spec", "paused") or ClusterState.of(new) != ClusterState.of(old)
@@ -312,13 +312,13 @@ def cluster_matters(new: Obj | None, old: Obj | None) -> bool:
 
 # --- external remediation -------------------------------------------------------------------------------------------------
 #
-# Requests to somebody else's remediation: an object made from a template, named as the machine, for as long as it is unhealthy.
+# Requests to an external remediation: an object made from a template, named as the machine, while the machine is unhealthy.
 #
-# That name is what makes a request unique, also across a crash between making it and saying so on the machine.
+# Its name makes a request unique, also across a crash between creating it and recording it on the machine.
 
 
 class TemplateMissing(Exception):
-    """There is no template to make a request from."""
+    """The template for requests does not exist."""
 
 
 def template_of(check: Obj) -> Obj | None:
@@ -328,7 +328,7 @@ def template_of(check: Obj) -> Obj | None:
 
 
 def references(check: Obj) -> Iterable[Obj]:
-    """For :meth:`~remuda.capi.external_objects.Externals.followed_by`: a template that comes later is noticed."""
+    """References for :meth:`~remuda.capi.external_objects.Externals.followed_by`: a template that is created later is noticed."""
     template = template_of(check)
     if template is None:
         return ()
@@ -342,7 +342,7 @@ class Requests:
         self._controller = controller
 
     async def ensure(self, check: Obj, template: Obj, machine: Obj) -> bool:
-        """A request for this machine is there; whether it was made just now. Raises TemplateMissing, or why it can't be made."""
+        """Ensure a request for this machine; true if it was made just now. Raises TemplateMissing, or the creation's error."""
         requests = await self._cache(check, template, cloned_kind(template["kind"]))
         if requests.get(namespace_of(machine), name_of(machine)) is not None:
             return False
@@ -366,7 +366,7 @@ class Requests:
         return True
 
     async def withdraw(self, check: Obj, template: Obj, machine: Obj) -> None:
-        """The machine is healthy: nobody needs to do anything any more."""
+        """The machine is healthy: remediation is no longer needed."""
         try:
             requests = await self._cache(check, template, cloned_kind(template["kind"]))
         except TemplateMissing:
@@ -377,7 +377,7 @@ class Requests:
         try:
             await self._core.client.delete(requests.resource, name_of(request), namespace_of(request), uid=uid_of(request))
         except ApiError as error:
-            # Gone already, or another one of the same name, which the next look finds.
+            # Gone already, or another object of the same name, which the next look finds.
             if not error.is_not_found and not error.is_conflict:
                 raise
         self._core.deleted(self._controller, Key.of(check), requests, request)

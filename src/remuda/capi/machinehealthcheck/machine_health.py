@@ -1,8 +1,8 @@
-"""Whether one machine is well: a pure function of the machine, its node, its cluster and the present moment.
+"""The health of one machine: a pure function of the machine, its node, its cluster and the present moment.
 
-Four answers: healthy; unhealthy, with the reason; not yet unhealthy, but to be looked at again in so many seconds; and not to
-be judged at all, since it has no node yet while the cluster isn't up, or is going. What follows from many answers is in
-:mod:`.machine_health`.
+Four answers: healthy; unhealthy, with the reason; not yet unhealthy, but to be looked at again in so many seconds; and not
+to be judged at all, since it has no node yet while the cluster isn't up, or is being deleted. The remediation budget, which
+follows from many answers, is at the end.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ..well_known import CONTROL_PLANE, PAUSED, REMEDIATE_MACHINE, SKIP_REMEDIAT
 Obj = dict[str, Any]
 
 DEFAULT_STARTUP_SECONDS = 600
-# Times of conditions are whole seconds, so a timeout is only over a second later.
+# Conditions' times are whole seconds, so a timeout has passed only a second later.
 _GRACE = 1.0
 _EVER = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionCheck:
-    """A condition with this status for longer than this is not well."""
+    """A condition that makes a machine unhealthy when it has this status for longer than this."""
 
     type: str
     status: str
@@ -41,7 +41,7 @@ class ConditionCheck:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What a MachineHealthCheck looks at. `startup_seconds` 0: a machine may take for ever to get a node."""
+    """The checks of a MachineHealthCheck. `startup_seconds` 0: there is no limit for a machine to get a node."""
 
     startup_seconds: int = DEFAULT_STARTUP_SECONDS
     node: tuple[ConditionCheck, ...] = ()
@@ -65,7 +65,7 @@ def _checks(found: Sequence[Obj] | None) -> Iterable[ConditionCheck]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What of a Cluster decides whether its machines can be judged; times are since the epoch, None while it isn't so."""
+    """The state of a Cluster that decides whether its machines can be judged; times are since the epoch, None while untrue."""
 
     infrastructure_ready: float | None = None
     initialized: float | None = None
@@ -77,7 +77,7 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A machine and its node. `node_gone`: the machine had a node that isn't there any more."""
+    """A machine and its node. `node_gone`: the machine had a node that doesn't exist any more."""
 
     machine: Obj
     node: Obj | None = None
@@ -93,8 +93,8 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`reason` and `message` are for the condition of an unhealthy machine, the `legacy` ones for the older set; `after`: when
-    to look again."""
+    """`reason` and `message` are for the condition of an unhealthy machine, the `legacy` ones for the older set; `after`: seconds
+    until the next look."""
 
     state: State
     reason: str = ""
@@ -116,21 +116,21 @@ _BY_ANNOTATION = Verdict(
 
 
 def is_checked(machine: Obj) -> bool:
-    """Machines that somebody paused, or took out of remediation, are not looked at and not counted."""
+    """True unless a user paused the machine or took it out of remediation; such machines are not counted."""
     annotations = annotations_of(machine)
     return PAUSED not in annotations and SKIP_REMEDIATION not in annotations
 
 
 def examine(target: Target, cluster: ClusterState, checks: Checks, now: float) -> Verdict:
-    """How a machine does at `now`."""
+    """The health of a machine at `now`."""
     machine = target.machine
     if REMEDIATE_MACHINE in annotations_of(machine):
         return _BY_ANNOTATION
-    # The first machine of a control plane must be replaceable before there is one.
+    # The first machine of a control plane must be replaceable before the control plane is initialized.
     if cluster.initialized is None and CONTROL_PLANE not in labels_of(machine):
         return _unless_it_runs(target)
-    # Not ready is also infrastructure that was ready before: a machine with a node counts as healthy all the same, else the
-    # whole cluster would use up the budget of its check.
+    # The condition is also false for infrastructure that was ready before: a machine with a node counts as healthy all the same,
+    # else the whole cluster would use up the budget of its check.
     if cluster.infrastructure_ready is None:
         return _unless_it_runs(target)
     of_machine = _machine_findings(machine, checks, now)
@@ -144,7 +144,7 @@ def examine(target: Target, cluster: ClusterState, checks: Checks, now: float) -
 
 
 def _unless_it_runs(target: Target) -> Verdict:
-    """Nothing is held against the machine: healthy if it has a node and stays."""
+    """Without checks: healthy if it has a node and is not being deleted."""
     return UNJUDGED if is_being_deleted(target.machine) or target.node is None else HEALTHY
 
 
@@ -157,7 +157,7 @@ class _Findings:
 
 
 def _unhealthy(of_machine: _Findings, of_node: _Findings) -> Verdict:
-    """What is wrong with the machine itself gives the reason; everything that is wrong is said."""
+    """The verdict with the machine's own failures as its reason, or else the node's; the message has all of them."""
     main = of_machine if of_machine.messages else of_node
     messages = of_machine.messages + of_node.messages
     message = "Health check failed:\n" + "\n".join(f"  * {each}" for each in messages)
@@ -181,7 +181,7 @@ def _node_findings(target: Target, cluster: ClusterState, checks: Checks, now: f
 
 
 def _startup_findings(machine: Obj, cluster: ClusterState, seconds: int, now: float) -> _Findings:
-    """The clock of a machine without a node starts with the last thing that it had to wait for itself."""
+    """The startup timeout of a machine without a node starts with the last prerequisite that it had to wait for."""
     if not seconds:
         return _Findings()
     starts = (
@@ -198,7 +198,7 @@ def _startup_findings(machine: Obj, cluster: ClusterState, seconds: int, now: fl
 
 
 def _overdue(found: Sequence[Obj], checks: Sequence[ConditionCheck], kind: str, now: float) -> tuple[tuple[str, ...], float]:
-    """What is wrong for too long; or else when the first of what is wrong will be."""
+    """Messages about conditions that have been bad for too long; or else the seconds until the first of them will be."""
     messages, after = [], []
     for check in checks:
         condition = find_by(found, "type", check.type)
@@ -216,7 +216,7 @@ def _overdue(found: Sequence[Obj], checks: Sequence[ConditionCheck], kind: str, 
 
 
 def true_since(obj: Obj, kind: str) -> float | None:
-    """Since when a condition is true; None when it isn't."""
+    """The time since which a condition is true; None when it isn't."""
     found = conditions.get(obj, kind)
     return _time(found.get("lastTransitionTime")) if found is not None and found.get("status") == conditions.TRUE else None
 
@@ -229,22 +229,22 @@ def _time(text: Any) -> float:
 
 # --- remediation budget ---------------------------------------------------------------------------------------------------
 #
-# How many machines may be unhealthy at once before remediation stops: pure arithmetic.
+# The budget of unhealthy machines before remediation stops: pure arithmetic.
 #
-# If half of a cluster looks dead, it is more likely that something else is wrong, and that replacing machines makes it worse.
-# What counts against the budget are all machines that are not proven healthy, also those that are just starting.
+# If half of a cluster looks dead, another cause is more likely, and replacing machines would make it worse.
+# All machines that are not proven healthy count against the budget, also those that are just starting.
 
 _EVERYTHING = "100%"
 _RANGE = re.compile(r"\[([0-9]+)-([0-9]+)\]")
 
 
 class BudgetError(ValueError):
-    """What `spec.remediation.triggerIf` says can't be understood."""
+    """An invalid `spec.remediation.triggerIf`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`remaining`: how many more machines may become unhealthy. `message` says why it is not allowed."""
+    """`remaining`: the number of machines that may still become unhealthy. `message`: the reason of a refusal."""
 
     allowed: bool
     remaining: int
@@ -252,7 +252,7 @@ class Budget:
 
 
 def budget(health_check: Obj, *, total: int, healthy: int, unhealthy: int) -> Budget:
-    """`unhealthy` machines are known to be; the rest of what is not healthy is starting, or can't be judged yet.
+    """`unhealthy` machines are known to be; other machines that are not healthy are starting, or can't be judged yet.
 
     Raises BudgetError.
     """
@@ -285,7 +285,7 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _scaled(value: Any, total: int) -> int:
-    """A number, or a percentage rounded down: a budget is never more than it says."""
+    """A number, or a percentage rounded down: a budget never exceeds its setting."""
     if isinstance(value, int):
         return value
     if not isinstance(value, str) or not value.endswith("%"):

@@ -1,7 +1,7 @@
-"""What a look at the machines leaves behind: the MachineHealthCheck's own status, and conditions on each machine.
+"""The results of a health check: the MachineHealthCheck's own status, and conditions on each machine.
 
-Pure functions from object to object. On machines the conditions of the check are its own; `OwnerRemediated` is handed over to the
-machine's owner, and is only begun here.
+Pure functions from object to object. On machines the conditions of the check are its own; `OwnerRemediated` is only started
+here, and handed over to the machine's owner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REMEDIATION_ALLOWED = "RemediationAllowed"
 _TEMPLATE_AVAILABLE = "ExternalRemediationTemplateAvailable"
 _REQUEST_AVAILABLE = "ExternalRemediationRequestAvailable"
 _NO_REQUEST = _TEMPLATE_NOT_FOUND, _CREATION_FAILED = "RemediationTemplateNotFound", "RemediationRequestCreationFailed"
-# The API takes no more names.
+# The API's limit of names.
 _MOST_TARGETS = 10_000
 
 
@@ -49,7 +49,7 @@ def with_budget(check: Obj, budget: Budget, now: float) -> Obj:
 
 
 def with_unusable_budget(check: Obj, why: str, now: float) -> Obj:
-    """Nobody can say how much is too much, so nothing is done; that must not look like an old answer."""
+    """The budget is invalid, so nothing is remediated; that must not look like an old answer."""
     message = f"error checking if remediation is allowed: {why}"
     found = with_path(check, ("status", "remediationsAllowed"), 0)
     found = with_legacy(found, REMEDIATION_ALLOWED, FALSE, "InvalidTrigger", message, ERROR, now=now)
@@ -80,7 +80,7 @@ def with_verdict(machine: Obj, verdict: Verdict, now: float) -> Obj:
 
 
 def with_owner_asked(machine: Obj, now: float) -> Obj:
-    """Ask the owner to replace it, unless it is at it already; a remediation that is done makes way for the next."""
+    """Ask the owner to replace it, unless the owner already does; a completed remediation is replaced by the new one."""
     found = machine
     if get(machine, OWNER_REMEDIATED, LEGACY) is None or is_true(machine, OWNER_REMEDIATED, LEGACY):
         found = with_legacy(found, OWNER_REMEDIATED, FALSE, "WaitingForRemediation", "", WARNING, now=now)
@@ -94,7 +94,7 @@ def with_request_made(machine: Obj, now: float) -> Obj:
 
 
 def with_request_there(machine: Obj, now: float) -> Obj:
-    """Whoever works on the request says how it goes; we only make sure that it doesn't look as if there were none."""
+    """The provider of the request reports its progress; we only make sure that it doesn't look as if there were none."""
     said = get(machine, EXTERNALLY_REMEDIATED)
     return with_request_made(machine, now) if said is None or said.get("reason") in _NO_REQUEST else machine
 

@@ -1,7 +1,7 @@
 """The MachineSet controller: creation, adoption, deletion and in-place update of a set's machines.
 
-`preflight`, `deletion_order`, `desired_machines` and `remediation` decide, `creation` and `machine_deletion` act.
-Not here: one machine's life (`..machine`). Read :mod:`.controller` first.
+`preflight`, `desired_machines` and `remediation` decide, `creation` and `machine_deletion` act.
+Not here: one machine's lifecycle (`..machine`). Read :mod:`.controller` first.
 """
 
 from .controller import MachineSets

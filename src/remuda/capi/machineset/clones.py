@@ -1,7 +1,7 @@
-"""Infrastructure machines and bootstrap configurations of a set: made from templates, collected when no machine came of it.
+"""Infrastructure machines and bootstrap configurations of a set: cloned from templates, deleted when they get no machine.
 
-A clone is owned by the set until its machine takes it over. So a clone that still is the set's, and that no machine refers to,
-is what a reconcile left that was cut off in between.
+The set owns a clone until its machine takes it over. So a clone that the set still owns, and that no machine refers to, is a
+leftover of an interrupted reconcile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TRIES = 3
 
 
 class NotCloned(Exception):
-    """A template could not be cloned; the text is what conditions say. `missing`: somebody must make it, or its kind, first."""
+    """A template could not be cloned; the text is for conditions. `missing`: the template, or its kind, must be created first."""
 
     def __init__(self, message: str, missing: bool = False) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ class Clones:
         self._core = core
 
     async def make(self, scope: Scope, ref: Obj, name: str, what: str) -> Clone:
-        """The clone for the machine `name`; `what` is what messages call it. Raises NotCloned."""
+        """The clone for the machine `name`; `what` is its name in messages. Raises NotCloned."""
         doing = f"failed to create {what}: failed to compute desired {what}"
         try:
             template = await self._core.externals.get(ref, scope.namespace)
@@ -115,7 +115,7 @@ class Clones:
         return await self._core.client.patch(resource, name_of(obj), operations, namespace_of(obj), patch_type=JSON_PATCH)
 
     async def drop(self, scope: Scope, clone: Clone) -> None:
-        """Take back a clone for which there will be no machine. If that fails, it is collected later."""
+        """Delete a clone that will get no machine. If that fails, it is collected later."""
         try:
             await self._core.client.delete(clone.resource, name_of(clone.obj), scope.namespace, uid=uid_of(clone.obj))
         except ApiError as error:
@@ -145,12 +145,12 @@ class Clones:
     async def _collect(self, scope: Scope, leftover: Clone) -> None:
         name = name_of(leftover.obj)
         if await self._has_unseen_machine(Key(scope.namespace, name)):
-            # Two caches need not be equally old: the clone's has it already, the machines' doesn't yet.
+            # Two caches may differ in age: the clone's is up to date, the machines' is not yet.
             raise Retry(f"the machine {name} is not in the cache yet")
         await self.drop(scope, leftover)
 
     async def _has_unseen_machine(self, key: Key) -> bool:
-        """Whether there is a machine of this name that the cache does not have yet."""
+        """True if there is a machine of this name that the cache does not have yet."""
         if self._core.machines.get(*key) is not None:
             return False  # it is there, but refers to something else or is not ours
         try:
@@ -168,7 +168,7 @@ def _sets(obj: Obj) -> Iterable[Hashable]:
 
 
 def _intent(obj: Obj) -> Obj:
-    """What an apply says of a clone: nothing that only a server may write."""
+    """A clone as it is applied: without the fields that only a server may write."""
     kept = {field: value for field, value in obj["metadata"].items() if field in _APPLIED_METADATA and value}
     made: Obj = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": kept}
     if "spec" in obj:
@@ -178,19 +178,19 @@ def _intent(obj: Obj) -> Obj:
 
 # --- managed fields -------------------------------------------------------------------------------------------------------
 #
-# Who owns which fields of the clones that a set makes.
+# Ownership of the fields of the clones that a set makes.
 #
-# A clone is made whole by one apply, of the manager :data:`MANAGER`. Its labels and annotations go on following the set, so
-# they are handed to a manager of their own, :data:`METADATA_MANAGER`: what the set no longer says then goes from the clone,
-# while the rest of it stays. These functions say which changes of `metadata.managedFields` do that, as JSON patches that are
-# bound to the entries they were computed from and not to a revision; so somebody else's write in between is no conflict.
+# A clone is created by one apply, of the manager :data:`MANAGER`. Its labels and annotations follow the set later, so they are
+# handed to a manager of their own, :data:`METADATA_MANAGER`: entries that the set drops are then removed from the clone, while
+# the rest of it stays. These functions compute the changes of `metadata.managedFields` for that, as JSON patches that are
+# bound to the entries they were computed from and not to a revision; so another client's write in between is no conflict.
 
 MANAGER, METADATA_MANAGER = "capi-machineset", "capi-machineset-metadata"
 _HANDED = ("f:labels", "f:annotations")
 
 
 def handing_over(obj: Obj, labels: Iterable[str], annotations: Iterable[str], now: float) -> Operations:
-    """Labels and annotations from MANAGER to METADATA_MANAGER, of which it gets those that the set gave; none when it is done."""
+    """Move the set's labels and annotations from MANAGER to METADATA_MANAGER; no operations when it is done."""
     found = _giving_up(obj)
     if not found or _position(obj, METADATA_MANAGER) is not None:
         return found
@@ -207,7 +207,7 @@ def handing_over(obj: Obj, labels: Iterable[str], annotations: Iterable[str], no
 
 
 def putting_right(obj: Obj, manager: str) -> Operations:
-    """After an apply of `manager`: nobody else who can't give them up may hold the same fields."""
+    """Operations after an apply of `manager`, for managers that can't give up the same fields by themselves."""
     if manager == METADATA_MANAGER and (found := _giving_up(obj)):
         return found
     return without_leftovers(obj)
@@ -239,7 +239,7 @@ def _members(names: Iterable[str]) -> Obj:
 
 # --- templates ------------------------------------------------------------------------------------------------------------
 #
-# The templates of a set belong to its cluster, so that they move and go with it.
+# A set's templates are owned by its cluster, so that they are moved and deleted with it.
 
 
 class Templates:
@@ -257,7 +257,7 @@ class Templates:
         self._must_be_there(scope, scope.bootstrap, scope.bootstrap_missing)
 
     async def _is_missing(self, scope: Scope, ref: Obj) -> bool:
-        """Whether a template does not exist; one that does gets its owner."""
+        """True if a template does not exist; one that does gets its owner."""
         if not is_template(ref.get("kind") or ""):
             return False
         try:
@@ -277,7 +277,7 @@ class Templates:
         return False
 
     def _must_be_there(self, scope: Scope, ref: Obj, missing: bool) -> None:
-        """Raises Stuck; but neither a set that goes nor one of an old revision makes machines any more."""
+        """Raises Stuck; but neither a set in deletion nor one of an old revision makes machines any more."""
         if not missing or scope.deleting:
             return
         if scope.deployment is None or is_current(scope.machine_set, scope.deployment):

@@ -1,8 +1,8 @@
-"""The controller of MachineSets: as many machines as are wanted, each made from the templates, and each like the set's template
-as far as that can follow without a new machine.
+"""The MachineSet controller: keeps the wanted number of machines, each made from the templates, and updates them in place as far
+as the set's template allows without a new machine.
 
-One reconcile: claim machines, replace unhealthy ones, carry the template's labels and the like to the others, make or delete as
-many as it takes, write the status. Deployments make the sets; the machine controller takes over once a Machine is there.
+One reconcile: adopt machines, replace unhealthy ones, carry the template's labels and the like to the others, create or delete
+machines, write the status. Deployments make the sets; the machine controller takes over once a Machine exists.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ from .v1beta1_status import with_legacy_status
 Obj = dict[str, Any]
 log = logger(__name__)
 
-# What of a machine a set looks at; anything else of its status may change without it.
+# The conditions of a machine that a set uses; other parts of its status may change without it.
 _CONDITIONS = ("Ready", "Available", "UpToDate", "NodeHealthy", "HealthCheckSucceeded", "OwnerRemediated", "Deleting")
 _LEGACY_CONDITIONS = ("Ready", "HealthCheckSucceeded", "OwnerRemediated")
 _STATUS = (("nodeRef",), ("nodeInfo", "kubeletVersion"), ("deletion", "nodeDrainStartTime"))
-# The sum of a thousand machines takes so long that it is not made anew for every one of their changes.
+# Summing up a thousand machines takes so long that it is not done for every one of their changes.
 _REST_PER_MACHINE, _REST_WHEN_WHOLE, _LONGEST_REST = 0.001, 0.3, 1.0
 
 
 class MachineSets:
-    # Its status is this controller's own, and no reason to look at a set again.
+    # Its status is this controller's own, and no reason to reconcile a set again.
     controller = Controller(NAME, MACHINE_SETS, when=spec_change)
 
     def __init__(self, core: Core) -> None:
@@ -126,7 +126,7 @@ class MachineSets:
         phases = Phases()
         selector = await self._run(scope, phases)
         if scope.deleting and scope.machines is not None and not scope.machines:
-            # All is done: the last write takes the set away, and nobody would see its status.
+            # All is done: the last write removes the set, and with it its status.
             await patch.write(without_finalizer(patch.before, MACHINE_SET_FINALIZER))
             return phases.outcome()
         snapshot = self._snapshot(scope, selector)
@@ -136,7 +136,7 @@ class MachineSets:
         return phases.outcome()
 
     async def _run(self, scope: Scope, phases: Phases) -> LabelSelector | None:
-        """All phases, as far as they make sense after what came before."""
+        """Runs all phases, as far as the results of earlier ones allow."""
         try:
             selector = selector_of(scope.machine_set)
         except SelectorError as error:
@@ -198,7 +198,7 @@ class MachineSets:
             return await self._shrink(scope, surplus)
         if surplus < 0:
             if not selector.matches(machine_labels(scope.machine_set)):
-                # It would never count what it makes, and go on making for ever.
+                # It would never count the machines that it makes, and go on making them for ever.
                 why = "spec.selector does not match the labels of spec.template"
                 scope.failure = Failure("MachineCreationFailed", why)
                 raise Stuck(Wait(Code.MALFORMED, scope.ref(), Actor.USER, evidence=why))
@@ -245,7 +245,7 @@ class MachineSets:
         return Result(waits=(Wait(Code.DELETION, scope.ref(), Actor.REMUDA, first, evidence),))
 
     async def _remove_all(self, scope: Scope, machines: list[Obj], remove: Callable[[Obj], Awaitable[None]]) -> Result | None:
-        """What is left to wait for: machines that admission keeps. They don't keep the others."""
+        """The remaining waits: machines that admission keeps. They don't keep the others."""
         kept: list[Wait] = []
 
         async def attempt(machine: Obj) -> None:
@@ -265,8 +265,8 @@ async def _stuck(wait: Wait) -> None:
 
 
 def _rest(scope: Scope) -> float:
-    """Adding up many machines takes its time, and each of them is news. A set that has just grown goes on at once. One that is
-    all there, and all of its deployment, has only sums left to write, for which nobody waits."""
+    """Summing up many machines takes its time, and each change is an event. A set that has just grown goes on at once. One
+    that is complete, and so is its deployment, has only sums left to write, and they are not urgent."""
     if scope.created:
         return 0.0
     desired = annotations_of(scope.machine_set).get(DESIRED_REPLICAS, str(scope.replicas))
@@ -306,7 +306,7 @@ def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
 
 
 def _template_matters(new: Obj | None, old: Obj | None) -> bool:
-    """It came, it went, or lost its owner or its annotations: its content matters to the next clone only."""
+    """True if the template appeared, went, or lost its owner or annotations: its content matters to the next clone only."""
     if new is None or old is None:
         return True
     return owner_references_of(new) != owner_references_of(old) or annotations_of(new) != annotations_of(old)
@@ -314,10 +314,10 @@ def _template_matters(new: Obj | None, old: Obj | None) -> bool:
 
 # --- adoption -------------------------------------------------------------------------------------------------------------
 #
-# The machines of a set: those it controls, and those of nobody that its selector finds, which it adopts.
+# The machines of a set: those it controls, and those without a controller that its selector finds, which it adopts.
 #
-# Found through indexes: what the set controls, and what nobody controls in its cluster. A set that is being deleted adopts
-# nothing: it would only delete what somebody has just let go of.
+# Found through indexes: what the set controls, and what has no controller in its cluster. A set that is being deleted adopts
+# nothing: it would only delete a machine that its owner has just released.
 
 _UNCONTROLLED = "controlled by nobody"
 
@@ -347,7 +347,7 @@ class Claiming:
     async def _adopt(self, scope: Scope, machine: Obj) -> Obj | None:
         name = name_of(machine)
         owners = owner_references_of(with_owner(machine, owner_reference(scope.machine_set)))
-        # Bound to the revision: of two who adopt at the same time, one must see the other.
+        # Bound to the revision: of two sets that adopt it at the same time, one must fail.
         patch = {"metadata": {"ownerReferences": owners, "resourceVersion": resource_version_of(machine)}}
         try:
             adopted = await self._core.client.patch(MACHINES, name, patch, namespace_of(machine))
@@ -366,7 +366,7 @@ class Claiming:
         return adopted
 
     def sets_for(self, machine: Obj) -> Iterable[Key]:
-        """The sets that may adopt a machine that nobody controls."""
+        """The sets that may adopt a machine without a controller."""
         if controller_of(machine) is not None:
             return
         for machine_set in self._core.machine_sets.indexed(BY_CLUSTER, cluster_key_of(machine)):

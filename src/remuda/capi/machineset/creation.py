@@ -1,7 +1,7 @@
 """New machines of a set: for each a bootstrap configuration, an infrastructure machine, and then the machine that refers to both.
 
-Several are made at once, within bounds. When one of the three can't be made, what was made for it is taken back; when this
-process dies in between, :mod:`.clones` collects it later.
+Several are made at once, within bounds. When one of the three can't be made, the others are deleted again; after a crash in
+between, :mod:`.clones` collects them later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .scope import NAME, Failure, Scope
 Obj = dict[str, Any]
 log = logger(__name__)
 
-# So many in one reconcile: it must end in time, and its status must be seen to move.
+# The limit for one reconcile: it must end in time, and its status must show progress.
 BATCH = 250
 _DEFAULT_NAME = "{{ .machineSet.name }}-{{ .random }}"
 _RANDOM = "{{ .random }}"
@@ -38,7 +38,7 @@ class _Failed(Exception):
     def __init__(self, failure: Failure, name: str = "", missing: bool = False) -> None:
         super().__init__(failure.message)
         self.missing = missing
-        # A name that is drawn anew each time would make every message a new one.
+        # A randomly drawn name would make every message a new one.
         self.failure = failure._replace(message=failure.message.replace(name, "…") if name else failure.message)
 
 
@@ -50,7 +50,7 @@ class Creation:
         self._events = events
 
     async def run(self, scope: Scope, count: int) -> None:
-        """Make `count` machines, or as many as one reconcile may. Raises Retry or Stuck when that fails; the scope says why."""
+        """Make `count` machines, or as many as one reconcile may. Raises Retry or Stuck on failure; the scope has the reason."""
         try:
             names = self._names(scope, min(count, BATCH))
         except _Failed as error:
@@ -74,7 +74,7 @@ class Creation:
             raise Retry(str(failed))
 
     def _names(self, scope: Scope, count: int) -> list[str]:
-        """Names that nobody has, drawn before anything is made, so that a seed gives the same ones."""
+        """Free names, drawn before anything is made, so that a seed gives the same ones."""
         machine_set = scope.machine_set
         template = dig(machine_set, "spec", "machineNaming", "template") or _DEFAULT_NAME
         if _RANDOM not in template:
@@ -93,7 +93,7 @@ class Creation:
         return list(found)
 
     def _is_outdated(self, scope: Scope) -> bool:
-        """The set has become smaller since this reconcile began: the next one decides anew."""
+        """True if the set has become smaller since this reconcile began: the next one decides again."""
         present = self._core.machine_sets.get(*scope.key)
         if present is None or is_being_deleted(present) or uid_of(present) != uid_of(scope.machine_set):
             return True
@@ -124,7 +124,7 @@ class Creation:
         try:
             await self._clones.drop(scope, clone)
         except ApiError as error:
-            # It is collected with the leftovers.
+            # It is deleted later with the leftovers.
             log.warning("failed to take back %s %s: %s", clone.obj.get("kind"), name_of(clone.obj), error.message)
 
     async def _make_parts(self, scope: Scope, name: str, made: list[Clone]) -> Obj:

@@ -1,4 +1,4 @@
-"""What machines of a set should say: pure functions of the set and, for one that is there, of the machine.
+"""The desired machines of a set: pure functions of the set and, for an existing machine, of the machine.
 
 Labels, annotations, readiness gates, taints, minReadySeconds and the timeouts of deletion follow the set's template as long as a
 machine lives. Everything else (version, failure domain, references) stays as it was when the machine was made. The objects
@@ -21,7 +21,7 @@ from .scope import is_deployment_child
 Obj = dict[str, Any]
 
 _DEFAULT_NODE_DELETION_SECONDS = 10
-# What follows the template, and what stays, for a machine that is there.
+# Fields that follow the template, and fields that stay, for an existing machine.
 _FOLLOWS = (
     ("readinessGates",),
     ("deletion", "nodeDrainTimeoutSeconds"),
@@ -34,8 +34,8 @@ _STAYS = (("bootstrap", "configRef"), ("infrastructureRef",), ("version",), ("fa
 
 
 def settled(machine_set: Obj, cluster: Obj | None) -> Obj:
-    """The set with everything that must be true of every set: the cluster's label on it, on what it selects and on what it makes,
-    and the cluster as owner of one that nobody else owns."""
+    """The set with everything that every set must have: the cluster's label on it, in its selector and on its machines,
+    and the cluster as owner of a set that has no other owner."""
     name = cluster_name_of(machine_set)
     for path in (
         ("metadata", "labels"),
@@ -52,7 +52,7 @@ def settled(machine_set: Obj, cluster: Obj | None) -> Obj:
 
 
 def _stands_alone(machine_set: Obj) -> bool:
-    """Neither a deployment's nor the cluster's yet. One that its deployment has yet to adopt anew is known by its label."""
+    """Not owned by a deployment or the cluster yet. A set that its deployment has yet to adopt again is known by its label."""
     owners = dig(machine_set, "metadata", "ownerReferences") or ()
     owned = any(owner_is(each, kind) for each in owners for kind in ("MachineDeployment", "Cluster"))
     return not owned and not is_deployment_child(machine_set)
@@ -84,7 +84,7 @@ def new_machine(machine_set: Obj, name: str, infrastructure: Obj, bootstrap: Obj
 
 
 def machine_again(machine_set: Obj, machine: Obj) -> Obj:
-    """A machine that is there, brought to its template as far as that may be; its uid keeps an apply from making it anew."""
+    """An existing machine, updated to its template as far as possible; its uid keeps an apply from creating it again."""
     spec = _template_spec(machine_set)
     for path in _STAYS:
         found = dig(machine, "spec", *path)
@@ -111,7 +111,7 @@ def _machine(machine_set: Obj, meta: Obj, spec: Obj) -> Obj:
     if annotations := machine_annotations(machine_set):
         meta["annotations"] = annotations
     meta["ownerReferences"] = [owner_reference(machine_set)]
-    # No empty sections: an object with nothing in it is refused.
+    # No empty sections: an empty object is refused.
     kept = {field: value for field, value in spec.items() if value not in ({}, [])}
     return {"apiVersion": API_VERSION, "kind": "Machine", "metadata": meta, "spec": kept}
 
@@ -120,13 +120,13 @@ def metadata_again(machine_set: Obj, obj: Obj) -> Obj:
     """An infrastructure machine or a bootstrap configuration with the set's labels and annotations, and nothing else."""
     meta: Obj = {"name": name_of(obj), "namespace": namespace_of(obj), "uid": uid_of(obj)}
     meta["labels"] = machine_labels(machine_set)
-    # Also when there are none: whoever applies nothing of what they owned before takes all that nobody owns with it.
+    # Also when there are none: a manager that stops applying an annotation map removes unowned entries with it.
     meta["annotations"] = machine_annotations(machine_set)
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta}
 
 
 def teardown_patch(machine_set: Obj, machine: Obj) -> Obj:
-    """For a machine that is on its way out: what still matters to how it goes. Empty when there is nothing to change."""
+    """A patch for a machine in deletion: the fields that still matter to its deletion. Empty when there is nothing to change."""
     before: Obj = machine.get("spec") or {}
     after = before
     for path in _FOLLOWS:

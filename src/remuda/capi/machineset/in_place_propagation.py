@@ -1,7 +1,7 @@
-"""What a set's template says of labels, annotations and the like, carried to the machines that are there and to their clones.
+"""Propagation of labels, annotations and the like from a set's template to its existing machines and their clones.
 
-Everything goes by server-side apply: what the template no longer says goes, what others added stays. A machine that has not
-changed since it was last looked at, under a set that has not, is not looked at again.
+Everything goes by server-side apply: entries removed from the template are removed, entries that others added stay. A machine
+that has not changed since the last look, under a set that has not, is skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Obj = dict[str, Any]
 
 
 class _Seen(NamedTuple):
-    """A machine with its clones, as they were when all was well."""
+    """A machine with its clones, as they were when all were up to date."""
 
     machine_set: tuple[str, int, str]
     revisions: tuple[str, ...]
@@ -57,7 +57,7 @@ class Propagation:
         core.machines.on_change(self._forget)
 
     async def run(self, scope: Scope) -> None:
-        """Bring every machine of the set up to its template. Raises Stuck when a clone is not there."""
+        """Update every machine of the set to its template. Raises Stuck when a clone is missing."""
         waits: list[Wait] = []
 
         async def bring(machine: Obj) -> None:
@@ -73,7 +73,7 @@ class Propagation:
             raise Stuck(waits[0])
 
     def made(self, scope: Scope, machine: Obj, clones: Iterable[Clone]) -> None:
-        """A machine was just made, with all of this already in it."""
+        """A machine was just made from the current template."""
         found = tuple(clones)
         self._machines.remember(machine_again(scope.machine_set, machine))
         for clone in found:

@@ -1,4 +1,4 @@
-"""Machines of a set deleted, each under the uid that was seen: a new machine of an old name is not ours to delete."""
+"""Deletion of a set's machines, each by the uid that was seen: a new machine of an old name is not ours to delete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .scope import NAME, Scope
 Obj = dict[str, Any]
 
 
-# How soon a deletion that was refused is tried again: another machine has to come up first.
+# Seconds until a refused deletion is tried again: another machine has to come up first.
 REFUSED_AGAIN = 15.0
 
 
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 async def remove_machine(core: Core, scope: Scope, machine: Obj) -> None:
-    """Begin to delete a machine; the scope then has it as it is. Raises Refused."""
+    """Begin to delete a machine; the scope then has its new state. Raises Refused."""
     if is_being_deleted(machine):
         return
     try:
@@ -46,7 +46,7 @@ async def remove_machine(core: Core, scope: Scope, machine: Obj) -> None:
     except ApiError as error:
         if error.code == 403:
             raise Refused(machine, error.message) from None
-        # Gone, or another one by now.
+        # Gone, or replaced by another one.
         if not (error.is_not_found or error.is_conflict):
             raise
         scope.lost(machine)
@@ -70,10 +70,10 @@ async def check_removal(core: Core, machine: Obj) -> None:
 
 # --- deletion order -------------------------------------------------------------------------------------------------------
 #
-# Which machines go first when a set has too many.
+# The order in which machines are deleted when a set has too many.
 #
-# What is being deleted already counts first, so that nothing more is deleted while it goes; then what somebody marked, then
-# what is broken, of that first what never became a node, and only then does `spec.deletion.order` matter. Pure;
+# Machines that are being deleted already count first, so that nothing more is deleted meanwhile; then those that a user marked;
+# then broken ones, of these first those that never became a node; and only then does `spec.deletion.order` matter. Pure;
 # :mod:`.controller` deletes.
 
 _DELETING, _MARKED, _UNHEALTHY, _ANY, _NEVER = 100.0, 80.0, 50.0, 20.0, 0.0
@@ -81,14 +81,14 @@ _TEN_DAYS = 864000.0
 
 
 class UnknownOrder(ValueError):
-    """`spec.deletion.order` is none that is known."""
+    """The value of `spec.deletion.order` is unknown."""
 
     def __init__(self, order: str) -> None:
         super().__init__(f"Unsupported deletion order {order}. Must be one of 'Random', 'Newest', or 'Oldest'")
 
 
 def is_healthy(machine: Obj) -> bool:
-    """As far as the order goes: it has a node, and nobody says that something is wrong. Not to know is not unhealthy."""
+    """True if it has a node, and no condition reports a problem. An unknown state is not unhealthy."""
     has_node = bool(dig(machine, "status", "nodeRef", "name"))
     return has_node and not is_false(machine, "NodeHealthy") and not is_false(machine, "HealthCheckSucceeded")
 
@@ -109,7 +109,7 @@ _ORDERS: dict[str, Callable[[Obj, float], float]] = {
 
 
 def priority(machine: Obj, order: str, now: float) -> float:
-    """From 0 (keep) to 100 (it goes already). Raises UnknownOrder."""
+    """From 0 (keep) to 100 (already being deleted). Raises UnknownOrder."""
     by_order = _ORDERS.get(order or "Random")
     if by_order is None:
         raise UnknownOrder(order)
@@ -123,6 +123,6 @@ def priority(machine: Obj, order: str, now: float) -> float:
 
 
 def first_to_go(machines: Iterable[Obj], count: int, order: str, now: float) -> list[Obj]:
-    """The `count` machines to be deleted, first the most expendable, then by name."""
+    """The `count` machines to delete, by priority, then by name."""
     ranked = sorted(machines, key=lambda machine: (-priority(machine, order, now), not is_stillborn(machine), name_of(machine)))
     return ranked[: max(count, 0)]

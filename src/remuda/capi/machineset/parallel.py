@@ -1,4 +1,4 @@
-"""Several things at once, but not too many, and no more of them once one has failed."""
+"""Concurrent calls with a limit, and no new ones once one has failed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ AT_ONCE = 10
 
 
 async def for_each(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: int = AT_ONCE) -> list[Exception]:
-    """`do` for every item, in their order as far as that goes; what went wrong. What has begun is finished.
+    """`do` for every item, in their order as far as possible; the errors. What has begun is finished.
 
-    Cancelled, it cancels what has begun: whatever is half done then is found by the next reconcile.
+    When it is cancelled, it cancels what has begun: the next reconcile finds what is half done.
     """
     waiting: Iterator[T] = iter(items)
     errors: list[Exception] = []

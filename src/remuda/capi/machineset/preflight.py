@@ -1,6 +1,6 @@
-"""Whether a set may make machines now: the control plane must be there, must not be upgrading, and versions must fit.
+"""Preflight checks before a set makes machines: the control plane must exist, must not be upgrading, and versions must fit.
 
-Pure; :mod:`.preflight` reads what these decide on. The words are what users see in conditions.
+The checks are pure; :class:`Gate` reads their inputs. The words are what users see in conditions.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _KUBEADM = ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate")
 
 
 class Unreadable(Exception):
-    """A version that can't be compared: neither a yes nor a no."""
+    """A version that can't be compared: the check has no result."""
 
 
 def skipped(machine_set: Obj, bootstrap_template: Obj | None) -> frozenset[str]:
-    """The checks that an annotation of the set, or else of its bootstrap template, leaves out."""
+    """The checks that an annotation of the set, or else of its bootstrap template, skips."""
     listed = annotations_of(machine_set).get(SKIP_PREFLIGHT_CHECKS)
     if not listed and bootstrap_template is not None:
         listed = annotations_of(bootstrap_template).get(SKIP_PREFLIGHT_CHECKS)
@@ -47,7 +47,7 @@ def skipped(machine_set: Obj, bootstrap_template: Obj | None) -> frozenset[str]:
 
 
 def problems(machine_set: Obj, control_plane: Obj, checks: Collection[str], left_out: Collection[str]) -> list[str]:
-    """What speaks against new machines, one sentence each. Raises Unreadable."""
+    """The reasons against new machines, one sentence each. Raises Unreadable."""
     wanted = contract_fields.spec_version(control_plane)
     if not wanted or ALL in left_out:
         return []  # a control plane that manages no version can't be checked
@@ -122,9 +122,9 @@ def _kubeadm_skew(machine_set: Obj, version: semver.Version, control_plane: semv
 
 # --- preflight gate -------------------------------------------------------------------------------------------------------
 #
-# The preflight checks of one set: reads the control plane and the bootstrap template, and asks :mod:`.preflight`.
+# The gate of one set: reads the control plane and the bootstrap template, and runs the checks.
 #
-# A set that may not make machines is looked at again when its control plane's versions change: the gate follows the kinds of
+# A set that may not make machines is reconciled again when its control plane's versions change: the gate watches the kinds of
 # control planes that it meets.
 
 _BY_CONTROL_PLANE = "control plane"
@@ -134,7 +134,7 @@ RECHECK_SECONDS = 15.0
 
 
 class Verdict(NamedTuple):
-    """No messages: go. `broken` when it could not even be checked."""
+    """No messages: go on. `broken` when the checks could not run."""
 
     messages: tuple[str, ...] = ()
     broken: bool = False
@@ -144,7 +144,7 @@ class Verdict(NamedTuple):
         return "; ".join(self.messages)
 
     def holds_up(self, scope: Scope) -> Result:
-        """What a phase gives back that may not go on. Raises Stuck when it could not be checked."""
+        """The result of a phase that may not go on. Raises Stuck when it could not be checked."""
         wait = Wait(Code.PREFLIGHT, scope.ref(), Actor.OTHER_CONTROLLER, evidence=self.joined)
         if self.broken:
             raise Stuck(wait)
@@ -158,7 +158,7 @@ class Gate:
         core.clusters.add_index(_BY_CONTROL_PLANE, _control_planes)
 
     async def verdict(self, scope: Scope, action: str) -> Verdict:
-        """Whether `action` (as messages name it) may go on."""
+        """Decides whether `action` (as messages name it) may go on."""
         left_out = skipped(scope.machine_set, None)
         if not left_out and (ref := scope.bootstrap):
             found, why = await self._read(ref, scope.namespace)
@@ -180,7 +180,7 @@ class Gate:
             return Verdict((f"{doing}: {error}",), True)
 
     async def _read(self, ref: Obj, namespace: str, follow: bool = False) -> tuple[Obj | None, str]:
-        """What a reference names, or why it can't be had."""
+        """The object that a reference names, or the reason why it can't be read."""
         try:
             informer, _ = await self._core.externals.of(ref.get("apiGroup") or "", ref.get("kind") or "")
         except NoContract as error:

@@ -1,7 +1,7 @@
-"""Which unhealthy machines a set replaces now, which later, and which never.
+"""The choice of unhealthy machines that a set replaces now, later, or never.
 
 A machine is to be remediated when a health check failed (HealthCheckSucceeded False) and the health check left it to the
-machine's owner (OwnerRemediated False). Pure; :mod:`.remediation` does it.
+machine's owner (OwnerRemediated False). The choice is pure; the execution follows it in this module.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Plan:
     outdated: tuple[Obj, ...] = ()  # a rollout replaces them anyway
     deferred: tuple[Obj, ...] = ()  # too many at once
     chosen: tuple[Obj, ...] = ()  # now
-    limit: str = ""  # maxInFlight, as somebody wrote it
+    limit: str = ""  # maxInFlight, as in the spec
 
 
 def is_unhealthy(machine: Obj) -> bool:
@@ -72,7 +72,7 @@ def is_healed(machine: Obj) -> bool:
 
 
 def is_current(machine_set: Obj, deployment: Obj | None) -> bool:
-    """Whether a set of a MachineDeployment has its newest revision."""
+    """True if a set of a MachineDeployment has its newest revision."""
     if deployment is None:
         return False
     return annotations_of(deployment).get(REVISION) == annotations_of(machine_set).get(REVISION)
@@ -99,7 +99,7 @@ def plan(machines: Sequence[Obj], machine_set: Obj, deployment: Obj | None) -> P
 
 
 def _in_flight(machine: Obj) -> bool:
-    """It is on its way out because this controller remediates it."""
+    """True if it is being deleted because this controller remediates it."""
     found = get(machine, REMEDIATED)
     if found is None or not is_being_deleted(machine):
         return False
@@ -120,7 +120,7 @@ def _scaled(limit: int | str, total: int) -> int:
 
 
 def in_order(machines: Sequence[Obj]) -> list[Obj]:
-    """What somebody asked for first, then the newest: it is the least likely to carry anything."""
+    """Machines that a user asked to remediate first, then the newest: they are the least likely to carry a workload."""
 
     def rank(machine: Obj) -> tuple[bool, float, str]:
         created = time_of(metadata(machine).get("creationTimestamp")) or 0.0
@@ -131,7 +131,7 @@ def in_order(machines: Sequence[Obj]) -> list[Obj]:
 
 # --- unhealthy machines ---------------------------------------------------------------------------------------------------
 #
-# Unhealthy machines of a set, marked and deleted as :mod:`.remediation` has it; new ones are made like any others.
+# Execution of a plan: unhealthy machines are marked and deleted; new ones are made like any others.
 
 log = logger(__name__)
 
@@ -173,8 +173,8 @@ class Remediation:
         await self._write(scope, held)
 
     async def _remediate(self, scope: Scope, machines: Iterable[Obj]) -> Result | None:
-        # The mark goes first: a machine that is being deleted is no longer looked at here, and would never get it. So whether it
-        # may be deleted is asked before, lest it is marked again and again.
+        # The mark is written first: a machine that is being deleted is no longer looked at here, and would never get it. So a
+        # dry run asks before whether it may be deleted; otherwise it would be marked again and again.
         kept: list[Refused] = []
         marked = []
         for machine in machines:
@@ -210,7 +210,7 @@ class Remediation:
         return machine, with_condition(machine, REMEDIATED, FALSE, reason, message, now=self._core.now())
 
     async def _write(self, scope: Scope, changes: Iterable[tuple[Obj, Obj]]) -> list[Obj]:
-        """Write machines as (before, after); as they are then. One that is gone meanwhile is left out."""
+        """Write machines as (before, after); their new state. Machines that are gone meanwhile are left out."""
         written: list[Obj] = []
 
         async def write(change: tuple[Obj, Obj]) -> None:

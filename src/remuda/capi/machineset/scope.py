@@ -1,4 +1,4 @@
-"""What one reconcile of a MachineSet finds, and hands from phase to phase."""
+"""State of one reconcile of a MachineSet, handed from phase to phase."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "machineset"
 
 
 class Failure(NamedTuple):
-    """Why machines could not be made: the reason and the message of the condition MachinesCreated."""
+    """The reason and the message of the condition MachinesCreated when machines could not be made."""
 
     reason: str
     message: str
@@ -25,7 +25,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Scope:
-    """`machines` is None until they are known; `why` says why they aren't."""
+    """`machines` is None until they are known; `why` is the reason."""
 
     machine_set: Obj
     cluster: Obj | None
@@ -74,12 +74,12 @@ class Scope:
         return Ref(GROUP, "MachineSet", self.namespace, name_of(self.machine_set))
 
     def saw(self, machine: Obj) -> None:
-        """A machine as a write has left it."""
+        """Note a machine's state after a write."""
         if self.machines is not None:
             self.machines[uid_of(machine)] = machine
 
     def lost(self, machine: Obj) -> None:
-        """A machine that is gone."""
+        """Note that a machine is gone."""
         if self.machines is not None:
             self.machines.pop(uid_of(machine), None)
 

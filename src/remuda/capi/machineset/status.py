@@ -1,6 +1,6 @@
-"""The status of a set, computed from what one reconcile found; both sets of conditions. Pure.
+"""The status of a set, computed from one reconcile's snapshot; both sets of conditions. Pure.
 
-:mod:`.v1beta1_status` has the older half. A set whose machines could not be listed says so, and keeps its counters.
+:mod:`.v1beta1_status` has the older half. A set whose machines could not be listed reports that, and keeps its counters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OWNED = (
     "Resized",
 )
 _CHECK_LOGS = "Please check controller logs for errors"
-# A new machine needs a moment until it says whether it is up to date.
+# Seconds that a new machine may take to report whether it is up to date.
 _YOUNG_SECONDS = 10.0
 _NOT_READY_AGAIN = 15.0
 _COUNTERS = {"readyReplicas": "Ready", "availableReplicas": "Available", "upToDateReplicas": "UpToDate"}
@@ -43,7 +43,7 @@ _COUNTERS = {"readyReplicas": "Ready", "availableReplicas": "Available", "upToDa
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`machines` is None when they could not be listed, and `why` says why; `node` finds a node by name."""
+    """`machines` is None when they could not be listed, for the reason `why`; `node` finds a node by name."""
 
     machine_set: Obj
     machines: Sequence[Obj] | None
@@ -58,7 +58,7 @@ class Snapshot:
 
     @property
     def replicas(self) -> int | None:
-        """How many are wanted: none of a set that is being deleted."""
+        """The wanted number of machines: 0 for a set that is being deleted."""
         found = dig(self.machine_set, "spec", "replicas")
         if not isinstance(found, int):
             return None
@@ -66,7 +66,7 @@ class Snapshot:
 
 
 def with_status(snapshot: Snapshot) -> Obj:
-    """The set with its status of today (not the older half)."""
+    """The set with its v1beta2 status (not the older half)."""
     found = snapshot.machine_set
     if snapshot.selector:
         found = with_path(found, ("status", "selector"), snapshot.selector)
@@ -115,7 +115,7 @@ def _scaling_up(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
 
 
 def missing_references(snapshot: Snapshot) -> str:
-    """Which templates don't exist."""
+    """The message about templates that don't exist."""
     spec = dig(snapshot.machine_set, "spec", "template", "spec") or {}
     kinds = [dig(spec, "bootstrap", "configRef", "kind", default="")] if snapshot.bootstrap_missing else []
     kinds += [dig(spec, "infrastructureRef", "kind", default="")] if snapshot.infrastructure_missing else []
@@ -153,7 +153,7 @@ def _machines_up_to_date(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
 
 
 def _is_young(machine: Obj, now: float) -> bool:
-    """It has not said yet whether it is up to date, and may take its time."""
+    """True if it has not reported UpToDate yet, and still may take its time."""
     return get(machine, "UpToDate") is None and now - _created(machine) <= _YOUNG_SECONDS
 
 
@@ -192,7 +192,7 @@ _SUMS: dict[str, Callable[[Snapshot, Sequence[Obj]], Sum]] = {
 
 
 def look_again(machine_set: Obj, snapshot: Snapshot) -> float | None:
-    """In how many seconds the status (of `machine_set`, as computed) may differ by the clock alone."""
+    """Seconds until the status (of `machine_set`, as computed) may change by time alone."""
     machines = snapshot.machines
     if machines is None:
         return None
@@ -205,7 +205,7 @@ def look_again(machine_set: Obj, snapshot: Snapshot) -> float | None:
 
 
 def _until_ready(machine_set: Obj) -> list[float]:
-    """Nodes are not followed here; so a set that is not ready looks at them by the clock."""
+    """Nodes are not watched here; so a set that is not ready checks them periodically."""
     status = machine_set.get("status") or {}
     wanted = dig(machine_set, "spec", "replicas")
     settling = dig(machine_set, "spec", "template", "spec", "minReadySeconds") or 0

@@ -18,7 +18,7 @@ CREATED, RESIZED, READY = "MachinesCreated", "Resized", "MachinesReady"
 
 
 def with_legacy_status(machine_set: Obj, snapshot: Snapshot) -> Obj:
-    """`machine_set` (with its status of today) with the older half, too."""
+    """`machine_set` (with its v1beta2 status) with the older half, too."""
     found = machine_set
     if (failure := snapshot.failure) is not None:
         found = with_legacy(found, CREATED, FALSE, failure.reason, failure.message, ERROR, now=snapshot.now)
@@ -71,7 +71,7 @@ def _with_resized(machine_set: Obj, snapshot: Snapshot, present: int, wanted: in
     if present < wanted:
         message = f"Scaling up MachineSet to {wanted} replicas (actual {present})"
         return with_legacy(machine_set, RESIZED, FALSE, "ScalingUp", message, WARNING, now=now)
-    # As many machines as are wanted: so nothing went wrong in making them.
+    # The wanted number of machines exists: so their creation did not fail.
     machine_set = with_legacy(machine_set, CREATED, TRUE, now=now)
     if present > wanted:
         message = f"Scaling down MachineSet to {wanted} replicas (actual {present})"

@@ -1,6 +1,6 @@
 """Names of machines from `spec.machineNaming.template`, a template in the language of Go's text/template.
 
-The part of that language that names need is here: text, fields, if and else, and functions that cut and compare strings. Loops,
+It has the part of that language that names need: text, fields, if and else, and functions that cut and compare strings. Loops,
 variables and nested templates are refused. :mod:`.lexing` and :mod:`.parsing` read a template, :mod:`.rendering` fills it in;
 their errors have Go's words, since admission shows them. Read :mod:`.parsing` first.
 """
@@ -20,7 +20,7 @@ _RANDOM = 5
 
 
 def machine_name(template: str, cluster: str, machine_set: str, suffix: Callable[[int], str]) -> str:
-    """A name for one more machine; `suffix` gives random letters for names, as many as it is asked for."""
+    """A name for one more machine; `suffix` gives the requested number of random letters."""
     data = {"cluster": {"name": cluster}, "machineSet": {"name": machine_set}, "random": suffix(_RANDOM)}
     name = render(_parsed(template), template, data)
     return name if len(name.encode()) <= _MAX else name[: _MAX - _RANDOM] + suffix(_RANDOM)

@@ -1,4 +1,4 @@
-"""A template of names as tokens; :mod:`.parsing` takes them from here."""
+"""A lexer for templates of names; :mod:`.parsing` reads its tokens."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Token:
 
 
 def tokens(template: str) -> Iterator[Token]:
-    """The tokens up to the end, or up to what is none."""
+    """The tokens up to the end, or up to an error."""
     return _Lexer(template).run()
 
 
@@ -128,7 +128,7 @@ class _Lexer:
         self._leave(length)
 
     def _closing(self) -> int:
-        """How long the end of an action is, if it is one that comes next."""
+        """The length of an action's closing delimiter if it comes next, else 0."""
         if self._template.startswith("}}", self._at):
             return 2
         return 4 if _TRIM_RIGHT.match(self._template, self._at) else 0
@@ -169,7 +169,7 @@ class _Lexer:
 
     def _field(self, char: str) -> Token:
         following = self._template[self._at + 1 : self._at + 2]
-        # At the very end a dot is read as a number, and then refused.
+        # At the end of the text a dot is read as a number, and then refused.
         if char == "." and (following.isdigit() or not following):
             return self._number()
         if self._ends(self._at + 1):

@@ -1,4 +1,4 @@
-"""Tokens as a tree of what to print; :mod:`.rendering` walks it."""
+"""A parser from tokens to a syntax tree; :mod:`.rendering` evaluates it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Steps from the data, or from the value in parentheses."""
+    """A path of fields, from the data or from the value in parentheses."""
 
     position: int
     names: tuple[str, ...]
@@ -131,7 +131,7 @@ class _Parser:
     template: str
     tokens: list[Token]
     at: int = 0
-    # The last token that was looked at, whose line errors name, and the line where the action began that it is in.
+    # The last token read, whose line errors name, and the line where the current action began.
     seen: int = 0
     action: int = 0
 
@@ -328,7 +328,7 @@ class _Parser:
         if token.kind == lexing.STRING and "\\" not in token.text:
             return Literal(token.position, token.text, token.text[1:-1])
         try:
-            # Plain decimals and the escapes that both languages share are all that a name can need.
+            # Plain decimals and the escapes common to both languages are all that a name can need.
             value = ast.literal_eval(token.text)
         except (ValueError, SyntaxError):
             raise unsupported(self.template, token.text) from None
@@ -339,7 +339,7 @@ class _Parser:
 
 # --- errors ---------------------------------------------------------------------------------------------------------------
 #
-# What is wrong with a template of names, in the words of the Go library that upstream uses.
+# Errors in a template of names, in the words of the Go library that upstream uses.
 
 NAME = "template name generator"
 

@@ -1,4 +1,4 @@
-"""A parsed template, filled in."""
+"""Evaluation of a parsed template."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Renderer:
     template: str
     data: Data
     out: list[str] = field(default_factory=list)
-    # What is being worked on: errors name it.
+    # The current operand or command, which errors name.
     at: Operand | Command | None = None
 
     def _fail(self, why: str) -> NoReturn:
@@ -122,7 +122,7 @@ class _Renderer:
             if name == "printf" and not operands:
                 self._check_layout(None, final)
         if name == "slice":
-            # A bound taken from the data is none, and has no type that errors could name.
+            # A bound taken from the data is invalid, and has no type that errors could name.
             arguments[1:] = [
                 _ABSENT if isinstance(operand, Fields) else value for value, operand in zip_longest(arguments[1:], operands[1:])
             ]
@@ -162,7 +162,7 @@ def _shown(value: Any) -> str:
 
 
 def _type_name(value: Any, *, inside: bool = False) -> str:
-    """Go's name of the type; what is taken out of the data has none of its own there."""
+    """Go's name of the type; a value from the data has none of its own there."""
     if inside:
         return "interface {}"
     if isinstance(value, dict):
@@ -248,7 +248,7 @@ def _are_equal(first: Any, other: Any) -> bool:
 def _printed(*values: Any) -> str:
     out: list[str] = []
     for index, value in enumerate(values):
-        # A space stands only between two that are no strings.
+        # A space is only put between two values that are no strings.
         if index and not isinstance(value, str) and not isinstance(values[index - 1], str):
             out.append(" ")
         out.append(_shown(value))
@@ -287,7 +287,7 @@ def _with_verb(value: Any, verb: str, precision: str | None) -> str:
         return _shown(value) if verb in "vt" else f"%!{verb}(bool={_shown(value)})"
     if isinstance(value, int) and verb in "dvxXob":
         return format(value, "d" if verb == "v" else verb)
-    # No name can have these characters, so how exactly Go says it does not matter.
+    # No name can have these characters, so Go's exact form does not matter.
     return _shown(value) if verb == "v" else f"%!{verb}({_type_name(value)}={_shown(value)})"
 
 

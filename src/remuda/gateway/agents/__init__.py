@@ -1,4 +1,4 @@
-"""Cluster agents: who may open a tunnel (`/v3/connect`), what an agent claims about its cluster, how that is verified and
+"""Cluster agents: authorization of tunnels (`/v3/connect`), an agent's claims about its cluster, how they are verified and
 stored, and the controller that keeps agents deployed.
 
 The protocol and the agent itself are in `tunnel`.

@@ -1,8 +1,8 @@
-"""What a cluster agent says of its cluster when it connects, and what that means for a cluster that is known already.
+"""A cluster agent's claims about its cluster when it connects, and what they mean for a cluster that is known already.
 
-Pure. Whoever holds a registration token may say anything, so everything has its form and its bounds (protocols.md §9.2, §15.6).
-The rule of first contact (design, Access): what a cluster says first is kept. Later only what changes nothing goes without
-saying; everything else has to be proven by :mod:`.agent_verification`, through the very session that says it.
+Pure. The holder of a registration token may claim anything, so each value's format and size are checked (protocols.md §9.2,
+§15.6). The rule of first contact (design, Access): the first claims are stored. Later claims that change nothing are accepted;
+all others must be proven by :mod:`.agent_verification`, through the session that makes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from remuda.kube.encoding import jsonio
 
 Obj = dict[str, Any]
 
-# Where the agent of a cluster decides; every other driver knows by itself how its clusters are reached.
+# Drivers for which the agent's claims count; with every other driver we know how to reach the cluster.
 IMPORTED: Final = "imported"
 IMPORT_LIKE: Final = frozenset(("", IMPORTED, "k3s", "k3os", "rke2", "rancherd"))
 
@@ -38,13 +38,13 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 
 
 class BadParams(ValueError):
-    """Params that nobody can use; the text is for whoever sent them, and names no value."""
+    """Params that can't be used; the text is for the agent that sent them, and contains no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`ca` is base64 of PEM, as it was sent and as it is stored. `trusts` are the fingerprints of the CAs by which the agent
-    knows this server: None when it does not say, as Rancher's own, and empty when it needs none."""
+    """`ca` is base64 of PEM, as sent and as stored. `trusts` are the fingerprints of the CAs by which the agent knows this
+    server: None when it does not report them, as Rancher's agent, and empty when it needs none."""
 
     address: str
     token: str
@@ -61,7 +61,7 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What is known of a cluster."""
+    """The stored facts about a cluster."""
 
     endpoint: str
     token: str
@@ -72,7 +72,7 @@ class Stored:
 
 
 class Change(enum.Enum):
-    """What params mean for what is stored."""
+    """The difference between the params and the stored facts."""
 
     FIRST = "first contact"
     SAME = "nothing new"
@@ -81,7 +81,7 @@ class Change(enum.Enum):
 
 
 def change_of(stored: Stored | None, params: Params) -> Change:
-    """`stored` is None for a cluster of which nothing is known. One of which only a part is known is known."""
+    """`stored` is None for an unknown cluster. A cluster of which only a part is known counts as known."""
     if stored is None:
         return Change.FIRST
     if stored.endpoint != params.endpoint or not same_ca(stored.ca, params.ca):
@@ -90,7 +90,7 @@ def change_of(stored: Stored | None, params: Params) -> Change:
 
 
 def same_ca(left: str, right: str) -> bool:
-    """Whether two bundles hold the same certificates, however they are written."""
+    """Tells whether two bundles hold the same certificates, regardless of formatting."""
     try:
         return left == right or _certificates(left) == _certificates(right)
     except ValueError:
@@ -103,7 +103,7 @@ def _certificates(ca: str) -> frozenset[bytes]:
 
 
 def parse_params(header: str) -> Params:
-    """The params of an agent's header."""
+    """Parses the params in an agent's header."""
     if len(header) > LONGEST_PARAMS:
         raise BadParams("the tunnel params are too long")
     try:
@@ -144,14 +144,14 @@ def _is_host(host: str) -> bool:
     try:
         found = ipaddress.ip_address(host[1:-1] if bracketed else host)
     except ValueError:
-        # What could be an address but is none, such as 1.2.3.04, is not taken for a name.
+        # A malformed address, such as 1.2.3.04, is not accepted as a name.
         last = host.rpartition(".")[2]
         return not bracketed and len(host) <= 253 and bool(_NAME.fullmatch(host)) and not last.isdigit()
     return (found.version == 6) == bracketed and "%" not in host
 
 
 def host_of(endpoint: str) -> tuple[str, str]:
-    """The host alone, for TLS, and `host:port`, to be dialled, of an endpoint that was stored."""
+    """The host alone, for TLS, and `host:port`, to dial, of a stored endpoint."""
     address = endpoint.removeprefix("https://")
     return address.rpartition(":")[0].strip("[]"), address
 
@@ -176,12 +176,12 @@ def _checked_ca(ca: str) -> str:
 
 
 def pem_of(ca: str) -> bytes:
-    # Line ends are what some encoders put into base64, and mean nothing.
+    # Some encoders put line ends into base64; they mean nothing.
     return base64.b64decode("".join(ca.split()), validate=True)
 
 
 def claims_of(token: str) -> Obj:
-    """What a JSON web token says, by its own unproven word; nothing for what is none."""
+    """The unverified claims of a JSON web token; empty if it is not one."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -193,6 +193,6 @@ def claims_of(token: str) -> Obj:
 
 
 def subject_of(token: str) -> str:
-    """Whom a service account token says it is for; empty for what is no JSON web token."""
+    """The unverified subject of a service account token; empty if it is not a JSON web token."""
     subject = claims_of(token).get("sub")
     return subject if isinstance(subject, str) else ""

@@ -1,10 +1,10 @@
-"""The controller that keeps a cluster's agent as its manifest would be now.
+"""The controller that keeps a cluster's agent equal to its current manifest.
 
-A registration token is replaced in time, an image or a proxy is set, the server moves: whoever applied the manifest should not
-have to do it again. So it is applied through the tunnel, and the new agent takes over before the old one goes. Only what came
-from a manifest of ours is touched: an agent that runs as a plain process somewhere is left to who started it. An old token stays
-in the cluster only until the agents with the new one are there. Clusters that we provision get the manifest by their plans, with
-the taints of their machines; there only what is left over is taken away, unless somebody asks for more.
+A registration token is replaced in time, an image or a proxy is set, the server moves: the user who applied the manifest should
+not have to do it again. So the controller applies it through the tunnel, and the new agent takes over before the old one goes.
+Only objects from our manifest are changed: an agent that runs as a plain process is left alone. An old token stays in the cluster
+only until the agents with the new one are there. Provisioned clusters get the manifest by their plans, with the taints of their
+machines; there the controller only removes leftovers, unless asked for more.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AgentDeployment:
         )
 
     def _connected(self, _: Obj) -> list[Key]:
-        """The others are looked at when they come."""
+        """Connected clusters only: the others are reconciled when they connect."""
         return [Key.of(each) for each in self._clusters.objects() if self._downstreams.is_connected(name_of(each))]
 
     def _look_at_all(self) -> None:
@@ -87,7 +87,7 @@ class AgentDeployment:
             async with deadline(self._manager.clock, _SECONDS):
                 await self._keep(cluster, downstream.client, token)
         except OSError as error:
-            # It is told again when the cluster is back.
+            # Its reconnection triggers this again.
             log.info("could not look at the agent: %s", error)
         return DONE
 
@@ -124,7 +124,7 @@ class AgentDeployment:
 
 
 def _server_of(deployment: Obj) -> str:
-    """Where the agent was told to connect to."""
+    """The server URL in the agent's Deployment."""
     listed = dig(deployment, "spec", "template", "spec", "containers", 0, "env") or []
     return next((str(each.get("value") or "") for each in listed if each.get("name") == "CATTLE_SERVER"), "")
 

@@ -1,18 +1,17 @@
-"""Proof that a session leads to the cluster that we know, where the agent says something else than before.
+"""Proof that a session leads to the known cluster, for an agent whose claims have changed.
 
-A registration token is in a manifest that people mail around. With nothing but that nobody may make a known cluster point to
-another API (and have everybody's requests), nor learn the service account token that is stored for it. Nor may a machine of the
-cluster: its kubelet's certificate is often signed by the CA that the API's is, so that CA proves nothing. What nobody but the API
-can do is to sign a token. So:
+A registration token is in a manifest that people mail around. It alone must not let its holder point a known cluster to another
+API (and receive its requests), nor learn the stored service account token. Nor may a machine of the cluster do so: its kubelet's
+certificate is often signed by the same CA as the API's, so that CA proves nothing. Only the API can sign a token. So:
 
-- First, before anybody is asked anything: the token that was sent must be for the same account as the stored one, not have ended,
-  and be signed with a key that the cluster had published while it was known.
-- Then the API that was named, under the CA that was named, must accept it as that account's. It is shown nothing else; the stored
-  token is shown to nobody.
-- While no keys are known (nobody has been able to ask yet), another address or CA can't be proven. Another token at the known
-  address, under the known CA, can: that API says whose it is.
+- First, without any request: the sent token must be for the same account as the stored one, not be expired, and be signed
+  with a key that the cluster had published while it was known.
+- Then the API at the claimed address, under the claimed CA, must accept it as that account's. It gets nothing else; the stored
+  token is never sent.
+- While no keys are known (they could not be read yet), another address or CA can't be proven. Another token at the known
+  address, under the known CA, can: that API tells which account it is for.
 
-:mod:`.tunnels` asks, through the session in question and before anybody else knows of it.
+:mod:`.tunnels` runs this through the session in question, before any other part sees that session.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ Obj = dict[str, Any]
 
 _REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ALGORITHMS: Final = ("RS256", "ES256", "ES384", "ES512")
-# By how much a cluster's clock may be behind ours.
+# The largest accepted lag of a cluster's clock behind ours.
 _SKEW: Final = 300.0
 
 
 class Unproven(Exception):
-    """It may be another cluster; the text says what is missing."""
+    """The session may lead to another cluster; the text says which proof is missing."""
 
 
 async def prove(session: Session, clock: Clock, change: Change, stored: Stored, params: Params, keys: str) -> None:
@@ -60,20 +59,20 @@ async def prove(session: Session, clock: Clock, change: Change, stored: Stored, 
 
 
 def _not_its_own(token: str, stored: str, keys: str, now: float) -> str:
-    """Why a token is none that the known cluster gave to the agent's account; empty when it is."""
+    """The reason why the known cluster did not issue a token to the agent's account; empty when it did."""
     if not is_signed(token, keys):
         return "the service account token is none of the known cluster's"
     if not subject_of(token) or (stored and subject_of(token) != subject_of(stored)):
         return "the service account token is for another account, and none of the known cluster's agent"
     ends = claims_of(token).get("exp")
-    # One without an end is of a Secret, and good as long as that is there.
+    # A token without expiry comes from a Secret, and is valid as long as the Secret exists.
     if ends is not None and not (isinstance(ends, int | float) and now < ends + _SKEW):
         return "the service account token has ended"
     return ""
 
 
 async def _account(session: Session, clock: Clock, params: Params, ca: str) -> str:
-    """The name of the user that the new token is for, by the word of the API; empty when it is for nobody."""
+    """The user name of the new token according to the API; empty if the API does not accept it."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": params.token}}
     status, answer = await ask_api(session, clock, params.endpoint, ca, params.token, "POST", _REVIEWS, review)
     if status not in (200, 201) or dig(answer, "status", "authenticated") is not True:
@@ -83,7 +82,7 @@ async def _account(session: Session, clock: Clock, params: Params, ca: str) -> s
 
 
 def is_signed(token: str, keys: str) -> bool:
-    """Whether a token was signed with one of the keys of a set."""
+    """Tells whether a token was signed with one of the keys of a set."""
     from joserfc import jws
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet
@@ -99,10 +98,10 @@ def is_signed(token: str, keys: str) -> bool:
 
 # --- tunnel probe ---------------------------------------------------------------------------------------------------------
 #
-# One small request over a stream of a tunnel: is anybody there, and whom do they take us for.
+# One small request over a stream of a tunnel: does the other side answer, and as which user are we authenticated.
 #
-# Everything that is more than that goes through :mod:`..proxy.tunnel_downstreams`, with connections that are kept. The other
-# side may be anybody, so what is read is bounded, and anything that is not plain HTTP/1.1 is an error.
+# Larger requests use :mod:`..proxy.tunnel_downstreams`, which keeps connections. The other side may be any program, so
+# reads are bounded, and anything that is not plain HTTP/1.1 is an error.
 
 MOST: Final = 256 * 1024
 SECONDS: Final = 10.0
@@ -111,7 +110,7 @@ _END = b"\r\n\r\n"
 
 
 class NoAnswer(Exception):
-    """There was no answer that can be read; the text says why, and holds nothing of what was sent."""
+    """There was no readable answer; the text says why, and contains nothing that was sent."""
 
 
 async def ask(stream: ByteStream, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> tuple[int, bytes]:
@@ -195,7 +194,7 @@ class _Reader:
 
 
 async def ping(session: Session, clock: Clock, seconds: float = SECONDS) -> str:
-    """Ask the agent behind an `stv-cluster-` session whether it is there; empty when it is, else what is wrong."""
+    """Pings the agent behind an `stv-cluster-` session; empty when it answers, else the problem."""
     try:
         async with deadline(clock, seconds):
             stream = session.open("tcp", "not-used:80")
@@ -211,7 +210,7 @@ async def ping(session: Session, clock: Clock, seconds: float = SECONDS) -> str:
 
 
 def context_of(ca: str) -> ssl.SSLContext:
-    """TLS that takes nothing but what these certificates vouch for."""
+    """TLS that trusts only these certificates."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=pem_of(ca).decode("ascii", "replace"))
@@ -221,7 +220,7 @@ def context_of(ca: str) -> ssl.SSLContext:
 async def ask_api(
     session: Session, clock: Clock, endpoint: str, ca: str, token: str, method: str, path: str, said: Any = None
 ) -> tuple[int, Any]:
-    """One request to a cluster's API through this session, over TLS that `ca` vouches for. The token is sent after that only."""
+    """One request to a cluster's API through this session, over TLS verified by `ca`. The token is sent only after that."""
     host, address = host_of(endpoint)
     headers = {"Host": address, "Accept": "application/json", "User-Agent": "remuda"}
     if token:

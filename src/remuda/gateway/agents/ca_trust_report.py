@@ -1,8 +1,8 @@
-"""The clients that the gateway knows and that have to trust the server's CA: hosts and cluster agents (the port `Followers` of
+"""The known clients that have to trust the server's CA: hosts and cluster agents (the port `Followers` of
 :mod:`remuda.apiserver.keys.ca_followers`).
 
-Read from the API when somebody asks, at any server: a host says in its plan's Secret which CAs it trusts, a cluster agent when it
-connects (:mod:`.tunnels` keeps that). Where clients are told of another CA than ours, none of them has to trust ours.
+Read from the API on request, at any server: a host reports the CAs that it trusts in its plan's Secret, a cluster agent when it
+connects (:mod:`.tunnels` stores that). Clients that are told of another CA than ours need not trust ours.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PAGE = 200
 
 
 class KnownClients:
-    """`is_given`: the server's certificate is one that others signed. `environment` may say settings."""
+    """`is_given`: the server's certificate is signed by others. `environment` may contain settings."""
 
     def __init__(self, client: Client, is_given: bool = False, environment: Mapping[str, str] | None = None) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class KnownClients:
         return [*await self._hosts(), *await self._cluster_agents()]
 
     async def _is_set(self) -> bool:
-        """Whether an administrator has said which CA clients are to trust."""
+        """Tells whether an administrator has set the CA that clients are to trust."""
         found = await find(self._client, SETTINGS, "cacerts")
         return bool(Settings([found] if found is not None else [], self._environment).text("cacerts"))
 
@@ -80,12 +80,12 @@ class KnownClients:
                 silent_since=_since(condition_of(each, CONNECTED)),
             )
             for each in clusters
-            # One that no agent has ever connected for has nobody to lose.
+            # A cluster without any agent connection so far has no agent to lose.
             if not is_being_deleted(each) and (secret := str(dig(each, "status", "serviceAccountTokenSecret") or ""))
         ]
 
     async def _all(self, resource: GroupVersionResource, namespace: str = "", fields: str = "") -> AsyncIterator[Obj]:
-        """Page by page: plans are large. None where the kind is not served."""
+        """Lists page by page, since plans are large. Empty where the kind is not served."""
         more = ""
         while True:
             try:
@@ -102,7 +102,7 @@ class KnownClients:
 
 
 class _Report(NamedTuple):
-    """What a plan's Secret says of its host, without the plan."""
+    """A host's report in its plan's Secret, without the plan."""
 
     trusts: tuple[str, ...] | None = None
     answered: bool = False
@@ -132,7 +132,7 @@ def _bootstrap_of(machine: Obj) -> Key:
 
 
 def _since(condition: Obj | None) -> str:
-    """Since when a condition is not true; empty while it is, and when nobody has said."""
+    """The time since which a condition is not true; empty while it is true, and when the time is unknown."""
     if condition is None or condition.get("status") == "True":
         return ""
     return str(condition.get("lastTransitionTime") or "")

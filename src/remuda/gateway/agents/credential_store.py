@@ -1,7 +1,7 @@
-"""How a cluster is reached, as it is stored: in its status, with the service account token in a Secret of its own.
+"""The stored access to a cluster: endpoint and CA in its status, the service account token in a Secret of its own.
 
-A change makes a new Secret and then points to it from the status in one write, together with the endpoint and the CA: whoever
-reads the cluster sees the old three or the new three. The Secret belongs to the cluster and goes with it (protocols.md §9.2).
+A change makes a new Secret and then refers to it in the status in one write, together with the endpoint and the CA: readers of
+the cluster see the old three or the new three. The cluster owns the Secret, which is deleted with it (protocols.md §9.2).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Obj = dict[str, Any]
 SECRETS: Final = GroupVersionResource("", "v1", "secrets")
 CREDENTIALS_NAMESPACE: Final = "cattle-global-data"
 CREDENTIAL: Final = "credential"
-# The keys that the cluster signs its tokens with, as it has published them.
+# The keys that the cluster signs its tokens with, as it publishes them.
 KEYS: Final = "jwks"
-# The CAs by which the agent that connected last knows this server, as it says; not there when it does not say.
+# The CAs by which the last connected agent knows this server, as it reports them; absent when it does not.
 TRUSTS: Final = "agent-trusts"
 _PREFIX = "cluster-serviceaccounttoken-"
 _TRUSTED_BY = ","
@@ -38,7 +38,7 @@ _HELP = "; to take it nevertheless, empty apiEndpoint, caCert and serviceAccount
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A cluster as it was read; `stored` is None when nobody has made contact yet."""
+    """A cluster as read; `stored` is None when no agent has connected yet."""
 
     cluster: Obj
     stored: Stored | None
@@ -57,7 +57,7 @@ class CredentialKeeper:
         self._entropy = entropy
 
     async def known(self, name: str) -> Known | None:
-        """What is known of a cluster; None when there is none."""
+        """The stored facts about a cluster; None when the cluster does not exist."""
         cluster = await find(self._client, CLUSTERS, name)
         if cluster is None:
             return None
@@ -69,7 +69,7 @@ class CredentialKeeper:
         return Known(cluster, Stored(endpoint, _decoded(secret, CREDENTIAL), ca), _decoded(secret, KEYS), secret)
 
     async def note_trust(self, known: Known, trusts: tuple[str, ...] | None) -> None:
-        """Keep by which CAs an agent knows this server, if that is something new."""
+        """Store the CAs by which an agent knows this server, if they changed."""
         if not known.secret or trusts_in(known.secret) == trusts:
             return
         said = None if trusts is None else base64.b64encode(_TRUSTED_BY.join(trusts).encode()).decode()
@@ -79,7 +79,7 @@ class CredentialKeeper:
         return (await find(self._client, SECRETS, name, CREDENTIALS_NAMESPACE) if name else None) or {}
 
     async def store(self, known: Known, params: Params) -> None:
-        """Keep what an agent said. Raises a conflict when the cluster is not any more what was judged."""
+        """Store an agent's claims. Raises a conflict when the cluster has changed since they were judged."""
         cluster = known.cluster
         secret = await self._client.create(SECRETS, self._new_secret(cluster, params, known.keys), CREDENTIALS_NAMESPACE)
         before = _text(cluster, "status", "serviceAccountTokenSecret")
@@ -126,7 +126,7 @@ class CredentialKeeper:
             except ApiError as error:
                 if not error.is_conflict or attempt == 4:
                     raise
-            # Others write conditions all the time. That is no reason to give up, unless how it is reached was among it.
+            # Others write conditions all the time. That is no reason to give up, unless the access itself has changed.
             cluster = await self._client.get(CLUSTERS, name_of(cluster))
             if _reached(cluster) != judged:
                 raise ApiError(409, "Conflict", "the cluster was changed in the meantime")
@@ -135,7 +135,7 @@ class CredentialKeeper:
         await discard(self._client, SECRETS, secret, CREDENTIALS_NAMESPACE)
 
     async def refused(self, known: Known, why: str) -> None:
-        """Say on the cluster that somebody with its token was turned away."""
+        """Report on the cluster that an agent with its token was refused."""
         for _ in range(5):
             cluster = await self._client.get(CLUSTERS, name_of(known.cluster))
             changed = with_condition(cluster, ACCEPTED, FALSE, "NotProven", why + _HELP, now=self._clock.time())
@@ -148,7 +148,7 @@ class CredentialKeeper:
 
 
 def trusts_in(secret: Obj) -> tuple[str, ...] | None:
-    """The CAs by which a cluster's agent knows this server; None when it has not said."""
+    """The CAs by which a cluster's agent knows this server; None when it has not reported them."""
     if dig(secret, "data", TRUSTS) is None:
         return None
     return tuple(each for each in _decoded(secret, TRUSTS).split(_TRUSTED_BY) if each)

@@ -1,13 +1,13 @@
-"""`/v3/connect` and `/v3/connect/register`: who may open a tunnel, as which cluster, and what is kept of what they say.
+"""`/v3/connect` and `/v3/connect/register`: which agents may open a tunnel, as which cluster, and which of their claims are
+stored.
 
-Two kinds come (protocols.md §8.7): the tunnel to a cluster's API, with `X-API-Tunnel-Token` and what the agent says of its
-cluster in `X-API-Tunnel-Params`, known as `<cluster>`; and the agent's own, with `Authorization: Bearer stv-cluster-<token>`,
-known as `stv-cluster-<cluster>`, which answers `/ping`. Both need a registration token that is no node's. A session lasts as
-long as its token and its cluster do.
+There are two kinds (protocols.md §8.7): the tunnel to a cluster's API, with `X-API-Tunnel-Token` and the agent's claims about
+its cluster in `X-API-Tunnel-Params`, with the key `<cluster>`; and the agent's own, with `Authorization: Bearer
+stv-cluster-<token>` and the key `stv-cluster-<cluster>`, which answers `/ping`. Both need a registration token that is not for
+nodes. A session lasts as long as its token and its cluster.
 
-Refusals say `cluster not found` for everything that is wrong with a token; the audit log says what it was. :mod:`.agent_claims`
-has the rule of first contact, :mod:`.agent_verification` what it takes to change anything later, :mod:`.credential_store` what
-is stored.
+Refusals say `cluster not found` for every problem with a token; the audit log has the reason. :mod:`.agent_claims` has the
+rule of first contact, :mod:`.agent_verification` the proof that later changes need, :mod:`.credential_store` the stored facts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Obj = dict[str, Any]
 
 NOT_FOUND: Final = "cluster not found"
 AGENT_PREFIX: Final = "stv-cluster-"
-# Replicas of an agent, each with one that has come back before its old line was noticed to be dead.
+# Replicas of an agent, each with a second session after a reconnection whose old connection still seems alive.
 MOST_SESSIONS: Final = 16
 SWEEP: Final = 15.0
 _BURST, _PER_SECOND = 20, 0.5
@@ -53,7 +53,7 @@ _PINGS, _PING_SECONDS = 3, 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Let:
-    """Who was let in: under which key, by which token."""
+    """An accepted agent: its key and its token."""
 
     key: str
     mark: bytes
@@ -62,8 +62,8 @@ class _Let:
 
 
 class OneAtATime:
-    """One at a time for each name. What is kept of a name goes with the last who has it or waits for it, and not before: a lock
-    that nobody holds in this moment may be somebody's who has been waiting for it."""
+    """One at a time for each name. A name's lock is dropped after its last holder or waiter, not earlier: a lock that is free
+    at this moment may have a waiter."""
 
     def __init__(self) -> None:
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
@@ -95,7 +95,7 @@ class Tunnels:
         self._keeper = CredentialKeeper(services.client, services.clock, services.entropy)
         self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
         self._proving = OneAtATime()
-        # Set where several gateways stand before one API: then the one takes tunnels whose controllers work (:meth:`own`).
+        # Set where several gateways serve one API: then only the one that runs controllers takes tunnels (:meth:`own`).
         self.takes_turns = False
         self._turns = 0
         for path in ("/v3/connect", "/v3/connect/register"):
@@ -104,7 +104,7 @@ class Tunnels:
         self._clusters.on_change(self._cluster_changed)
         services.beside.append(self._sweep)
 
-    # --- letting in -----------------------------------------------------------------------------------------------------
+    # --- accepting agents ------------------------------------------------------------------------------------------------
 
     async def answer(self, asked: Asked) -> web.StreamResponse:
         if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
@@ -132,7 +132,7 @@ class Tunnels:
         return await self._services.tunnels.accept(asked.request, let.key, mark=let.mark, admit=admit)
 
     def _authorize(self, asked: Asked) -> _Let | None:
-        """By the first kind of credential that is good; raises what the first one was refused for."""
+        """Authorize by the first kind of credential that is valid; raises the first refusal."""
         refusal: Refused | None = None
         for authorizer in (self._by_tunnel_token, self._by_bearer):
             try:
@@ -186,13 +186,13 @@ class Tunnels:
             raise Refused(NOT_FOUND)
         return found
 
-    # --- what the agent says of its cluster -----------------------------------------------------------------------------
+    # --- the agent's claims about its cluster ----------------------------------------------------------------------------
 
     async def _note_trust(self, known: Known, params: Params) -> None:
         try:
             await self._keeper.note_trust(known, params.trusts)
         except ApiError as error:
-            # It is said again with the next connection; until then the agent counts as one that trusts less than it does.
+            # The next connection reports it again; until then the stored list of trusted CAs is too short.
             log.warning("which CA the agent of %s trusts is not stored: %s", name_of(known.cluster), error.message)
 
     def _admission(self, asked: Asked, cluster: str, params: Params) -> Callable[[Session], Any]:
@@ -229,8 +229,8 @@ class Tunnels:
         log.info("%s: %s is the API of %s now", change.value, params.endpoint, cluster)
 
     async def own(self) -> None:
-        """Take tunnels until cancelled, then send everybody to the next one. A tunnel is of use only where controllers work: what
-        one gateway has, the others don't."""
+        """Take tunnels until cancelled, then disconnect all agents so that they reach the next gateway. Only the gateway that
+        runs controllers needs tunnels: gateways do not share them."""
         self._turns += 1
         try:
             await asyncio.get_running_loop().create_future()
@@ -240,7 +240,7 @@ class Tunnels:
                 for key in self._services.tunnels.clients():
                     self._services.tunnels.drop(key, "another server has the tunnels now")
 
-    # --- throwing out ---------------------------------------------------------------------------------------------------
+    # --- disconnecting agents --------------------------------------------------------------------------------------------
 
     def _cluster_changed(self, new: Obj | None, old: Obj | None) -> None:
         if new is None and old is not None:
@@ -261,7 +261,7 @@ class Tunnels:
         return found is not None and not found.is_node_token and key.removeprefix(AGENT_PREFIX) == found.cluster
 
     async def _sweep(self) -> None:
-        """Tokens also end by time alone."""
+        """Tokens also expire without any change to the object."""
         while True:
             await self._clock.sleep(SWEEP)
             for key in self._services.tunnels.clients():
@@ -284,7 +284,7 @@ def _turned_away(asked: Asked, status: int, text: str, why: str) -> web.Response
 
 
 class TunnelAgents:
-    """What :mod:`remuda.access.health` asks of the agents (its `Agents`)."""
+    """The agents as :mod:`remuda.access.health` needs them (its `Agents`)."""
 
     def __init__(self, services: Services) -> None:
         self._tunnels = services.tunnels
@@ -296,16 +296,16 @@ class TunnelAgents:
         return self._tunnels.has_session(AGENT_PREFIX + cluster)
 
     async def ping(self, cluster: str) -> str:
-        """Empty when one of its agents answers, else what is wrong with one that did not."""
+        """Empty when one of its agents answers, else the problem of one that did not."""
         sessions = sorted(self._tunnels.sessions(AGENT_PREFIX + cluster), key=lambda session: -session.heard_at)[:_PINGS]
         if not sessions:
             return "Cluster agent is not connected"
-        # All at once: one of them may be a line that nobody has noticed to be dead.
+        # All at once: one of them may be a dead connection that is not detected yet.
         problems = await asyncio.gather(*(ping(session, self._clock, _PING_SECONDS) for session in sessions))
         return "" if "" in problems else problems[0]
 
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
-        """`handler` gets the name of a cluster when one of its sessions comes or goes."""
+        """`handler` gets the name of a cluster when one of its sessions is opened or closed."""
         self._handlers.append(handler)
 
         def stop() -> None:

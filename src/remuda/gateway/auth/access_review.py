@@ -1,4 +1,4 @@
-"""Whether somebody may do something on the management API: by its own rules in the same process, or by asking it."""
+"""Authorization checks against the management API: by its own rules in the same process, or by access reviews."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..server.dependencies import Access
 
 SUBJECT_ACCESS_REVIEWS = GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews")
 _REMEMBERED = 4096
-# As kube-apiserver remembers what its webhook said, but shorter: what is taken away should be away.
+# As kube-apiserver caches its webhook's answers, but shorter: revoked permissions should end soon.
 _ALLOWED_SECONDS, _REFUSED_SECONDS = 5.0, 2.0
 
 
@@ -49,7 +49,7 @@ def review_of(action: Action) -> dict[str, Any]:
 
 
 class ReviewedAccess:
-    """By SubjectAccessReview, remembered for a few seconds."""
+    """Access by SubjectAccessReview, cached for a few seconds."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -80,16 +80,16 @@ def _key(action: Action) -> tuple[object, ...]:
 
 # --- impersonation review -------------------------------------------------------------------------------------------------
 #
-# Acting as somebody else where the management API is not our own: what a caller may be, asked of it by access reviews.
+# Impersonation where the management API is not our own: access reviews there tell whom a caller may impersonate.
 #
 # The same questions as Kubernetes asks itself (:mod:`remuda.apiserver.auth.impersonation`), by the old grant: the verb
-# `impersonate` on users, groups, service accounts, uids and extras. What a caller is anyway needs no permission.
+# `impersonate` on users, groups, service accounts, uids and extras. Attributes that the caller has anyway need no permission.
 
 _AUTHENTICATION = "authentication.k8s.io"
 
 
 async def acting(access: Access, caller: User, wanted: Wanted) -> User:
-    """The user that a request is to be of. Raises ApiError (403) for what the caller may not be."""
+    """The user that a request acts as. Raises ApiError (403) for a user whom the caller may not impersonate."""
     account = split_service_account(wanted.name)
     groups = wanted.groups
     if account is not None:
@@ -119,7 +119,7 @@ async def _may(
 
 
 def impersonation_headers(user: User) -> list[tuple[str, str]]:
-    """`Impersonate-*` for this user: name, uid, groups and extras, with keys as a header's name may hold them."""
+    """`Impersonate-*` for this user: name, uid, groups and extras, with keys escaped for header names."""
     headers = [("Impersonate-User", user.name)]
     if user.uid:
         headers.append(("Impersonate-Uid", user.uid))

@@ -1,8 +1,9 @@
-"""Who asks: tokens, sessions and client certificates become a :class:`~..server.request_context.Caller`.
+"""Authentication: tokens, sessions and client certificates become a :class:`~..server.request_context.Caller`.
 
-Tokens and users are read from caches, so that a request costs a look and a hash. One that is not in the cache is asked for once:
-somebody who has just logged in may be quicker than our watch. For the Kubernetes API at `/`, :class:`TokenAuthenticator` makes
-the same tokens bearer tokens there. Every refusal is the same to the caller; why it was one is for the audit log.
+Tokens and users are read from caches, so that a request costs a lookup and a hash. A token that is not in the cache is read once
+from the API: a user who has just logged in may be faster than our watch. For the Kubernetes API at `/`,
+:class:`TokenAuthenticator` makes the same tokens bearer tokens there. All refusals look the same to the caller; the audit log has
+the reason.
 """
 
 from __future__ import annotations
@@ -42,19 +43,19 @@ log = logging.getLogger(__name__)
 Obj = Mapping[str, Any]
 
 CATTLE_AUTHENTICATED = "system:cattle:authenticated"
-# The cluster that the management API itself is.
+# The cluster of the management API itself.
 HERE = "local"
 IDLE_SETTING = "auth-user-session-idle-ttl-minutes"
 _WRITE_EVERY = 10.0
 _NOT_THERE_SECONDS = 2.0
 _NOT_THERE_MOST = 4096
 _ASK_AT_ONCE = 8
-# One request asks more than once who it is of, and who asks asks again: within this time nothing is hashed anew.
+# A request is authenticated more than once, and callers send several requests: within this time nothing is hashed again.
 _KNOWN_SECONDS, _KNOWN_MOST = 5.0, 4096
 
 
 class NotLetIn(ApiError):
-    """401, the same for everybody; `why` is for the audit log."""
+    """401, the same for every caller; `why` is for the audit log."""
 
     def __init__(self, why: str) -> None:
         super().__init__(401, "Unauthorized", "Unauthorized")
@@ -62,7 +63,7 @@ class NotLetIn(ApiError):
 
 
 def user_of(user: Obj, token: Obj, host: str = "") -> User:
-    """As the management API and every cluster know them (protocols.md 9.4)."""
+    """The user as the management API and every cluster know them (protocols.md 9.4)."""
     name = str((user.get("metadata") or {}).get("name") or "")
     known = tokens.principal_name(token.get("userPrincipal")) or next(iter(user.get("principalIds") or ()), "")
     extra = {
@@ -76,7 +77,7 @@ def user_of(user: Obj, token: Obj, host: str = "") -> User:
 
 
 def refused_user(user: Obj) -> str:
-    """Why this user is let in by no token; "" when they are."""
+    """The reason why no token of this user is accepted; "" when there is none."""
     if (user.get("metadata") or {}).get("deletionTimestamp"):
         return "the user is being deleted"
     return "the user is disabled" if user.get("enabled") is False else ""
@@ -84,7 +85,7 @@ def refused_user(user: Obj) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A token that was good a moment ago, and the very objects that said so."""
+    """A token that was valid a moment ago, and the objects by which it was."""
 
     token: Obj
     user: Obj
@@ -107,7 +108,7 @@ class _Known:
 
 
 class Callers:
-    """`certificates` knows those who show a client certificate; None where nobody is asked for one."""
+    """`certificates` authenticates client certificates; None where none are requested."""
 
     def __init__(self, services: Services, certificates: Authenticator | None = None) -> None:
         self._services = services
@@ -123,11 +124,11 @@ class Callers:
         services.beside.append(self._keep_last_use)
 
     async def ready(self) -> None:
-        """Until users and tokens are known."""
+        """Wait until users and tokens are cached."""
         await synced(self._tokens, self._users)
 
     async def identify(self, asked: Asked, cluster: str = "") -> Caller | None:
-        """Who shows what with this request; None when nobody does. Raises NotLetIn, and 503 before there is anything to go by."""
+        """The caller by the request's credential; None without one. Raises NotLetIn, and 503 before the caches are filled."""
         headers = asked.request.headers
         try:
             shown = presented(headers.items(), cookie=cookie_counts(asked.target))
@@ -140,8 +141,8 @@ class Callers:
         return await self._of_certificate(asked)
 
     async def identify_behind(self, asked: Asked) -> Caller | None:
-        """The same at the Kubernetes API, which knows certificates by itself and takes a token also from among a websocket's
-        protocols. One that comes there is as one in `Authorization`: bounded, told of, and what it began ends with it."""
+        """The same at the Kubernetes API, which checks certificates itself and also takes a token from a websocket's protocols.
+        Such a token is treated as one in `Authorization`: limited in number, audited, and its long requests end with it."""
         headers = asked.request.headers
         shown = headers.getall("Sec-WebSocket-Protocol", [])
         if not any(PROTOCOL_PREFIX in value for value in shown):
@@ -162,7 +163,7 @@ class Callers:
         return None if found is None else Caller(found.user)
 
     async def of_token(self, shown: Presented, cluster: str = "", host: str = "") -> Caller:
-        """Whom this token lets in for `cluster` ("" for none). Raises NotLetIn."""
+        """The caller whose token this is, for `cluster` ("" for none). Raises NotLetIn."""
         token = await self._find(self._tokens, TOKENS, shown.name)
         if token is None:
             raise NotLetIn("there is no such token")
@@ -185,7 +186,7 @@ class Callers:
         return caller
 
     def _until(self, token: Obj) -> float:
-        """By when a token has to be looked at again though nothing changed."""
+        """The time at which a token must be checked again though nothing changed."""
         ends = tokens.ends_at(token)
         left = _KNOWN_SECONDS if ends is None else min(_KNOWN_SECONDS, ends - self._clock.time())
         return self._clock.monotonic() + left
@@ -208,7 +209,7 @@ class Callers:
         return found if found is not None else await self._ask(resource, name)
 
     async def _ask(self, resource: GroupVersionResource, name: str) -> Obj | None:
-        """What is not in the cache may be there since a moment. Names that nobody has are not asked for again and again."""
+        """Reads from the API what may be too new for the cache. Names that do not exist are not read again and again."""
         key, now = f"{resource.resource}/{name}", self._clock.monotonic()
         if now - self._not_there.get(key, float("-inf")) < _NOT_THERE_SECONDS:
             return None
@@ -237,12 +238,12 @@ class Callers:
             try:
                 await self._services.client.patch(TOKENS, name, {"lastUsedAt": moment})
             except (ApiError, OSError) as error:
-                # Gone meanwhile, or told next time.
+                # Deleted meanwhile, or written next time.
                 log.debug("the last use of %s was not written: %s", name, error)
 
 
 class TokenAuthenticator:
-    """The same tokens for the API server's chain, as Bearer or Basic. Those that are good for one cluster only are not for it."""
+    """The same tokens for the API server's chain, as Bearer or Basic. Tokens for a single cluster are not accepted."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers

@@ -1,12 +1,12 @@
-"""Kubeconfigs for the clusters behind us: a context per cluster through the gateway, and more where one can be reached directly.
+"""Kubeconfigs for downstream clusters: a context per cluster through the gateway, and more where a cluster is reached directly.
 
-`POST /v3/clusters/<id>?action=generateKubeconfig` is Rancher's, for one cluster, with a token that is good for that one only.
-Without an id it is for all clusters that the caller may see (or those in `clusters`), with a token that is good for all of them,
+`POST /v3/clusters/<id>?action=generateKubeconfig` is Rancher's, for one cluster, with a token that is valid for that one only.
+Without an id it is for all clusters that the caller may see (or those in `clusters`), with a token that is valid for all of them,
 or for the only one that was named.
-A cluster with an authorised endpoint gets contexts that do not lead through us, too: they work while we are down. Whoever owns a
-cluster says where those lead, so what is shown there is a token for that cluster and never another.
+A cluster with an authorised endpoint also gets contexts that bypass the gateway: they work while it is down. The cluster's owner
+sets those addresses, so the credential there is a token for that cluster and never another.
 
-Names of clusters are chosen by people whom the reader need not know. They stand in YAML as text, and nowhere else.
+Other users choose the names of clusters. They appear in the YAML as text, and nowhere else.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ENDPOINT = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})|\[[0-9A-Fa-f:.]{
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One way to a cluster's API; `ca` is PEM, "" for what everybody trusts already. `direct`: not through us."""
+    """One way to a cluster's API; `ca` is PEM, "" for a publicly trusted certificate. `direct`: not through the gateway."""
 
     context: str
     server: str
@@ -56,7 +56,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What the user of a kubeconfig shows: a token, or a program that knows one."""
+    """The credential of a kubeconfig's user: a token, or a program that obtains one."""
 
     token: str = field(default="", repr=False)
     login: str = ""
@@ -75,9 +75,9 @@ class Credential:
 
 
 def context_names(clusters: Iterable[Obj]) -> dict[str, str]:
-    """A context's name for each cluster's: what people call it, with its id where two are called the same.
+    """The context's name for each cluster: its display name, with its id where two display names are the same.
 
-    No two are ever the same: whoever names a cluster must not be able to take another's place in somebody's kubeconfig.
+    All names differ: the owner of a cluster must not be able to replace another cluster in a user's kubeconfig.
     """
     shown = {name_of(cluster): str(dig(cluster, "spec", "displayName") or name_of(cluster)) for cluster in clusters}
     ambiguous = _ambiguous(shown)
@@ -87,13 +87,13 @@ def context_names(clusters: Iterable[Obj]) -> dict[str, str]:
 
 
 def _ambiguous(names: Mapping[str, str]) -> set[str]:
-    """The clusters whose names others have, too, or are others' ids."""
+    """The clusters whose names are also names or ids of others."""
     counted = Counter(names.values())
     return {identity for identity, name in names.items() if name != identity and (counted[name] > 1 or name in names)}
 
 
 def endpoints(cluster: Obj, context: str, base: str, ca: str, nodes: Sequence[Obj] = ()) -> list[Endpoint]:
-    """All ways to a cluster: through the gateway first, then those that its authorised endpoint gives."""
+    """All ways to a cluster: through the gateway first, then those of its authorised endpoint."""
     found = [Endpoint(context, f"{base}/k8s/clusters/{name_of(cluster)}", ca)]
     direct = dig(cluster, "spec", "localClusterAuthEndpoint") or {}
     if not isinstance(direct, dict) or direct.get("enabled") is not True:
@@ -113,7 +113,7 @@ def endpoints(cluster: Obj, context: str, base: str, ca: str, nodes: Sequence[Ob
 
 
 def _address(node: Obj) -> str:
-    """The address that others reach a node by: the external one where it has one."""
+    """The address at which others reach a node: the external one where it has one."""
     listed = dig(node, "status", "internalNodeStatus", "addresses") or []
     by_type = {str(entry.get("type")): str(entry.get("address") or "") for entry in reversed(listed) if isinstance(entry, dict)}
     return by_type.get("ExternalIP") or by_type.get("InternalIP") or ""
@@ -128,7 +128,7 @@ def _decoded(text: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An endpoint, and who one is there."""
+    """An endpoint, and the user and credential for it."""
 
     endpoint: Endpoint
     user: str
@@ -136,7 +136,7 @@ class Entry:
 
 
 def kubeconfig(entries: Sequence[Entry]) -> Obj:
-    """The first entry's context is the current one."""
+    """Builds the kubeconfig; the first entry's context is the current one."""
     clusters: list[Obj] = []
     users: dict[str, Obj] = {}
     contexts: list[Obj] = []
@@ -145,7 +145,7 @@ def kubeconfig(entries: Sequence[Entry]) -> Obj:
         context = entry.endpoint.context
         if entry.endpoint.direct:
             if context in ours:
-                # Its owner chose the name of another's context.
+                # Its owner chose the name of another cluster's context.
                 continue
             ours.add(context)
         cluster: Obj = {"server": entry.endpoint.server}
@@ -186,7 +186,7 @@ class Kubeconfigs:
         base = norman.base_url(asked, self._services)
         found = self._endpoints(cluster, context_names([cluster])[identity], base)
         credential = await self._credential(asked, base, identity)
-        # A program that knows a session's token must not show it to whoever the cluster's owner names.
+        # A program that obtains a session's token must not send it to an address that the cluster's owner has set.
         kept = [endpoint for endpoint in found if credential.token or not endpoint.direct]
         return _answer([Entry(endpoint, found[0].context, credential) for endpoint in kept])
 
@@ -225,8 +225,8 @@ class Kubeconfigs:
         base = norman.base_url(asked, self._services)
         named = context_names(clusters)
         credential = await self._credential(asked, base, name_of(clusters[0]) if alone else "")
-        # The name says whose it is, so that the kubeconfigs of two people, or of two servers, can be merged; and for what, where
-        # that is one cluster.
+        # The name contains the user, so that kubeconfigs of two people, or of two servers, can be merged; and the cluster,
+        # where there is only one.
         user = named[name_of(clusters[0])] if alone else f"{asked.user.name}@{base.removeprefix('https://')}"
         entries: list[Entry] = []
         for cluster in clusters:
@@ -234,7 +234,7 @@ class Kubeconfigs:
             entries.append(Entry(first, user, credential))
             if direct and others and credential.token:
                 bound = credential if alone else await self._credential(asked, base, name_of(cluster))
-                # By its id, which can't be made to look like anybody's name.
+                # By its id, which can't imitate another cluster's name.
                 entries += [Entry(endpoint, name_of(cluster), bound) for endpoint in others]
         return entries
 
@@ -253,7 +253,7 @@ def _answer(entries: Sequence[Entry]) -> web.Response:
 
 
 def _chosen(visible: list[Obj], wanted: list[str]) -> list[Obj]:
-    """Those of these names, which may be ids or what people call them."""
+    """The clusters with these names, which may be ids or display names."""
     found: list[Obj] = []
     for name in dict.fromkeys(wanted):
         by_name = [cluster for cluster in visible if name_of(cluster) == name or dig(cluster, "spec", "displayName") == name]

@@ -1,8 +1,8 @@
-"""Logging in: `/v3-public` and `/v1-public`, which anybody may ask.
+"""Logging in: `/v3-public` and `/v1-public`, which need no credential.
 
-What is answered depends on `responseType`: `json` (or `token`) tells the session's token, `cookie` sets it as a cookie that no
-script can read, `kubeconfig` (or `kubeconfig_<cluster>`) tells a token for programs. A user who has to choose another password
-gets a session that is good for nothing else (:class:`..server.routing.Who`), and no token for programs.
+The answer depends on `responseType`: `json` (or `token`) returns the session's token, `cookie` sets it as a cookie that no
+script can read, `kubeconfig` (or `kubeconfig_<cluster>`) returns a token for programs. A user who must change their password
+gets a session that is valid for nothing else (:class:`..server.routing.Who`), and no token for programs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Login:
         add("POST", "/v3-public/{kind}/{provider}", told(self.at_provider), Who.ANYBODY, largest=norman.LARGEST_BODY)
         add("POST", "/v1-public/login", told(self.by_type), Who.ANYBODY, largest=norman.LARGEST_BODY)
 
-    # --- who can be asked -----------------------------------------------------------------------------------------------
+    # --- the providers ---------------------------------------------------------------------------------------------------
 
     async def listed(self, asked: Asked) -> web.StreamResponse:
         base = norman.base_url(asked, self._services)
@@ -108,7 +108,7 @@ class Login:
         return norman.shown(body, 201)
 
     def _check_origin(self, asked: Asked) -> None:
-        """A page of another site must not log somebody in here under its own name."""
+        """Another site's page must not log the browser's user in here under its own name."""
         headers = asked.request.headers
         ours = (self._services.settings().text("server-url"), f"https://{headers.get('Host', '')}")
         problem = csrf.problem("POST", headers.items(), None, ours)
@@ -116,7 +116,7 @@ class Login:
             raise Refused(403, "Forbidden", problem)
 
     def _note(self, asked: Asked, principal: Principal, new: NewToken) -> None:
-        """For the audit line: who it turned out to be."""
+        """Set the caller for the audit line."""
         identity = identity_of(principal.user)
         asked.caller = Caller(User(identity, identity), new.presented)
 

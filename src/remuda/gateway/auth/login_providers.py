@@ -1,7 +1,7 @@
-"""Login providers: who somebody is, by a password of ours or by somebody else's word. For now there is `local` alone.
+"""Login providers: they identify a user, by a password of ours or by a foreign identity provider. So far only `local` exists.
 
-A provider gets what was sent to log in and says who it is; what they are given for it (a session, a token) is the same for all,
-and :mod:`.tokens`' business. :mod:`.login_providers` has ours.
+A provider gets the login request and returns the user; the session or token for the user is the same for all providers, and
+:mod:`.tokens` makes it. Our own provider is here, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Obj = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody whom a provider vouches for: the User object, and the groups the provider says they are in."""
+    """A user whom a provider has authenticated: the User object, and their groups at the provider."""
 
     user: Obj
     id: str
@@ -34,7 +34,7 @@ class Principal:
     groups: tuple[Obj, ...] = ()
 
     def manifest(self) -> dict[str, Any]:
-        """As it stands in a Token."""
+        """The principal as stored in a Token."""
         return {
             "metadata": {"name": self.id},
             "displayName": str(self.user.get("displayName") or ""),
@@ -55,12 +55,12 @@ class Provider(Protocol):
     def type(self) -> str: ...
 
     async def login(self, body: dict[str, Any], address: str) -> Principal:
-        """Who sent this from `address`. Raises ApiError; one that tells no more to those who guess than to others."""
+        """The user who sent this from `address`. Raises ApiError, whose text does not help to guess."""
         ...
 
 
 class Providers:
-    """All providers that one may log in with."""
+    """All providers that users may log in with."""
 
     def __init__(self, *providers: Provider) -> None:
         self._by_name = {provider.name: provider for provider in providers}
@@ -79,13 +79,13 @@ class Providers:
 #
 # The login provider `local`: a user name and a password that we keep.
 #
-# Whoever guesses learns nothing but "no": a name that nobody has, a password that is wrong and a user who is disabled get the
-# same answer after the same work, and must wait alike (:mod:`..server.rate_limit`).
+# An attacker who guesses learns nothing but "no": an unknown name, a wrong password and a disabled user get the same answer after
+# the same work, and the same waiting time (:mod:`..server.rate_limit`).
 
 log = logging.getLogger(__name__)
 
 BY_USERNAME = "username"
-# A name that no user can have, looked up in place of the one that is missing.
+# A name that no user can have, looked up in place of a missing one.
 _NOBODY = "nobody-x"
 _BUSY_SECONDS = 3
 
@@ -112,7 +112,7 @@ class LocalProvider:
         return Principal(user, local_principal(identity_of(user)), self.name)
 
     async def prove(self, user: Any, password: str, username: str, address: str) -> None:
-        """Raise unless `user` exists, is enabled and has this password. None takes as long as somebody."""
+        """Raise unless `user` exists, is enabled and has this password. A missing user takes as long as an existing one."""
         wait = self._throttle.begin(username, address)
         if wait > 0:
             message = "there were too many failed logins: try again later"
@@ -137,7 +137,7 @@ class LocalProvider:
 
 
 def _refusal(user: Any, has_password: bool, right: bool) -> str:
-    """For the audit log. Never what was typed: some type their password where the name belongs."""
+    """For the audit log. Never the typed name: some users type their password there."""
     if user is None:
         return "there is no user of that name"
     identity = identity_of(user)

@@ -1,9 +1,8 @@
-"""What goes on for long (a watch, a shell, a forwarded port) ends with the token it was begun with.
+"""Long requests (a watch, a shell, a forwarded port) end with the token that started them.
 
-Every request shows its token anew, but a shell is one request for hours: whoever is disabled, or whose token is revoked, must not
-keep theirs. :mod:`..server.handler` says what begins and ends; what happens to users and tokens is heard at once, and that a
-token's time is over within a quarter of a minute. The client's connection is cut, and with it goes everything that was done for
-it.
+Every request is authenticated anew, but a shell is one request for hours: it must end when its user is disabled or its token
+revoked. :mod:`..server.handler` reports which requests begin and end; changes of users and tokens are noticed at once, expiry
+within 15 seconds. The client's connection is cut, which ends everything that was done for it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Ongoing:
         self._clock = services.clock
         self._tokens = services.informers.of(TOKENS)
         users = services.informers.of(USERS)
-        # By token, and by user: the requests under way, in the order in which they began.
+        # By token, and by user: the requests in progress, in the order in which they began.
         self._by_token: dict[str, dict[int, Asked]] = {}
         self._by_user: dict[str, dict[int, Asked]] = {}
         self._number = 0
@@ -42,7 +41,7 @@ class Ongoing:
         return sum(map(len, self._by_token.values()))
 
     def begin(self, asked: Asked) -> Callable[[], None]:
-        """From now on it may be cut; call the result when it has ended."""
+        """From now on the request may be cut; call the result when it has ended."""
         caller = asked.caller
         if caller is None or caller.presented is None:
             return lambda: None
@@ -78,7 +77,7 @@ class Ongoing:
     def end_expired(self, now: float) -> None:
         for name in list(self._by_token):
             token = self._tokens.get("", name)
-            # One that is not known here yet is too young to be over.
+            # A token that is not in the cache yet is too new to be expired.
             if token is not None and is_expired(token, now):
                 _cut(self._by_token.get(name, {}).values())
 

@@ -1,8 +1,8 @@
-"""Tokens as they are given out and taken back: for how long, by which parent, and seen by the door before the answer leaves.
+"""Creation and revocation of tokens: their lifetime, their parent, and the caches that must see them before the answer is sent.
 
-Times come from settings: a session lasts so many minutes at most, a token that was made with another one is clamped to a
-maximum, and never ends later than a parent that was itself made so. (A session may make tokens that outlast it: that is what
-they are for. A token that was made to end must not be able to make itself a successor.)
+Times come from settings: a session lasts at most so many minutes, a token that was made with another one is limited to a
+maximum, and never outlives a parent that was itself made so. (A session may make tokens that outlast it: that is their purpose.
+A token with an expiry must not be able to make its own successor.)
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ SESSION_TTL, MAX_TTL, KUBECONFIG_TTL = (
     "auth-token-max-ttl-minutes",
     "kubeconfig-default-token-ttl-minutes",
 )
-# Nobody needs more; without a bound one user could fill the store. Of sessions the oldest ends when another begins, since a
-# program that logs in each minute must not lock its user out.
+# A user needs no more; without a limit one user could fill the store. A new session ends the oldest one, since a program that
+# logs in each minute must not lock its user out.
 MOST_TOKENS = 1000
 MOST_SESSIONS = 200
 _TRIES = 5
@@ -51,13 +51,13 @@ _SEEN_SECONDS = 5.0
 
 
 def session_seconds(settings: Settings, wished: float) -> float:
-    """How long a session lasts: what was wished for, at most what the setting says."""
+    """The lifetime of a session: the requested one, at most the setting's."""
     longest = 60.0 * settings.number(SESSION_TTL)
     return min(wished, longest) if wished else longest
 
 
 def derived_seconds(settings: Settings, wished: float, parent: Obj | None, now: float, usual: str = MAX_TTL) -> float:
-    """How long a token lasts that is made with `parent`, 0 for ever; `usual` is the setting for who wishes nothing."""
+    """The lifetime of a token made with `parent`, 0 for ever; `usual` is the setting for requests that ask for none."""
     longest = 60.0 * settings.number(MAX_TTL)
     seconds = wished or 60.0 * settings.number(usual)
     if longest:
@@ -74,18 +74,18 @@ class Sessions:
         self._services = services
         self.tokens = services.informers.of(TOKENS)
         self.tokens.add_index(BY_USER, user_of_token)
-        # Who waits to see a token gone, by its name.
+        # The events of those who wait for a token's deletion, by its name.
         self._leaving: dict[str, asyncio.Event] = {}
         self.tokens.on_change(self._changed)
 
     def of(self, user: str) -> list[Obj]:
-        """A user's tokens, as far as is known here."""
+        """A user's tokens in the cache."""
         return self.tokens.indexed(BY_USER, user)
 
-    # --- giving ---------------------------------------------------------------------------------------------------------
+    # --- creating --------------------------------------------------------------------------------------------------------
 
     async def begin(self, principal: Principal, wished: float, description: str) -> tuple[Obj, NewToken]:
-        """A session for somebody who has just logged in."""
+        """A session for a user who has just logged in."""
         seconds = session_seconds(self._services.settings(), wished)
         wish = Wish(
             user=identity_of(principal.user),
@@ -107,7 +107,7 @@ class Sessions:
             await self.end(token)
 
     async def for_kubeconfig(self, principal: Principal, wished: float, description: str, cluster: str) -> tuple[Obj, NewToken]:
-        """A token for a program, for somebody who has just logged in."""
+        """A token for a program, for a user who has just logged in."""
         now = self._services.clock.time()
         wish = Wish(
             user=identity_of(principal.user),
@@ -125,7 +125,7 @@ class Sessions:
     async def derive(
         self, parent: Obj, wished: float, description: str, cluster: str, *, kubeconfig: bool = False
     ) -> tuple[Obj, NewToken]:
-        """A token for whoever shows `parent`: as the same user in the same groups, for the same cluster if it is for one."""
+        """A token made with `parent`: for the same user and groups, and for the same cluster if the parent is for one."""
         bound = str(parent.get("clusterName") or "")
         if bound and cluster and cluster != bound:
             raise Refused(403, "Forbidden", "a token for one cluster can't make one for another")
@@ -158,7 +158,7 @@ class Sessions:
             try:
                 made = await self._services.client.create(TOKENS, new.manifest)
             except ApiError as error:
-                # Five characters are few enough to meet twice.
+                # Five random characters may collide.
                 if not error.is_already_exists or wish.name:
                     raise
                 continue
@@ -166,15 +166,15 @@ class Sessions:
             return made, new
         raise Refused(503, "ServiceUnavailable", "no free name was found for the token: try again", retry_after=1)
 
-    # --- taking back ----------------------------------------------------------------------------------------------------
+    # --- revoking --------------------------------------------------------------------------------------------------------
 
     async def end(self, token: Obj) -> None:
-        """Once this returns the token lets nobody in here, not even who copied it."""
+        """Delete the token; when this returns, it is no longer valid at this server, also for those who copied it."""
         await remove(self._services.client, TOKENS, token)
         await self.seen(self._gone(token))
 
     async def end_others(self, user: str, current: str) -> int:
-        """End a user's sessions but the current one, after a new password. What was made for programs stays."""
+        """End a user's sessions but the current one, after a new password. Tokens for programs stay."""
         found = [token for token in self.of(user) if token.get("isDerived") is False and name_of(token) != current]
         for token in found:
             await self.end(token)
@@ -194,7 +194,7 @@ class Sessions:
             waiting.set()
 
     async def seen(self, happening: Awaitable[None]) -> None:
-        """Let the caches that the door looks at catch up; a slow watch must not keep an answer for ever."""
+        """Wait until the gateway's caches have caught up; a slow watch must not delay an answer for ever."""
         try:
             async with deadline(self._services.clock, _SEEN_SECONDS):
                 await happening
@@ -204,9 +204,9 @@ class Sessions:
 
 # --- tokens api -----------------------------------------------------------------------------------------------------------
 #
-# `/v3/tokens` and logging out: a user's own tokens, listed, made and removed. The secret is told once, by whoever makes one.
+# `/v3/tokens` and logging out: a user's own tokens, listed, made and removed. Only the answer to its creation has the secret.
 #
-# Somebody else's token is as good as none, unless the caller may remove tokens by the management API anyway.
+# Another user's token is treated as missing, unless the caller may remove tokens by the management API anyway.
 
 _CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -247,7 +247,7 @@ def described(body: Obj) -> str:
 
 
 def cluster_of(body: Obj) -> str:
-    """The cluster a token is to be for, "" for all. That one exists is not asked: a name nobody has opens nothing."""
+    """The cluster that a token is for, "" for all. Its existence is not checked: a token for an unknown name is of no use."""
     cluster = norman.text_of(body, "clusterId")
     if cluster and not _CLUSTER.fullmatch(cluster):
         raise norman.invalid("clusterId is no name of a cluster")
@@ -260,16 +260,16 @@ class TokenApi:
         self._sessions = sessions
         add = services.routes.add
         add("GET", "/v3/tokens", told(self.listed), Who.USER, largest=0)
-        # Also for logging out, which a newcomer may.
+        # Also for logging out, which a newcomer may do.
         add("POST", "/v3/tokens", told(self.act), Who.NEWCOMER, largest=norman.LARGEST_BODY)
         add("GET", "/v3/tokens/{name}", told(self.get), Who.USER, largest=0)
         add("DELETE", "/v3/tokens/{name}", told(self.remove), Who.USER, largest=norman.LARGEST_BODY)
         add("POST", "/v1/logout", told(self.logout), Who.NEWCOMER, largest=norman.LARGEST_BODY)
 
-    # --- one's own ------------------------------------------------------------------------------------------------------
+    # --- own tokens ------------------------------------------------------------------------------------------------------
 
     def shown_token(self, asked: Asked) -> Obj:
-        """The Token object of what the caller shows; refused for who shows a certificate."""
+        """The Token object of the caller's credential; refused for callers with a certificate."""
         assert asked.caller is not None
         shown = asked.caller.presented
         found = self._sessions.tokens.get("", shown.name) if shown is not None else None

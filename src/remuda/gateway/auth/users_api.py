@@ -1,8 +1,8 @@
-"""`/v3/users`: who one is, one's own password, and other users for whoever may manage them.
+"""`/v3/users`: the caller's own user and password, and other users for callers who may manage them.
 
-Permissions are those of the management API on `users`. One rule comes on top: a user sets the password of, disables or removes
-only users who hold nothing that they do not hold themselves
-(:meth:`~remuda.access.roles.holdings.Holdings.may_stand_for`). Else who may manage users would be an administrator.
+Permissions are those of the management API on `users`. One rule is added: a caller may set the password of, disable or remove
+only users who have no permission that the caller lacks (:meth:`~remuda.access.roles.holdings.Holdings.may_stand_for`).
+Otherwise every user manager would be an administrator.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class UserApi:
         self._passwords = PasswordSecrets(services.client)
         self._users = services.informers.of(USERS)
         add, body = services.routes.add, norman.LARGEST_BODY
-        # Asking who one is, and changing one's password, is what newcomers are let in for.
+        # Newcomers may only read their own user and change their password.
         add("GET", "/v3/users", told(self.listed), Who.NEWCOMER, largest=0)
         add("POST", "/v3/users", told(self.act), Who.NEWCOMER, largest=body)
         add("GET", "/v3/users/{name}", told(self.get), Who.USER, largest=0)
@@ -71,12 +71,12 @@ class UserApi:
         return norman.shown(self._resource(asked, await self._reached(asked, "get")))
 
     async def _reached(self, asked: Asked, verb: str) -> Obj:
-        """The user of the path. Who may not learn of others learns the same of those who are not there."""
+        """The user of the path. Callers who may not read other users get the same answer for missing ones."""
         name = asked.parameters["name"]
         if verb != "get" or name != asked.user.name:
             await self._check(asked, verb, name)
         try:
-            # As it is now: somebody has perhaps just made it.
+            # Read from the API: the user may have just been made.
             return await self._services.client.get(USERS, name)
         except ApiError as error:
             if error.is_not_found:
@@ -130,7 +130,7 @@ class UserApi:
         user = self._users.get("", asked.user.name)
         if user is None or asked.caller.presented is None:
             raise Refused(403, "Forbidden", "only users of this server have a password to change")
-        # A stolen session must not do for guessing the password: this is throttled as logins are.
+        # A stolen session must not allow guessing the password: this is throttled as logins are.
         try:
             await self._local.prove(user, current, str(user.get("username") or name_of(user)), asked.address)
         except Refused as error:
@@ -150,8 +150,8 @@ class UserApi:
             raise norman.invalid(str(error)) from None
 
     async def _set(self, user: Obj, password: str, current: str, *, must_change: bool) -> None:
-        """A new password, the end of every other session, and then the end of being a newcomer: in this order, so that whoever
-        is cut off in between can do it again."""
+        """Set a new password, end every other session, and then the newcomer state: in this order, so that the user can do it
+        again after an interruption."""
         await self._passwords.put(user, await self._hashed(password))
         await self._sessions.end_others(name_of(user), current)
         await self._first.forget(user)
@@ -164,7 +164,7 @@ class UserApi:
         except Busy as error:
             raise unavailable(str(error), retry_after=3) from None
 
-    # --- others ---------------------------------------------------------------------------------------------------------
+    # --- other users -----------------------------------------------------------------------------------------------------
 
     async def _create(self, asked: Asked) -> web.StreamResponse:
         await self._check(asked, "create")
@@ -182,14 +182,14 @@ class UserApi:
         try:
             await self._passwords.put(user, hashed)
         except BaseException:
-            # Nobody could log in as them, and the name would be taken.
+            # The user could not log in, and the name would be taken.
             await self._services.client.delete(USERS, name_of(user))
             raise
         await self._sessions.seen(self._users.reach(resource_version_of(user)))
         return norman.shown(self._resource(asked, user), 201)
 
     async def _check_free(self, username: str) -> None:
-        """Two at the same moment both find it free; then it means the first of them (:func:`meant_by`)."""
+        """Two concurrent requests both find the name free; then it means the first of them (:func:`meant_by`)."""
         users = (await self._services.client.list(USERS))["items"]
         if meant_by(user for user in users if user.get("username") == username) is not None:
             raise Refused(422, "NotUnique", "there is a user of that name already")
@@ -232,7 +232,7 @@ class UserApi:
         ):
             raise norman.invalid("the user name stays as it is, and a password is set by the action setpassword")
         changed = await self._services.client.patch(USERS, name_of(user), change) if change else user
-        # Whoever was disabled is let in no more once this is answered.
+        # A disabled user has lost access once this is answered.
         await self._sessions.seen(self._users.reach(resource_version_of(changed)))
         return norman.shown(self._resource(asked, changed))
 

@@ -1,8 +1,8 @@
-"""Cluster API's way to a cluster whose kubeconfig leads through our own proxy: the same way, without the network in between.
+"""Cluster API's connection to a cluster whose kubeconfig leads through our own proxy: the same path, without the network.
 
-Such a kubeconfig names `<server-url>/k8s/clusters/<id>` and a token of ours (capr.md 6.5). Whoever may write a secret can write
-one, so nothing is taken on trust: the token is judged, its user must be allowed to see the cluster, and in the cluster they are
-that user. Any other kubeconfig is left to `otherwise`.
+Such a kubeconfig names `<server-url>/k8s/clusters/<id>` and a token of ours (capr.md 6.5). Everyone who may write a Secret can
+write one, so nothing is trusted: the token is checked, its user must be allowed to see the cluster, and in the cluster requests
+act as that user. Any other kubeconfig is left to `otherwise`.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class DownstreamConnector:
             ca=reach.ca,
             impersonate=user.name,
             impersonate_groups=user.groups,
-            # What says nothing is not granted either: accounts of our own have no name to log in with.
+            # Empty values are not granted either: our own accounts have no login name.
             impersonate_extra=tuple((key, tuple(filter(None, user.extra.get(key, ())))) for key in EXTRAS),
         )
         return ThroughTunnel(reach, there, self._services.clock, UserToken(self._impersonation, cluster, user))
 
 
 class ThroughTunnel(HttpsClient):
-    """A client that knows when its tunnel is gone: a `Losable`. A request would find out by waiting for an answer."""
+    """A client that knows when its tunnel is closed: a `Losable`. A request would learn it only by waiting for an answer."""
 
     def __init__(self, reach: Reach, target: Target, clock: Clock, token: UserToken) -> None:
         super().__init__(

@@ -1,10 +1,10 @@
-"""`/k8s/clusters/<id>/…`: the API of every cluster, for whoever may see that cluster, as the user that the cluster knows.
+"""`/k8s/clusters/<id>/…`: the API of every cluster, for callers who may see that cluster, as the user that the cluster knows.
 
-In this order: may the caller see the cluster at all (the same answer for one that does not exist), whom do they want to be (their
-own `Impersonate-*` counts only where the management API allows it), is the cluster there (an agent that has just gone is waited
-for a little: Rancher waits 20 to 40 s, which makes every tool hang on a cluster that is down; a client that wants to wait is told
-when to come again), then the request goes on with the token of the user's own service account there (:mod:`.impersonation`).
-`local` is the management API itself. :mod:`.reverse_proxy` carries the bytes.
+In this order: may the caller see the cluster at all (the same answer for one that does not exist), whom do they impersonate
+(their own `Impersonate-*` counts only where the management API allows it), is the cluster connected (the proxy waits a little for
+an agent that has just disconnected: Rancher waits 20 to 40 s, which makes every tool hang on a cluster that is down; the answer
+has a Retry-After for clients that want to wait), then the request goes on with the token of the user's own service account there
+(:mod:`.impersonation`). `local` is the management API itself. :mod:`.reverse_proxy` carries the bytes.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from .redirects import moved
 from .reverse_proxy import Exchange
 from .tunnel_downstreams import LOCAL, Reach, TunnelDownstreams
 
-# How long an agent that is not connected is waited for.
+# The time to wait for an agent that is not connected.
 WAIT_SECONDS = 5.0
 RETRY_AFTER = 5
 
 PROVISIONED = "Provisioned"
-# What an API server knows; TRACE would show our own headers to whoever asks.
+# The methods of an API server; TRACE would return our own headers to the caller.
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS"
 
 Account = tuple[str, str]
@@ -51,7 +51,7 @@ Account = tuple[str, str]
 
 
 class Proxy:
-    """`behind` is the management API; whoever opens the door sets it."""
+    """`behind` is the management API; the code that opens the listener sets it."""
 
     def __init__(self, services: Services, downstreams: TunnelDownstreams, impersonation: Impersonation) -> None:
         self.behind: Behind | None = None
@@ -80,7 +80,7 @@ class Proxy:
         reach = await self._reach(cluster)
         return await self._pass_on(asked, reach, target, prefix, cleaned, who)
 
-    # --- who may --------------------------------------------------------------------------------------------------------
+    # --- authorization ---------------------------------------------------------------------------------------------------
 
     async def _check_access(self, user: User, cluster: str) -> None:
         action = Action(user, "get", GROUP, "v3", "clusters", name=cluster)
@@ -88,7 +88,7 @@ class Proxy:
             raise forbidden_action(action)
 
     async def _acting(self, asked: Asked, cleaned: Cleaned) -> User | Account:
-        """Who to be in the cluster: the caller, or whom they may be instead, by the management API's rules."""
+        """The user to act as in the cluster: the caller, or the user they may impersonate by the management API's rules."""
         wanted = parsing.parse(cleaned.impersonation)
         if wanted is None:
             return asked.user
@@ -102,21 +102,21 @@ class Proxy:
         return user
 
     async def _check_token(self, token: str, user: str) -> None:
-        """Nobody is said to have come with a token of somebody else."""
+        """Refuse the id of a token that belongs to another user."""
         found = await find(self._services.client, TOKENS, token)
         if found is None or found.get("userId") != user:
             raise errors.forbidden("", "", "", "request token user does not match impersonated user")
 
-    # --- where to -------------------------------------------------------------------------------------------------------
+    # --- the target ------------------------------------------------------------------------------------------------------
 
     async def _answer_locally(self, asked: Asked, target: str) -> web.StreamResponse:
-        """The management API's own handler asks who it is and whom they want to be, as it does at `/`."""
+        """The management API's own handler authenticates and impersonates, as it does at `/`."""
         if self.behind is None:
             raise errors.unavailable("the server has just started", RETRY_AFTER)
         said = list(asked.request.headers.items())
         kept = without_shown_tokens(said)
         if kept != said:
-            # It would count there beside the one that was looked at here.
+            # It would count there beside the one that was checked here.
             asked.forged = (*asked.forged, "sec-websocket-protocol")
         request = asked.request.clone(rel_url=URL(target, encoded=True), headers=CIMultiDict(kept))
         _carry(request, PROXIED_ANSWER)
@@ -155,7 +155,7 @@ class Proxy:
         for event in self._arrivals.get(cluster, ()):
             event.set()
 
-    # --- there and back -------------------------------------------------------------------------------------------------
+    # --- the exchange ----------------------------------------------------------------------------------------------------
 
     async def _pass_on(
         self, asked: Asked, reach: Reach, target: str, prefix: str, cleaned: Cleaned, who: User | Account
@@ -179,7 +179,7 @@ class Proxy:
                 head = await exchange.ask(target, [("Host", reach.address), *kept, *identity], upgrade)
                 if head.status != 401:
                     break
-                # Not the caller is unknown there, but the account that we have made for them.
+                # The cluster does not reject the caller, but the account that we have made for them.
                 self._forget(reach.cluster, who)
                 if attempt == 2 or not exchange.repeatable:
                     raise errors.unavailable(f"cluster {reach.cluster} does not know the user's service account any more", 1)
@@ -203,7 +203,7 @@ class Proxy:
 
 
 def _carry(request: web.BaseRequest, headers: Mapping[str, str]) -> None:
-    """Let every answer to this request have these headers, also our own errors: they are shown at a cluster's address."""
+    """Add these headers to every answer to this request, also to our own errors: all appear at a cluster's address."""
 
     def put(response: web.StreamResponse) -> None:
         response.headers.pop("Server", None)
@@ -215,7 +215,7 @@ def _carry(request: web.BaseRequest, headers: Mapping[str, str]) -> None:
 
 
 def _opens_shell(segments: Sequence[str]) -> bool:
-    """By what the path means: a letter of it may come encoded."""
+    """Decided on decoded segments: a letter of the path may be percent-encoded."""
     match segments:
         case ["api", "v1", "namespaces", _, "pods", _, "exec" | "attach"]:
             return True
@@ -223,6 +223,6 @@ def _opens_shell(segments: Sequence[str]) -> bool:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """`/k8s/clusters/<id>` and what follows it, as they were written."""
+    """`/k8s/clusters/<id>` and the rest of the path, both as written."""
     parts = path.split("/", 4)
     return "/".join(parts[:4]), f"/{parts[4]}" if len(parts) > 4 else "/"

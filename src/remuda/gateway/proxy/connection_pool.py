@@ -1,8 +1,8 @@
-"""Connections to one upstream: made when needed, kept for a while, never used again after anything unclean.
+"""Connections to one upstream: made when needed, kept for a while, never reused after anything unclean.
 
-Who asks is said by headers, request by request, so one pool per upstream serves everybody. How a connection is made (through a
-tunnel with TLS in it, or directly) is the business of whoever makes the pool: :mod:`.tunnel_downstreams`, or :func:`direct` here.
-:mod:`.reverse_proxy` is who uses them.
+Headers say for each request who the user is, so one pool per upstream serves all users. The pool's maker decides how a
+connection is made (through a tunnel with TLS in it, or directly): :mod:`.tunnel_downstreams`, or :func:`direct` here.
+:mod:`.reverse_proxy` uses the pools.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remuda.kube.clock import Clock, Timer, deadline
 from remuda.kube.errors import ApiError, unavailable
 from remuda.tunnel import ByteStream, StreamError
 
-# Less than any API server waits for the next request (Kubernetes' own: 90 s), so that it is we who close.
+# Less than any API server keeps idle connections (Kubernetes' own: 90 s), so that we are the side that closes.
 IDLE_SECONDS = 45.0
 MOST_IDLE = 32
 # Watches and execs hold one each.
@@ -28,7 +28,7 @@ _PAUSE_ABOVE = 256 * 1024
 
 
 class Line:
-    """One connection. `stale` says whether anything has happened on it while nobody asked for anything."""
+    """One connection. `stale` tells whether anything has happened on it while it was idle."""
 
     __slots__ = ("_stale", "idle_since", "reused", "stream")
 
@@ -72,7 +72,7 @@ class Pool:
         return len(self._busy) + self._connecting
 
     async def take(self, *, fresh: bool = False) -> Line:
-        """A connection that nobody else has. Raises ApiError (503) when there can't be one, OSError when there is none."""
+        """An unused connection. Raises ApiError (503) when the pool is full or closed, OSError when connecting fails."""
         while self._idle and not fresh:
             line = self._idle.pop()
             if not line.stale:
@@ -97,7 +97,7 @@ class Pool:
         return line
 
     def give_back(self, line: Line) -> None:
-        """After an exchange that ended cleanly."""
+        """Return a connection after an exchange that ended cleanly."""
         self._busy.discard(line)
         if self._closed or len(self._idle) >= self._most_idle:
             line.stream.close()
@@ -108,12 +108,12 @@ class Pool:
             self._timer = self._clock.call_later(IDLE_SECONDS, self._expire)
 
     def discard(self, line: Line) -> None:
-        """After any other exchange."""
+        """Close a connection after any other exchange."""
         self._busy.discard(line)
         line.stream.close()
 
     def close(self) -> None:
-        """Take nobody new and drop what is idle; what is under way ends by itself."""
+        """Accept no further exchange and close idle connections; exchanges in progress end by themselves."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -134,7 +134,7 @@ class Pool:
 
 
 class SocketStream(asyncio.Protocol):
-    """A socket as a :class:`~remuda.tunnel.ByteStream`. What has come and was not read is bounded."""
+    """A socket as a :class:`~remuda.tunnel.ByteStream`. Unread data is bounded."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -183,10 +183,10 @@ class SocketStream(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's are no asyncio.Transport, and behave as one.
+        # uvloop's transports are no asyncio.Transport, and behave as one.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -204,7 +204,7 @@ class SocketStream(asyncio.Protocol):
         _wake(self._writer)
 
     def eof_received(self) -> bool:
-        # There is no half-close: whoever ends one direction has ended both.
+        # There is no half-close: the end of one direction ends both.
         self._ended = True
         _wake(self._reader)
         _wake(self._writer)
@@ -224,7 +224,7 @@ def _wake(waiter: asyncio.Future[None] | None) -> None:
 
 
 def direct(host: str, port: int, tls: ssl.SSLContext | None, server_name: str = "") -> Connect:
-    """Connections by this machine's own network."""
+    """Connections over this machine's own network."""
 
     async def connect() -> Line:
         loop = asyncio.get_running_loop()
@@ -236,12 +236,12 @@ def direct(host: str, port: int, tls: ssl.SSLContext | None, server_name: str = 
 
 
 def no_upstream(what: str, error: BaseException) -> ApiError:
-    """The answer when an upstream can't be connected to: nothing was asked of it, so it may be asked again."""
+    """The answer when connecting to an upstream fails: it got no request, so the client may repeat it."""
     return unavailable(f"{what} can't be reached: {why(error)}", 5)
 
 
 def why(error: BaseException) -> str:
-    """In a few words, on one line."""
+    """The error in a few words, on one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not believed: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

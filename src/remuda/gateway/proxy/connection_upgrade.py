@@ -1,7 +1,7 @@
 """Two connections joined byte for byte, after both sides have agreed to speak websocket or SPDY instead of HTTP.
 
-The client's socket stays aiohttp's; only what it reads is led here (`set_parser`), and the socket is asked to wait while the
-upstream takes nothing. The end of one side is the end of both, as in the tunnel.
+aiohttp keeps the client's socket; only the bytes read are led here (`set_parser`), and the socket is paused while the upstream
+accepts nothing. The end of one side ends both, as in the tunnel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PAUSE_ABOVE = 256 * 1024
 
 
 class _FromClient:
-    """What the client sends, as aiohttp hands it over; bounded by pausing the client's socket."""
+    """The client's bytes, as aiohttp delivers them; bounded by pausing the client's socket."""
 
     def __init__(self, protocol: RequestHandler) -> None:
         self._protocol = protocol
@@ -63,10 +63,10 @@ class _FromClient:
 
 
 async def join(request: web.BaseRequest, upstream: ByteStream, first: bytes) -> str:
-    """Carry bytes both ways until one side ends. `first` came from the upstream already. Why it ended, if not as it should."""
+    """Carry bytes both ways until one side ends; the reason of an unclean end. `first` came from the upstream already."""
     protocol = request.protocol
     client = _FromClient(protocol)
-    # It is called for every byte that comes from now on, and for those that came too early.
+    # Called for every byte from now on, and for those that came too early.
     protocol.set_parser(client)  # type: ignore[arg-type]
     outward = asyncio.create_task(_to_upstream(client, upstream))
     try:
@@ -81,7 +81,7 @@ async def _to_upstream(client: _FromClient, upstream: ByteStream) -> None:
         while data := await client.read():
             await upstream.write(data)
     except OSError:
-        # Whoever reads the other direction sees why.
+        # The task that reads the other direction sees the reason.
         return
     upstream.close()
 

@@ -1,9 +1,9 @@
-"""HTTP/1.1 as a cluster answers it: the head read strictly, the body's framing undone. No I/O.
+"""HTTP/1.1 as a cluster answers it: the head parsed strictly, the body's framing removed. No I/O.
 
-A cluster's API server may be anybody's program. What two readers could understand differently (two lengths, a folded line, a bare
-line feed, a length and an encoding) is refused: the rest of the connection would be somebody else's answer. Bodies are taken out
-of their framing and framed anew for the client, so nothing of what a cluster writes between chunks gets further than here;
-trailers, which no client of a Kubernetes API reads, end here, too. :mod:`.reverse_proxy` reads and writes.
+A cluster's API server may be any program. Anything that two parsers could understand differently (two lengths, a folded line, a
+bare line feed, a length and an encoding) is refused: the rest of the connection could pass as the answer to another user. Bodies
+are taken out of their framing and framed anew for the client, so nothing that a cluster writes between chunks gets further;
+trailers, which no client of a Kubernetes API reads, are dropped, too. :mod:`.reverse_proxy` reads and writes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _WITHOUT_BODY = frozenset((204, 304))
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([\t -~\x80-\xff]*))?")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?")
-# Of Connection, Content-Length and Transfer-Encoding: all others need no second look.
+# Name lengths of Connection, Content-Length and Transfer-Encoding: all other headers need no further check.
 _FRAMING_LENGTHS = frozenset((10, 14, 17))
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 class BadAnswer(ConnectionError):
-    """What came is no answer that can be passed on; says why. The connection is of no more use."""
+    """An answer that can't be passed on; the text says why. The connection can't be used any more."""
 
 
 class Body(Protocol):
@@ -39,19 +39,19 @@ class Body(Protocol):
     def done(self) -> bool: ...
 
     def feed(self, data: bytes) -> bytes:
-        """What of these bytes is content."""
+        """The content in these bytes."""
 
     def end(self) -> None:
-        """The connection has ended; BadAnswer when that is not the end of the body."""
+        """The connection has ended; raises BadAnswer when the body has not."""
 
     @property
     def left(self) -> int:
-        """How many bytes came after the end."""
+        """The number of bytes that came after the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`reusable`: the connection may carry another request once the body is done. `framing`: every word on the body's length."""
+    """`reusable`: the connection may carry another request after the body. `framing`: all headers about the body's length."""
 
     status: int
     reason: str
@@ -64,7 +64,7 @@ class Head:
 
 
 def request_head(method: str, target: str, headers: Iterable[tuple[str, str]]) -> bytes:
-    """A request's line and headers. Whoever made them has judged every part; a line end in one would still be refused."""
+    """A request's line and headers. The caller has checked every part; a line end in one is still refused here."""
     lines = [f"{method} {target} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in headers]
     text = "\r\n".join(lines)
@@ -101,7 +101,7 @@ def parse_head(data: bytes) -> Head:
 
 
 def body_of(head: Head, method: str) -> Body:
-    """How the body of this answer is framed."""
+    """The framing of this answer's body."""
     if len(head.framing) > 1:
         raise BadAnswer("the answer tells the length of its body more than once")
     how, said = head.framing[0] if head.framing else ("", "")
@@ -193,7 +193,7 @@ class Chunked:
         return content[0] if len(content) == 1 else b"".join(content)
 
     def _next_line(self, data: bytes, at: int) -> tuple[bytes | None, int]:
-        """A whole line without its end, and where the next one begins; None while its end has not come."""
+        """A complete line without its end, and the start of the next one; None while the end is missing."""
         found = data.find(b"\n", at)
         stop = len(data) if found < 0 else found + 1
         self._line += data[at:stop]

@@ -1,11 +1,11 @@
-"""Whom a cluster is asked by: for each user a service account there that may be that user and nobody else (protocols.md §9.4).
+"""Impersonation in clusters: a service account there for each user, which may act as that user only (protocols.md §9.4).
 
-The account `cattle-impersonation-<user>` is made by the agent's account when a user first comes, with a role that lets it take on
-the user's name, their groups and what else is known of them. Our requests carry its token and say in `Impersonate-*` who it is,
-so that a cluster's own rules decide about `<user>`, and its audit log says both. A token lives for an hour and never leaves this
-process. When a user is deleted, their accounts go; in clusters that are not connected, as soon as those are.
+The agent's account makes the account `cattle-impersonation-<user>` at the user's first request, with a role that allows it to
+impersonate the user's name, groups and extras. Our requests carry its token and name the user in `Impersonate-*`, so that a
+cluster's own rules decide about `<user>`, and its audit log has both. A token lives for an hour and never leaves this process.
+When a user is deleted, their accounts are removed; in disconnected clusters, as soon as those connect.
 
-Names of users that no Kubernetes object could have (those of client certificates) stand as a hash in the account's name.
+User names that no Kubernetes object could have (those of client certificates) appear as a hash in the account's name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Obj = dict[str, Any]
 
 PREFIX = "cattle-impersonation-"
 LABEL = "authz.cluster.cattle.io/impersonator"
-# Whose account it is, since a name may be a hash.
+# The account's user, since a name may be a hash.
 USER = "remuda.dev/user"
 EXTRAS = ("requesttokenid", "requesthost", "principalid", "username")
 
@@ -46,19 +46,19 @@ CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "cluster
 CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 
 TOKEN_SECONDS = 3600
-# As Rancher asks for them, for somebody who acts as one of the cluster's own accounts.
+# As Rancher requests them, for a user who impersonates one of the cluster's own accounts.
 ACCOUNT_SECONDS = 600
-# The share of its time after which a token is replaced.
+# The share of its lifetime after which a token is replaced.
 _SPENT = 0.8
 _MANAGER = "remuda-impersonation"
-# How many clusters are cleaned at a time.
+# The number of clusters cleaned at a time.
 _AT_ONCE = 8
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What an account may be: one user, in some of these groups, known by some of these principals and names."""
+    """The identity that an account may impersonate: one user, with some of these groups, principals and names."""
 
     user: str
     groups: frozenset[str] = frozenset()
@@ -85,7 +85,7 @@ def account_name(user: str) -> str:
 
 
 def rules_for(grant: Grant) -> list[Obj]:
-    """The rules of an account's role. A rule without names would be one for all of them, so there is none without."""
+    """The rules of an account's role. A rule without resource names would allow all, so there is none."""
     named = (
         ("", "users", [grant.user]),
         ("", "groups", sorted(grant.groups)),
@@ -102,7 +102,7 @@ def rules_for(grant: Grant) -> list[Obj]:
 
 
 def headers_for(user: User) -> list[tuple[str, str]]:
-    """The user as a cluster is told who asks."""
+    """The headers that tell a cluster who the user is."""
     found = [("Impersonate-User", user.name)]
     found += [("Impersonate-Group", group) for group in user.groups]
     for key in EXTRAS:
@@ -111,7 +111,7 @@ def headers_for(user: User) -> list[tuple[str, str]]:
 
 
 def objects_for(grant: Grant, cluster: str) -> list[tuple[GroupVersionResource, Obj]]:
-    """What must be there for an account to work, in the order in which it is made."""
+    """The objects that an account needs, in the order in which they are made."""
     name = account_name(grant.user)
     marks = {MADE_FOR: cluster, USER: grant.user}
     labels = {LABEL: "true"}
@@ -138,7 +138,7 @@ def objects_for(grant: Grant, cluster: str) -> list[tuple[GroupVersionResource, 
 
 @dataclass(slots=True)
 class _Account:
-    """One account and its token, as far as they are there. The lock makes first comers wait for one of them."""
+    """One account and its token, as far as they exist. With the lock, concurrent first requests make them once."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     grant: Grant | None = None
@@ -165,7 +165,7 @@ class Impersonation:
         services.beside.append(self._clean_up)
 
     async def token(self, cluster: str, user: User) -> str:
-        """The token that may be this user in this cluster. Raises ApiError."""
+        """The token with which to act as this user in this cluster. Raises ApiError."""
         grant = Grant.of(user)
         account = self._account(cluster, user.name)
         if account.token and self._is_good(cluster, account, grant):
@@ -176,7 +176,7 @@ class Impersonation:
             return account.token
 
     async def account_token(self, cluster: str, namespace: str, name: str) -> str:
-        """The token of one of the cluster's own accounts, for somebody who may act as it."""
+        """The token of one of the cluster's own accounts, for a user who may impersonate it."""
         account = self._account(cluster, f"system:serviceaccount:{namespace}:{name}\0")
         async with account.lock:
             if not account.token or self._clock.monotonic() >= account.until:
@@ -187,7 +187,7 @@ class Impersonation:
         self._accounts.pop((cluster, f"system:serviceaccount:{namespace}:{name}\0"), None)
 
     def forget(self, cluster: str, user: str) -> None:
-        """Its token was refused: the next request makes everything anew."""
+        """The token was refused: the next request makes everything anew."""
         self._accounts.pop((cluster, user), None)
 
     def _account(self, cluster: str, user: str) -> _Account:
@@ -217,7 +217,7 @@ class Impersonation:
     async def _make(self, cluster: str, account: _Account, grant: Grant) -> None:
         client = self._client(cluster)
         reach = self._downstreams.reach(cluster)
-        # Two logins of a user may differ in their groups; they take turns without the role being rewritten each time.
+        # Two logins of a user may differ in their groups; the role allows both, so that it is not rewritten each time.
         spent = self._clock.monotonic() >= account.until
         wanted = grant if account.grant is None or spent else account.grant.with_(grant)
         for resource, obj in objects_for(wanted, cluster):
@@ -230,7 +230,7 @@ class Impersonation:
         account.made_of = reach.made_of if reach is not None else None
 
     async def _until_it_counts(self, client: Client, grant: Grant) -> None:
-        """An API server notices a new role a moment later than it stores it."""
+        """Wait until the role counts: an API server notices it a moment after storing it."""
         account = f"system:serviceaccount:{IMPERSONATION_NAMESPACE}:{account_name(grant.user)}"
         last = [("users", grant.user), *(("groups", group) for group in sorted(grant.groups)[-1:])]
         for pause in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 0.0):
@@ -245,7 +245,7 @@ class Impersonation:
         token = dig(given, "status", "token")
         if not isinstance(token, str) or not re.fullmatch(r"[!-~]{1,16384}", token):
             raise ApiError(502, "BadGateway", "the cluster gave no token for the user's service account")
-        # How long it lasts is counted here: the cluster's clock may differ from ours.
+        # Its lifetime is measured here: the cluster's clock may differ from ours.
         lasting = dig(given, "spec", "expirationSeconds")
         account.token = token
         account.until = began + _SPENT * (lasting if isinstance(lasting, int) and 60 <= lasting <= seconds else seconds)
@@ -278,7 +278,7 @@ class Impersonation:
                     group.create_task(self._quietly(turns, cluster))
 
     async def _quietly(self, turns: asyncio.Semaphore, cluster: str, user: str = "") -> None:
-        """Remove one user's account, or all of those who are gone. One cluster that does not answer keeps no other waiting."""
+        """Remove the account of one user, or of all deleted users. A cluster that does not answer does not delay others."""
         try:
             async with turns:
                 await (self._remove(cluster, account_name(user), user) if user else self._sweep(cluster))
@@ -286,11 +286,11 @@ class Impersonation:
             log.info("accounts of users who are gone stay in cluster %s until it is connected again: %s", cluster, error)
 
     async def _sweep(self, cluster: str) -> None:
-        """Remove the accounts of users who went while this cluster was not connected."""
+        """Remove the accounts of users who were deleted while this cluster was not connected."""
         listed = await self._client(cluster).list(SERVICE_ACCOUNTS, IMPERSONATION_NAMESPACE, labels=f"{LABEL}=true")
         for found in listed["items"]:
             user = annotations_of(found).get(USER)
-            # What others have made is theirs; who is no User object comes by certificate, and may come again.
+            # Leave accounts made by others; a user without a User object comes by certificate, and may come again.
             if user and _NAME.fullmatch(user) and name_of(found) == account_name(user) and self._users.get("", user) is None:
                 await self._remove(cluster, name_of(found), user)
 
@@ -316,12 +316,12 @@ async def _may_be(client: Client, account: str, resource: str, name: str) -> boo
 
 
 async def _put(client: Client, resource: GroupVersionResource, obj: Obj) -> None:
-    """Exactly this, whoever has changed it: roles and subjects are lists that belong to one manager as a whole."""
+    """Apply exactly this, replacing any change by others: roles and subjects are lists that one manager owns as a whole."""
     try:
         await apply_owned(client, resource, obj, _MANAGER)
     except ApiError as error:
         if resource is not CLUSTER_ROLE_BINDINGS or error.code != 422:
             raise
-        # A binding's role can't be changed, only the binding replaced.
+        # A binding's role can't be changed, so the binding is replaced.
         await client.delete(resource, name_of(obj))
         await apply_owned(client, resource, obj, _MANAGER)

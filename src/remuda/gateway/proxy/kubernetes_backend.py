@@ -1,9 +1,9 @@
-"""Somebody else's Kubernetes behind the door: requests go on to its API server, as whoever asked.
+"""A foreign Kubernetes as the management API: requests go on to its API server, as the user who sent them.
 
-Whoever came with a token of ours is impersonated with the gateway's own credential. Everybody else (a service account's token, a
-client of that Kubernetes) is passed on with what they showed, over connections on which we show nothing: an API server that sees
-our certificate would take them for us. Whom a caller wants to be counts only where that Kubernetes says that they may
-(:mod:`..auth.access_review`); what else says who somebody is never gets through.
+Callers with a token of ours are impersonated with the gateway's own credential. All others (a service account's token, a client
+of that Kubernetes) are passed on with their own credential, over connections without our certificate: an API server that sees it
+would take them for us. Impersonation by a caller counts only where that Kubernetes allows it (:mod:`..auth.access_review`); all
+other identity headers are removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .reverse_proxy import Exchange
 
 
 class Kubernetes:
-    """`target` says where it is and who we are there; `access` asks it; `theirs` answers lists that it would refuse.
+    """`target` has its address and our credential; `access` asks it; `theirs` answers lists that it would refuse.
 
     Raises ConfigError for a target that can't be used.
     """
@@ -71,7 +71,7 @@ class Kubernetes:
         return shown if shown is not None else await self._as(asked, cleaned, user)
 
     async def _as_they_are(self, asked: Asked, cleaned: Cleaned) -> web.StreamResponse:
-        """That Kubernetes knows them, or does not."""
+        """Pass the request on with the caller's own credential."""
         shown = [("Authorization", value) for value in asked.request.headers.getall("Authorization", [])]
         headers = [("Host", self._host), *cleaned.headers, *shown, *cleaned.impersonation]
         return await self._pass_on(asked, self._theirs, headers)
@@ -88,7 +88,7 @@ class Kubernetes:
         async with Exchange(request, pool, self._clock, what="the Kubernetes API") as exchange:
             head = await exchange.ask(path, headers, upgrade_of(request.headers.items()))
             if head.status == 401 and pool is self._ours:
-                # Not the caller is unknown there, but we are.
+                # It rejects our credential, not the caller's.
                 self._credentials.forget()
                 raise unavailable("the Kubernetes API does not know this gateway", 5)
             try:

@@ -1,10 +1,10 @@
-"""`/v1/cluster.x-k8s.io.machines/NAMESPACE/NAME`: a machine as Rancher's pages know it, with the two links that lead into it.
+"""`/v1/cluster.x-k8s.io.machines/NAMESPACE/NAME`: a machine as Rancher's pages know it, with the two links for access to it.
 
 `?link=sshkeys` is a zip with its key, `?link=shell` a websocket with a terminal on it (protocols.md §7.6), and with `&command=`
-one command instead. Both are for whoever may update the Machine, or create `machines/shell`, which owners of clusters may. Both
-are in the audit log, as every request is; a shell twice. It ends with the token that it was begun with
-(:mod:`..auth.session_revocation`). Nothing that is said in it is kept anywhere. Machines of the driver `local` have neither:
-they are part of the server's own machine.
+one command instead. Both are for callers who may update the Machine, or create `machines/shell`, as owners of clusters may. The
+audit log has both, as every request; a shell twice. A shell ends with the token that started it
+(:mod:`..auth.session_revocation`). Its content is not stored. Machines of the driver `local` have neither: they are part of the
+server's own machine.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LONGEST_COMMAND = 8 << 10
 class MachineAccessApi:
     def __init__(self, services: Services) -> None:
         self._services = services
-        # A websocket's body is never held: `largest` None also says that it lasts.
+        # A websocket's body is never buffered: `largest` None also says that the request is long.
         services.routes.add("GET", PATH, self.answer, Who.USER, largest=None)
 
     async def answer(self, asked: Asked) -> web.StreamResponse:
@@ -71,7 +71,7 @@ class MachineAccessApi:
         if link == "shell" and not self._services.features().enabled(FEATURE):
             raise ApiError(403, "Forbidden", f"{FEATURE} feature is disabled")
         if machine_access.is_beside_the_server(machine):
-            # Whatever its state says: of this server's own machine nobody gets a shell here.
+            # Regardless of its state: there is no shell on this server's own machine.
             code, reason = (403, "Forbidden") if link == "shell" else (404, "NotFound")
             words = "" if link == "shell" else f"{name_of(machine)} has no SSH key: "
             raise ApiError(code, reason, f"{words}{machine_access.refusal(name_of(machine))}")
@@ -87,7 +87,7 @@ class MachineAccessApi:
             code, reason = (501, "NotImplemented") if failure.reason is Reason.MISSING_PROGRAM else (502, "BadGateway")
             raise ApiError(code, reason, f"{name_of(machine)}: {failure.message}") from None
 
-    # --- what it is about -----------------------------------------------------------------------------------------------
+    # --- the target ------------------------------------------------------------------------------------------------------
 
     def _action(self, asked: Asked, verb: str, subresource: str = "") -> Action:
         namespace, name = asked.parameters["namespace"], asked.parameters["name"]
@@ -99,7 +99,7 @@ class MachineAccessApi:
             raise forbidden_action(action)
 
     async def _check_entry(self, asked: Asked) -> None:
-        """Who may update a Machine, as at Rancher's; or who was given nothing but this, as a cluster's owners are."""
+        """Require update on the Machine, as Rancher does, or create on `machines/shell`, which cluster owners have."""
         if not await self._may_enter(asked):
             raise forbidden_action(self._action(asked, "update"))
 
@@ -121,7 +121,7 @@ class MachineAccessApi:
         if ref.get("apiGroup") != MACHINE_GROUP:
             raise ApiError(404, "NotFound", f"{name_of(machine)} was not made by a node driver: nobody here has its keys")
         secret = await find(self._services.client, SECRETS, state_name(str(ref.get("name") or "")), namespace_of(machine))
-        # Of this type only: others may make Secrets in the namespace, and choose their names.
+        # Of this type only: others may create Secrets in the namespace, and choose their names.
         if secret is None or secret.get("type") != STATE_TYPE:
             raise ApiError(404, "NotFound", f"{name_of(machine)}: nothing is known of the machine yet: it is still being made")
         return secret
@@ -152,7 +152,7 @@ class MachineAccessApi:
         return socket
 
     async def _pin(self, secret: Obj, line: str) -> None:
-        """The first who comes decides what the host's key is; of two at once one is told to come again."""
+        """The first connection decides the host's key; of two concurrent ones the second is told to retry."""
         patch = {
             "metadata": {"resourceVersion": resource_version_of(secret)},
             "data": {machine_access.PINNED: base64.b64encode(line.encode()).decode()},
@@ -174,7 +174,7 @@ def _plain(name: str) -> str:
 
 
 async def carry(socket: web.WebSocketResponse, process: asyncssh.SSHClientProcess[bytes]) -> None:
-    """Both ways, until the program or the client ends; then how it ended, as Kubernetes says it of a command in a pod."""
+    """Carry both ways, until the program or the client ends; then report the exit, as Kubernetes does for a command in a pod."""
     outward = [
         asyncio.create_task(_tell(socket, stream, channel))
         for channel, stream in ((_STDOUT, process.stdout), (_STDERR, process.stderr))
@@ -187,7 +187,7 @@ async def carry(socket: web.WebSocketResponse, process: asyncssh.SSHClientProces
             await process.wait_closed()
             await socket.send_str(_framed(_STATUS, _status(process)))
     except ConnectionError:
-        # The client is gone; so is what it wanted.
+        # The client is gone, and no answer is needed.
         return
     finally:
         for task in (*outward, ended, inward):

@@ -1,8 +1,8 @@
-"""Lists and watches of our kinds on somebody else's Kubernetes, which refuses as a whole what is given by name: a caller's part.
+"""Lists and watches of our kinds on a foreign Kubernetes, which refuses them for callers with permissions by name: their part.
 
 The embedded API does that itself (:mod:`remuda.apiserver.watch.filtered_list`). Here the list is read with the gateway's own
-credential, and what of it that Kubernetes lets the caller `list` by name is passed on; a watch is :mod:`.partial_watch`. An
-answer of a form that is not known is not passed on at all.
+credential, and the objects that the caller may `list` by name are passed on; :mod:`.partial_watch` is for watches. An answer of
+unknown form is not passed on at all.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from .partial_watch import PartialWatch, Shown, sight_of
 
 Obj = dict[str, Any]
 
-# Of the question: a list is shown at once, and is a list.
+# Parameters of the query that are not passed on: the list is answered at once, and is a list.
 _NOT_PASSED_ON = frozenset(("limit", "continue", "watch", "timeoutSeconds", "allowWatchBookmarks", "includeObject"))
 _ABOUT_REVISIONS = frozenset(("resourceVersion", "resourceVersionMatch", "sendInitialEvents"))
-# Of a list it has another name.
+# In a list it has another name.
 _METADATA = re.compile(r"(as=PartialObjectMetadata)(?=[;,]|$)")
 _TRUE = frozenset(("true", "1"))
 
 
 class Reader(Protocol):
-    """The Kubernetes API, as the gateway."""
+    """The Kubernetes API, read as the gateway."""
 
     async def raw(
         self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None, accept: str = ""
@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 class Theirs:
     def __init__(self, reader: Reader, source: InformerSource, rbac: Rbac, access: Access) -> None:
-        """`source` is what `rbac` is fed from: before it is complete nothing is shown."""
+        """`source` feeds `rbac`: before it is complete nothing is shown."""
         self._reader = reader
         self._source = source
         self._rbac = rbac
@@ -61,7 +61,7 @@ class Theirs:
         self._shown = Shown()
 
     async def answer(self, asked: Asked, user: User) -> web.StreamResponse | None:
-        """None for whatever that Kubernetes is to answer itself."""
+        """None for requests that the foreign Kubernetes is to answer itself."""
         if asked.request.method != "GET" or "Upgrade" in asked.request.headers or not self._source.is_complete():
             return None
         question = f"?{asked.target.query}" if asked.target.query else ""
@@ -82,7 +82,7 @@ class Theirs:
 
     async def _list(self, asked: Asked, action: Action, target: paths.Target, permitted: Permitted) -> web.Response:
         watching = action.but(verb="watch")
-        # Before the list is read: what becomes theirs in between is told once more, rather than never.
+        # Before the list is read: objects granted in between are told twice rather than never.
         sight = sight_of(self._rbac, watching)
         shown = part(await self._read(action, target, _accepted(asked)), permitted)
         revision = (shown.get("metadata") or {}).get("resourceVersion")
@@ -126,7 +126,7 @@ class Theirs:
                 try:
                     await watch.follow(lines, send, left)
                 except (ApiError, OSError, jsonio.JsonError) as error:
-                    # It has begun: all that can be done is to end it. Whoever watches begins anew.
+                    # The answer has begun: it can only be cut. The client starts a new watch.
                     asked.why = asked.why or f"the watch was cut off: {error}"
                 with suppress(OSError):
                     await response.write_eof()
@@ -137,25 +137,25 @@ class Theirs:
 
 
 def _path(action: Action) -> str:
-    """Of what was judged, not of what was sent."""
+    """The path of the authorized action, not of the request."""
     return object_path(GroupVersionResource(action.group, action.version, action.resource), action.namespace)
 
 
 def _accepted(asked: Asked) -> str:
-    """The forms of JSON that the caller understands: nothing else could be looked into."""
+    """The forms of JSON that the caller accepts: no other could be filtered."""
     forms = [form.strip() for value in asked.request.headers.getall("Accept", []) for form in value.split(",")]
     return ",".join(form for form in forms if form.partition(";")[0].strip().lower() == "application/json") or "application/json"
 
 
 def _without_objects(shown: Obj, target: paths.Target) -> Obj:
-    """A Table as it was asked for: what its rows are about was needed to judge them."""
+    """A Table as requested: the objects in its rows were needed to filter them."""
     if target.query.get("includeObject") != "None" or shown.get("kind") != "Table":
         return shown
     return {**shown, "rows": [{**row, "object": None} for row in shown.get("rows") or ()]}
 
 
 def part(answer: Any, permitted: Permitted) -> Obj:
-    """The list (of objects, of their metadata, or as a Table) without what may not be seen."""
+    """The list (of objects, of their metadata, or as a Table) without objects that the caller may not see."""
     kind = answer.get("kind") if isinstance(answer, dict) else None
     if kind == "Table":
         rows = [row for row in answer.get("rows") or () if _is_seen(row.get("object"), permitted)]

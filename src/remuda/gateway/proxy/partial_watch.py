@@ -1,12 +1,12 @@
-"""A watch of our kinds on somebody else's Kubernetes, for who may see a part of them: the caller's part of what happens.
+"""A watch of our kinds on a foreign Kubernetes, for callers who may see only some objects: the events of those.
 
-That Kubernetes is watched with the gateway's own credential, by the caller's own question (selectors, revision, bookmarks, form).
-What happens to objects that the caller may watch by name is passed on as it comes. What becomes theirs is ADDED, what is so no
-longer is DELETED, of which nothing is told but who it was. Where that is out of the order of revisions, a bookmark follows with
-the revision that the watch itself has come to, so that nobody who resumes it from there misses anything.
+The foreign Kubernetes is watched with the gateway's own credential, by the caller's query (selectors, revision, bookmarks, form).
+Events of objects that the caller may watch by name are passed on. An object that is newly permitted is ADDED, one that is no
+longer permitted is DELETED, with nothing but its identity. Where that breaks the order of revisions, a bookmark follows with the
+watch's own revision, so that a client that resumes from there misses nothing.
 
-Whoever begins a watch where a list ended has that list's objects (:class:`Shown`). Of whom that is not known, because another
-gateway answered, or this one has been restarted, everything that is theirs is ADDED once more. :mod:`.partial_list` asks.
+A client that starts a watch where a list ended has that list's objects (:class:`Shown`). When that is not known, because another
+gateway answered, or this one was restarted, all permitted objects are ADDED once more. :mod:`.partial_list` calls this.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Listing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What somebody may watch at one moment; `permitted` is None for everything."""
+    """The objects that a caller may watch at one moment; `permitted` is None for all."""
 
     permitted: Permitted | None
 
@@ -52,14 +52,14 @@ def sight_of(rbac: Rbac, action: Action) -> Sight:
 
 
 class Shown:
-    """What somebody saw of a resource at a revision at which a list or watch of theirs ended."""
+    """The objects that a caller saw of a resource at the revision at which a list or watch of theirs ended."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, Sight | None] = OrderedDict()
 
     def note(self, action: Action, revision: str, sight: Sight) -> None:
         key = self._key(action, revision)
-        # Two who saw different things at the same revision: then nobody knows who comes.
+        # Two clients saw different things at the same revision: then a new one could be either.
         self._known[key] = sight if self._known.get(key, sight) == sight else None
         self._known.move_to_end(key)
         if len(self._known) > _REMEMBERED:
@@ -74,12 +74,12 @@ class Shown:
 
 
 class PartialWatch:
-    """`revision` is the one that the caller begins at, `bookmarks` whether they understand those."""
+    """`revision` is the caller's first one, `bookmarks` whether they accept bookmarks."""
 
     def __init__(
         self, rbac: Rbac, shown: Shown, action: Action, listing: Listing, revision: str, *, initial: bool, bookmarks: bool
     ) -> None:
-        """`initial`: that Kubernetes begins with everything there is."""
+        """`initial`: the foreign Kubernetes begins with all existing objects."""
         self._rbac = rbac
         self._shown = shown
         self._action = action
@@ -87,12 +87,12 @@ class PartialWatch:
         self._bookmarks = bookmarks
         self._revision = "" if initial else revision
         self._sight = sight_of(rbac, action) if initial else shown.at(action, revision)
-        # What could be seen in this watch, before; and what of it was said to be gone though it is not.
+        # Earlier permissions in this watch; and the objects reported as deleted that still exist.
         self._before: list[Sight] = []
         self._told_gone: set[Key] = set()
 
     async def follow(self, lines: AsyncIterator[bytes], send: Send, left: asyncio.Event) -> None:
-        """Until that Kubernetes ends the watch, or the caller has `left`."""
+        """Run until the foreign Kubernetes ends the watch, or the caller has `left`."""
         changed = asyncio.Event()
         self._rbac.listeners.append(changed.set)
         line = asyncio.create_task(_next(lines))
@@ -143,7 +143,7 @@ class PartialWatch:
                 await send({"type": _DELETED, "object": bare(obj)})
 
     async def _look(self, send: Send) -> None:
-        """Tell what has become the caller's, and what is so no longer."""
+        """Report objects that are newly permitted, and those that are no longer."""
         now, was = sight_of(self._rbac, self._action), self._sight
         if now == was:
             return
@@ -168,7 +168,7 @@ class PartialWatch:
 
 
 async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
-    """The next line; None at the end, also when the connection was cut: whoever watches begins anew."""
+    """The next line; None at the end, also when the connection was cut: the client starts a new watch."""
     return await anext(lines, None)
 
 
@@ -176,7 +176,7 @@ async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
 
 
 def singles(answer: Any) -> Iterable[Obj]:
-    """A list as objects such as a watch would tell them one by one."""
+    """A list as the objects that a watch would send one by one."""
     if not isinstance(answer, dict):
         return
     kind = str(answer.get("kind") or "")
@@ -189,7 +189,7 @@ def singles(answer: Any) -> Iterable[Obj]:
 
 
 def bare(obj: Obj) -> Obj:
-    """Who it is, and nothing of what it says."""
+    """The object's identity, without its content."""
     if obj.get("kind") == "Table":
         rows = [
             {"cells": [name if at == 0 else "" for at in range(len(row.get("cells") or ()))], "object": bare(row["object"])}

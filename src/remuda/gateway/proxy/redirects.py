@@ -1,8 +1,8 @@
-"""Where a cluster's answer may send a client on to. Pure; :mod:`.cluster_proxy` puts it into the answer.
+"""The locations that a cluster's answer may redirect a client to. Pure; :mod:`.cluster_proxy` puts them into the answer.
 
-A program that follows a redirect to the host it asked shows its token there again, and repeats what it wanted to have done: the
-owner of one cluster could have a `DELETE` of an administrator done in another. So a cluster sends people on within itself, which
-is below our prefix to them, or to other hosts, where no client shows a token of ours; and nowhere else.
+A program that follows a redirect to the host it asked sends its token there again, and repeats its request: the owner of one
+cluster could make an administrator `DELETE` in another. So a cluster may redirect within itself, which is below our prefix, or to
+other hosts, where no client sends our token; and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from urllib.parse import urljoin, urlsplit
 
-# What a location is made of; browsers pass over tabs, and take a backslash for a slash.
+# The characters of a location; browsers skip tabs, and take a backslash for a slash.
 _PLAIN = re.compile(r"[!-\[\]^-~]+", re.ASCII)
 _DOTS = frozenset((".", "..", "%2e", "%2e.", ".%2e", "%2e%2e"))
 
 
 def moved(location: str, prefix: str, address: str, path: str, host: str) -> str:
-    """What a client is told; empty for nothing.
+    """The location for the client; empty for none.
 
-    `address` and `path` are where the cluster was asked, `prefix` is what it is below at our `host`, as the client named that.
+    `address` and `path` were requested of the cluster; `prefix` is the cluster's path at our `host`, as the client named that.
     """
     if not _PLAIN.fullmatch(location):
         return ""
@@ -31,7 +31,7 @@ def moved(location: str, prefix: str, address: str, path: str, host: str) -> str
         return ""
     if parts.scheme == "https" and parts.netloc == address:
         return _below(prefix, parts.path or "/", parts.query, parts.fragment)
-    # Also under another port, and below our name: that is where programs show their tokens again.
+    # Also under another port, and below our name: programs send their tokens there again.
     if not ours or named == ours or named.endswith(f".{ours}"):
         return ""
     return location

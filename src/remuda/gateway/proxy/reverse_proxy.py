@@ -1,14 +1,14 @@
-"""One request passed on to an upstream, and its answer passed back: streamed both ways, at the pace of whoever is slower.
+"""One request passed on to an upstream, and its answer passed back: streamed both ways, at the pace of the slower side.
 
     async with Exchange(request, pool, clock, what="cluster c-m-abcdefgh") as exchange:
         head = await exchange.ask(target, headers)
         return await exchange.answer(headers.from_cluster)
 
-Until the first byte of the answer is sent, whatever goes wrong is an ApiError that the client gets to see. After that the only
-honest thing is to cut the client's connection: a clean end would make half a list look like a whole one. A client that leaves
-takes its request with it, at once. The body that is sent on is framed by what was parsed here, never by what the client wrote.
-:mod:`.http1_parser` reads what comes back, :mod:`.connection_pool` keeps connections, :mod:`.connection_upgrade` takes over
-when both sides want to speak something else than HTTP.
+Until the first byte of the answer is sent, every failure is an ApiError that the client sees. After that the client's connection
+is cut: a clean end would make half a list look complete. A client that disconnects cancels its request at once. The body is
+framed by what was parsed here, never by the client's own framing.
+:mod:`.http1_parser` parses the answer, :mod:`.connection_pool` keeps connections, :mod:`.connection_upgrade` takes over when both
+sides change to another protocol than HTTP.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .http1_parser import LARGEST_HEAD, BadAnswer, Body, Head, UntilEnd, body_of
 
 log = logging.getLogger(__name__)
 
-# Bodies up to this size are sent along with their head.
+# Bodies up to this size are sent together with their head.
 _AT_ONCE = 32 * 1024
 _MOST_INTERIM = 16
-# As Go's client: an upstream that does not say Continue gets the body all the same.
+# As Go's client: an upstream that does not send 100 Continue gets the body all the same.
 _CONTINUE_SECONDS = 1.0
 _REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS"))
 _OURS = frozenset(("content-length", "expect", "connection", "upgrade", "transfer-encoding"))
@@ -48,17 +48,17 @@ Clean = Callable[[Headers], list[tuple[str, str]]]
 
 
 class ClientGone(ConnectionError):
-    """The client has left; there is nobody to answer."""
+    """The client has disconnected; no answer can be sent."""
 
 
 class _Together(web.StreamResponse):
-    """Sends its headers with the first of its body, not before."""
+    """Sends its headers with the first bytes of its body, not before."""
 
     _send_headers_immediately = False
 
 
 class Exchange:
-    """One request and its answer. `noted` says afterwards what went wrong with an answer that had begun, if anything did."""
+    """One request and its answer. `noted` holds a failure that occurred after the answer had begun."""
 
     def __init__(self, request: web.BaseRequest, pool: Pool, clock: Clock, *, what: str) -> None:
         self._request = request
@@ -80,7 +80,7 @@ class Exchange:
         self._task = asyncio.current_task()
         self._gone = False
 
-    # --- the client's comings and goings --------------------------------------------------------------------------------
+    # --- the client's connection -----------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         connection = self._request.protocol
@@ -107,17 +107,17 @@ class Exchange:
             self._task.cancel()
 
     def _drop(self) -> None:
-        """End the connection with what is still on it."""
+        """End the upstream connection and everything on it."""
         if self._upload is not None:
             self._upload.cancel()
         if self._line is not None:
             self._pool.discard(self._line)
             self._line = None
 
-    # --- asking ---------------------------------------------------------------------------------------------------------
+    # --- the request -----------------------------------------------------------------------------------------------------
 
     async def ask(self, target: str, headers: list[tuple[str, str]], upgrade: str = "") -> Head:
-        """Send the request and read the head of its answer. `headers` say everything but how the body is framed.
+        """Send the request and read the head of its answer. `headers` are complete but for the body's framing.
 
         May be called again as long as `repeatable`, for example with other credentials.
         """
@@ -138,7 +138,7 @@ class Exchange:
                 again = line.reused and not self._received and self.repeatable and not isinstance(error, BadAnswer)
                 self._drop()
                 if again and not fresh:
-                    # It was closed while nobody used it, which can't be told from here before using it.
+                    # It was closed while idle, which can't be noticed here before using it.
                     fresh = True
                     continue
                 raise self._unanswered(error) from None
@@ -147,7 +147,7 @@ class Exchange:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the same may be asked once more: it changes nothing, and nothing of a body is gone."""
+        """Tells whether the same request may be repeated: it changes nothing, and no body was sent."""
         return self._request.method in _REPEATABLE and not self._has_body and not self._chunked and not self._upgrade
 
     def _framed(self, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -187,7 +187,7 @@ class Exchange:
             self._upload = asyncio.create_task(self._send_body(line))
 
     async def _send_body(self, line: Line) -> None:
-        """The body as it comes. What keeps it from being sent is told by the answer, or by there being none."""
+        """Send the body as it arrives. A failure to send shows in the answer, or in its absence."""
         if self._go_on is not None:
             await self._let_client_go_on(self._go_on)
         stream, content = line.stream, self._request.content
@@ -196,7 +196,7 @@ class Exchange:
                 try:
                     data = await content.readany()
                 except (RequestPayloadError, HttpProcessingError, ConnectionError, EOFError) as error:
-                    # Half a body must not look like a whole one.
+                    # Half a body must not look complete.
                     self._unreadable = unreadable.reason(error)
                     stream.close()
                     return
@@ -249,10 +249,10 @@ class Exchange:
         self._received = received[end + 4 :]
         return parse_head(received[:end])
 
-    # --- answering ------------------------------------------------------------------------------------------------------
+    # --- the answer ------------------------------------------------------------------------------------------------------
 
     async def answer(self, clean: Clean) -> web.StreamResponse:
-        """Pass the answer on, with the headers that `clean` leaves of it; the response that was sent."""
+        """Pass the answer on, with the headers that `clean` keeps; the response that was sent."""
         head, line = self._head, self._line
         assert head is not None and line is not None
         if head.status == 101:
@@ -263,10 +263,10 @@ class Exchange:
         kind = _Together if content or body.done else web.StreamResponse
         response = kind(status=head.status, reason=head.reason or None, headers=headers)
         if self._upload is not None and not self._upload.done():
-            # The client may still be sending what nobody will read.
+            # The client may still be sending a body that is not read.
             response.force_close()
         elif self._request.version < HttpVersion11 and response.content_length is None:
-            # It knows no chunks: the end of the answer is the end of the connection.
+            # The client knows no chunks: the end of the connection marks the end of the answer.
             response.force_close()
         await response.prepare(self._request)
         whole = await self._pass_on(response, line, body, content)
@@ -282,7 +282,7 @@ class Exchange:
         return self._upload is None or (self._upload.done() and not self._unreadable and not self._untaken)
 
     async def _pass_on(self, response: web.StreamResponse, line: Line, body: Body, content: bytes) -> bool:
-        """False when the upstream's part ended before its end."""
+        """False when the upstream ended before the body did."""
         read, write = line.stream.read, response.write
         while not body.done:
             if content:

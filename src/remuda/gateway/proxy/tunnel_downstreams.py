@@ -1,11 +1,11 @@
-"""The clusters behind the tunnels: how each is reached right now, for controllers and for the proxy.
+"""The clusters behind tunnels: the current way to each, for controllers and for the proxy.
 
-What is needed comes from two places: a session of the cluster's agent (:class:`~remuda.tunnel.TunnelServer`), and what that agent
-has told us, which :mod:`..agents.credential_store` has stored: the address of the API as the agent sees it, the CA to believe,
-and the token of its service account. A :class:`Reach` is made of that when somebody asks, and made anew when it changes.
+It needs a session of the cluster's agent (:class:`~remuda.tunnel.TunnelServer`), and that agent's claims, which
+:mod:`..agents.credential_store` has stored: the address of the API as the agent sees it, the CA to trust, and the token of its
+service account. A :class:`Reach` is built from these on request, and rebuilt when they change.
 
 Implements :class:`remuda.access.downstreams.Downstreams`. :mod:`.cluster_connector` is the same for Cluster API's clusters,
-:mod:`.cluster_proxy` for everybody else.
+:mod:`.cluster_proxy` for users.
 """
 
 from __future__ import annotations
@@ -45,35 +45,36 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 # Rancher's own client waits as long.
 REQUEST_SECONDS = 45.0
 _CONNECTIONS = 16
-# Controllers ask for several things at once, then for nothing for half a minute: a connection that waits for them takes 50 KB.
+# Controllers send several requests at once, then none for half a minute: an idle connection takes 50 KB.
 _KEPT_SECONDS = 1.0
-# When to ask again, for who is not told that the cluster can be reached.
+# The time to retry, for callers that are not notified when the cluster is reachable.
 _AGAIN_SECONDS = 5
 # A page of five hundred large pods fits. A cluster that wants our memory, or our time (reading this much takes seconds in which
-# nobody else is served), gets no more of it.
+# no other request is served), gets no more of it.
 LARGEST_ANSWER = 32 << 20
 _BY_SECRET = "serviceAccountTokenSecret"
 _ENDPOINT = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?/?", re.ASCII)
 
 
 class Reach:
-    """One cluster that can be reached. `client` is its administrator; `pool` has connections for whoever says who they are."""
+    """One reachable cluster. `client` acts as its administrator; `pool` has connections for requests with their own
+    credentials."""
 
     def __init__(self, services: Services, cluster: str, endpoint: str, ca: str, secret: str, token: Token) -> None:
-        """Raises ValueError when what is stored can't be used."""
+        """Raises ValueError when the stored facts can't be used."""
         found = _ENDPOINT.fullmatch(endpoint)
         if found is None:
             raise ValueError("its endpoint is not of the form https://host:port")
         self.cluster = cluster
         self.made_of = (endpoint, ca, secret)
-        # The objects that this was last found to be still true of.
+        # The objects that this was last found to match.
         self.known: Obj | None = None
         self.secret: Obj | None = None
-        # As the Host header has it, and as it is dialled.
+        # In the form of the Host header, and in the form to dial.
         self.address = f"{found[1]}:{found[2] or 443}"
         self._host = found[1].strip("[]")
         self._services = services
-        # Who is to be told when this is the way no more; None when it is not.
+        # Handlers to call when this way is lost; None when it is.
         self._holders: list[Callable[[], None]] | None = []
         self.ca = _pem(ca)
         target = Target(f"https://{self.address}", ca=self.ca)
@@ -96,7 +97,7 @@ class Reach:
         )
 
     def on_lost(self, handler: Callable[[], None]) -> Callable[[], None]:
-        """Call `handler` when this is the way to the cluster no more: its agent has gone, or tells of another address."""
+        """Call `handler` when this way to the cluster is lost: its agent has disconnected, or reports another address."""
         if self._holders is None:
             handler()
         else:
@@ -133,7 +134,7 @@ class _Local:
 
 
 class Token:
-    """The agent's token as it is stored at this moment: a CredentialSource."""
+    """The agent's token as stored at this moment: a CredentialSource."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
@@ -147,7 +148,7 @@ class Token:
 
 
 class TunnelDownstreams:
-    """All clusters that can be reached. The part of the gateway that others are given as `downstreams`."""
+    """All reachable clusters. Other packages get this part of the gateway as `downstreams`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -166,7 +167,7 @@ class TunnelDownstreams:
         services.tunnels.add_listener(self)
         services.beside.append(self._until_stopped)
 
-    # --- what others ask for --------------------------------------------------------------------------------------------
+    # --- for other packages ----------------------------------------------------------------------------------------------
 
     def get(self, cluster: str) -> Reach | _Local | None:
         return self._local if cluster == LOCAL else self.reach(cluster)
@@ -184,7 +185,7 @@ class TunnelDownstreams:
         return stop
 
     def reach(self, cluster: str) -> Reach | None:
-        """None for one that is unknown, whose agent is not connected, or of which too little is known."""
+        """None for a cluster that is unknown, whose agent is not connected, or of which too little is known."""
         if self._stopped or not self._services.tunnels.has_session(cluster):
             return None
         found, known = self._reaches.get(cluster), self._clusters.get("", cluster)
@@ -209,19 +210,19 @@ class TunnelDownstreams:
         return found
 
     def reached(self) -> list[str]:
-        """Every cluster whose agent is connected, but `local`."""
+        """Every cluster whose agent is connected, except `local`."""
         return [name for name in self._services.tunnels.clients() if self.reach(name) is not None]
 
     def out_of_reach(self, cluster: str) -> OutOfReach:
-        """What to raise when :meth:`reach` gives nothing."""
+        """The exception to raise when :meth:`reach` returns None."""
         return OutOfReach("cluster agent disconnected", lambda handler: self._awaited.add(cluster, handler), _AGAIN_SECONDS)
 
-    # --- what it is made of ---------------------------------------------------------------------------------------------
+    # --- stored facts ----------------------------------------------------------------------------------------------------
 
     def _known(self, found: Obj | None) -> tuple[str, str, str] | None:
         if found is None:
             return None
-        # Also of one that is being deleted: whoever cleans up behind it has to reach it.
+        # Also for a cluster that is being deleted: controllers must reach it to clean up.
         status = found.get("status") or {}
         endpoint, ca, secret = (str(status.get(name) or "") for name in ("apiEndpoint", "caCert", "serviceAccountTokenSecret"))
         if not (endpoint and ca and secret) or not self._token(secret):
@@ -248,7 +249,7 @@ class TunnelDownstreams:
             closing.add_done_callback(self._closing.discard)
 
     async def _until_stopped(self) -> None:
-        """Nothing is left open behind the gateway."""
+        """Close everything when the gateway stops."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -257,7 +258,7 @@ class TunnelDownstreams:
                 self._drop(cluster)
             await asyncio.gather(*self._closing, return_exceptions=True)
 
-    # --- what changes it ------------------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------------------------------
 
     def session_added(self, key: str, number: int) -> None:
         if not key.startswith("stv-"):
@@ -293,7 +294,7 @@ class TunnelDownstreams:
 
 
 class _Awaited:
-    """Who waits for which cluster to come within reach. However many wait, a change looks up one of them."""
+    """The handlers that wait for a cluster to become reachable. A change costs one lookup, however many wait."""
 
     def __init__(self, downstreams: TunnelDownstreams) -> None:
         self._downstreams = downstreams
@@ -304,7 +305,7 @@ class _Awaited:
         if self._stop is None:
             self._stop = self._downstreams.on_change(self._changed)
         self._handlers.setdefault(cluster, []).append(handler)
-        # It may have come since it was looked for.
+        # It may have become reachable since it was looked up.
         self._changed(cluster)
         return lambda: self._remove(cluster, handler)
 
@@ -335,7 +336,7 @@ def _secret_names(cluster: Obj) -> tuple[str, ...]:
 
 
 def only_credential(secret: Obj) -> Obj:
-    """What is kept of a Secret of that namespace: an agent's token, and of others only that they are there."""
+    """The cached part of a Secret of that namespace: an agent's token; of other Secrets only that they exist."""
     metadata = {"name": name_of(secret), "namespace": namespace_of(secret)}
     version = dig(secret, "metadata", "resourceVersion")
     if version:
@@ -345,7 +346,7 @@ def only_credential(secret: Obj) -> Obj:
 
 
 def _unheard(warning: str) -> None:
-    """What a cluster warns of has no place in our log: it would be anybody's to write."""
+    """A cluster's warnings are not logged: the cluster could write anything into our log."""
 
 
 def _pem(ca: str) -> bytes:

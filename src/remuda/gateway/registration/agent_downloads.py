@@ -1,8 +1,8 @@
-"""What a host downloads: the install script, the agent in one file, and what removes it again.
+"""Downloads for hosts: the install script, the agent in one file, and the uninstall script.
 
-Anybody may have them: none has a secret in it. What is served below `/assets/` has fixed names. The agent is built once from the
-sources that this server runs. Binaries of the original agent, for hosts without a Python, are served to those who put them into
-`assets` of the data directory, under the names that its own releases have.
+They need no credential: none contains a secret. Files below `/assets/` have fixed names. The agent is built once from the
+sources that this server runs. Binaries of the original agent, for hosts without Python, are served if an administrator puts them
+into `assets` of the data directory, under the names of its own releases.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Those that this server has by itself. Building takes a moment the first time."""
+    """The assets that this server has by itself. Building takes a moment the first time."""
     return {ARCHIVE: Asset(build(), _BINARY), UNINSTALL: Asset(uninstall_script().encode(), _SCRIPT)}
 
 
@@ -64,14 +64,14 @@ class AgentFiles:
     async def install(self, asked: Asked) -> web.StreamResponse:
         await asyncio.to_thread(assets)
         text = script(self._services, norman.base_url(asked, self._services), checksum=assets()[ARCHIVE].checksum)
-        # It says where this server is and whom to trust, which may be another thing tomorrow.
+        # It contains this server's address and CA, which may change.
         return web.Response(text=text, headers={"Cache-Control": "no-store"})
 
     async def uninstall(self, asked: Asked) -> web.StreamResponse:
         return web.Response(text=uninstall_script())
 
     async def windows(self, asked: Asked) -> web.StreamResponse:
-        """Those who follow the command for Windows are told so, and no half of it is done."""
+        """Tells users of the command for Windows that it is not supported, and runs nothing."""
         return web.Response(text=_WINDOWS)
 
     async def asset(self, asked: Asked) -> web.StreamResponse:
@@ -89,9 +89,9 @@ class AgentFiles:
 def script(
     services: Services, server: str, bootstrap_token: str = "", env: Iterable[tuple[str, str]] = (), checksum: str = ""
 ) -> str:
-    """For any host, or with a token for the one whose machine waits for it; `env` is what the cluster's agents are given.
+    """For any host, or with a token for the host of a particular machine; `env` is the environment of the cluster's agents.
 
-    `checksum` is the agent's, for a script that is used at once: one that is kept may be older than the agent that it fetches.
+    `checksum` is the agent's, for a script that is used at once: a stored script may be older than the agent that it fetches.
     """
     settings = services.settings()
     return install_script(
@@ -107,7 +107,7 @@ def script(
 
 
 def _binaries(services: Services) -> dict[str, Path]:
-    """Of the original agent, where an administrator put some."""
+    """Binaries of the original agent, where an administrator put some."""
     if services.data_dir is None:
         return {}
     places = {name: services.data_dir / "assets" / name for name in BINARIES}

@@ -1,11 +1,10 @@
-"""The manifest that connects a cluster: everything that one `kubectl apply` brings into it (protocols.md §10.1).
+"""The manifest that connects a cluster: all objects that one `kubectl apply` creates in it (protocols.md §10.1).
 
-Pure: what is known of the cluster, the settings and the token come in, objects go out, in Rancher's order.
-:mod:`.import_manifest` serves it. Rancher's agent copies charts out of an assets image before it starts. Ours has none to copy,
-so there is an init container only for a cluster that names an assets image, which nobody does but who deploys Rancher's own
-agent.
+Pure: the cluster, the settings and the token come in, objects go out, in Rancher's order. :mod:`.import_manifest` serves it.
+Rancher's agent copies charts out of an assets image before it starts. Ours has none to copy, so there is an init container only
+for a cluster that names an assets image, which only users of Rancher's own agent do.
 
-Every object carries the id of the cluster it was made for (`MADE_FOR`), by which removal tells what is ours.
+Every object carries the id of the cluster it was made for (`MADE_FOR`), by which removal recognises our objects.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from .kube_api_auth_manifest import authentication
 
 Obj = dict[str, Any]
 
-# The settings that a manifest follows from, with what its caller asks them for.
+# The settings that a manifest depends on, as its caller requests them.
 TOLD: Final = frozenset(
     {
         "agent-image",
@@ -58,8 +57,8 @@ _TOLERATIONS: Final = (
     {"key": "node-role.kubernetes.io/controlplane", "value": "true", "effect": "NoSchedule"},
     {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"},
 )
-# Without its agent nobody can do anything about a cluster, not even about the node that the agent was lost with. So it is not
-# waited for as long as other pods are (five minutes), once its node is known to be away.
+# Without its agent a cluster can't be managed, not even to repair the node that the agent was on. So the agent's pod is
+# evicted sooner than other pods (five minutes) once its node is unreachable.
 _AWAY_SECONDS: Final = 20
 _AWAY: Final = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _AWAY_SECONDS}
@@ -70,7 +69,8 @@ _NODE_PARTS: Final = ("nodes/metrics", "nodes/proxy", "nodes/stats", "nodes/log"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a manifest is made of. `cluster` is the management Cluster; `namespace` is empty for what is applied by hand."""
+    """The inputs of a manifest. `cluster` is the management Cluster; `namespace` is empty for a manifest that is applied by
+    hand."""
 
     cluster: Obj
     settings: Settings
@@ -80,7 +80,7 @@ class Wanted:
     namespace: str = ""
     version: str = ""
     install_uuid: str = ""
-    # Of the control plane, where somebody knows it; else the usual ones are tolerated.
+    # Of the control plane, where they are known; else the usual ones are tolerated.
     taints: tuple[Obj, ...] | None = None
     features: Mapping[str, bool] = field(default_factory=dict)
     # Secrets of the type kubernetes.io/dockerconfigjson: name and `.dockerconfigjson` as stored.
@@ -88,15 +88,15 @@ class Wanted:
 
 
 def resolve_image(image: str, registry: str) -> str:
-    """The image as a private registry has it."""
+    """The image in a private registry."""
     if not image or not registry or image.startswith(f"{registry}/"):
         return image
-    # What has no organisation on the public registry is under ours on a private one.
+    # An image without an organisation on the public registry is under `rancher` on a private one.
     return f"{registry}/{image if '/' in image else f'rancher/{image}'}"
 
 
 def agent_image(cluster: Obj, settings: Settings, server: str) -> str:
-    """The image of the agent for this cluster. Our own is had from `server`, unless there is a registry for all images."""
+    """The agent's image for this cluster. Our own comes from `server`, unless there is a registry for all images."""
     if override := _text(cluster, "spec", "agentImageOverride"):
         return override
     wanted = _text(cluster, "spec", "desiredAgentImage")
@@ -128,7 +128,7 @@ def render(wanted: Wanted) -> str:
 
 
 def objects(wanted: Wanted) -> list[Obj]:
-    """The objects in the order in which they are to be applied. The Deployment says by a digest what all of them are."""
+    """The objects in the order in which to apply them. The Deployment carries a digest of all of them."""
     made = _objects(wanted)
     stamp = {STAMP: hashlib.sha256(jsonio.dumps_sorted(made)).hexdigest()[:32]}
     return [
@@ -176,7 +176,7 @@ def _marked(obj: Obj, wanted: Wanted) -> Obj:
 
 
 def _for_the_api_server() -> Iterable[Obj]:
-    """What lets the cluster's API server ask its own nodes, where its certificate alone does not."""
+    """Permissions for the cluster's API server to reach its own nodes, where its certificate alone does not suffice."""
     rule = {"apiGroups": [""], "resources": list(_NODE_PARTS), "verbs": ["get", "list", "watch", "create"]}
     yield _object(_RBAC, "ClusterRole", PROXY_ROLE, rules=[rule])
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "kube-apiserver"}
@@ -203,7 +203,7 @@ def _admin_role() -> Obj:
 
 
 def credentials_key(server: str, token: str, namespace: str) -> str:
-    """What makes the name of the credentials change with them, so that pods are replaced."""
+    """A suffix for the name of the credentials that changes with them, so that pods are replaced."""
     return hashlib.sha256(f"{server}.{token}.{namespace}".encode()).hexdigest()[:10]
 
 
@@ -240,7 +240,7 @@ def _budget(customization: Obj) -> Iterable[Obj]:
 
 
 def _share(said: Obj) -> Obj | None:
-    """One of the two, as a number or a percentage; 0 is what an interface sends for the one that was not filled in."""
+    """One of the two, as a number or a percentage; an interface sends 0 for the one that was not filled in."""
     for name in ("minAvailable", "maxUnavailable"):
         value = str(said.get(name) or "")
         if value and value != "0":

@@ -1,8 +1,8 @@
-"""`/v3/import/<token>_<cluster>.yaml`: the manifest that imports a cluster, for whoever has its registration token.
+"""`/v3/import/<token>_<cluster>.yaml`: the manifest that imports a cluster, for callers with its registration token.
 
-The token is the only credential, so there is one answer to everything that is wrong: nobody learns whether it was the cluster,
-the token or the name (protocols.md §10.1). The audit log says which, without the token. A node's token
-imports nothing: what the manifest makes would open a tunnel with it, and :mod:`..agents.tunnels` refuses that, too.
+The token is the only credential, so every failure has the same answer: it does not tell whether the cluster, the token or the
+name was wrong (protocols.md §10.1). The audit log does, without the token. A node's token imports nothing: the manifest's agent
+would open a tunnel with it, and :mod:`..agents.tunnels` refuses that, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Importing:
         return web.Response(text=text, headers={"Cache-Control": "no-store"})
 
     def _judge(self, file: str) -> tuple[str, Obj | None, str]:
-        """The token and its cluster; or why not, for the audit log."""
+        """The token and its cluster; or the reason of a refusal, for the audit log."""
         matched = _FILE.fullmatch(file)
         if matched is None:
             return "", None, "not the name of a manifest"
@@ -74,7 +74,7 @@ class Importing:
 
 
 async def wanted(services: Services, cluster: Obj, token: str, otherwise: str) -> Wanted:
-    """What the manifest of a cluster is made of at this moment; `otherwise` is the server where the setting says none."""
+    """The current inputs of a cluster's manifest; `otherwise` is the server URL where the setting is empty."""
     settings = services.settings()
     return Wanted(
         cluster=cluster,

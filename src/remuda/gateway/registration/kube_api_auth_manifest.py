@@ -1,7 +1,7 @@
-"""The part of the manifest for a cluster with an authorised endpoint: who checks tokens for its API server (protocols.md §10.1).
+"""The part of the manifest for a cluster with an authorised endpoint: the token webhook of its API server (protocols.md §10.1).
 
-`remuda kube-api-auth`, beside every API server, on an address that only the host itself has. It may read what
-:mod:`remuda.access.clusters.cluster_auth` has told the cluster, and nothing else.
+`remuda kube-api-auth`, beside every API server, on an address that only the host itself can reach. It may read only the objects
+that :mod:`remuda.access.clusters.cluster_auth` has written into the cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ON_SERVERS: Final = tuple(
 
 
 def authentication(cluster: Obj, agent: Obj) -> Iterable[Obj]:
-    """`agent` is the pod of the cluster agent, of the same image and pulled in the same way."""
+    """`agent` is the pod of the cluster agent; this pod has the same image and pull secrets."""
     if not is_wanted(cluster):
         return
     rule = {
@@ -65,10 +65,10 @@ def _pod(agent: Obj) -> Obj:
     placed = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(_ON_SERVERS)}}}
     pod: Obj = {
         "serviceAccountName": AUTH,
-        # The API server asks at the host's own address.
+        # The API server connects to the host's own address.
         "hostNetwork": True,
         "affinity": placed,
-        # Beside every API server, whatever is wrong with its node.
+        # Beside every API server, also on tainted nodes.
         "tolerations": [{"operator": "Exists"}],
         "containers": [container],
     }

@@ -1,7 +1,7 @@
-"""What hosts show at `/v3/connect/…`: one bearer token and an id, and how often somebody may show a wrong one.
+"""Credentials of hosts at `/v3/connect/…`: one bearer token and an id, with a limit on wrong ones.
 
-All of these tokens are too long to be guessed; what is bounded is how much trying costs us. Hosts behind one address share their
-tries, so there are many, and only wrong ones count.
+All of these tokens are too long to be guessed; the limit is on what attempts cost us. Hosts behind one address share their
+attempts, so there are many, and only wrong ones count.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..server.rate_limit import Buckets
 from ..server.request_context import Asked
 
 PREFIX: Final = "X-Cattle-"
-# A service account's token has a kilobyte or so.
+# A service account's token has about a kilobyte.
 _BEARER = re.compile(r"Bearer +([!-~]{1,4096})", re.IGNORECASE | re.ASCII)
 _BURST, _PER_SECOND = 100, 5.0
 
 
 class WrongTokens:
-    """`check` before a token is looked at, `refuse` when it was a wrong one."""
+    """Call `check` before a token is checked, `refuse` when it was wrong."""
 
     def __init__(self, clock: Clock) -> None:
         self._tries = Buckets(clock, _BURST, _PER_SECOND)
@@ -35,13 +35,13 @@ class WrongTokens:
             raise too_many_requests("too many wrong tokens came from this address: try again later", 5)
 
     def refuse(self, asked: Asked, why: str) -> ApiError:
-        """To be raised; the caller is not told why."""
+        """The error to raise; the caller does not get the reason."""
         self._tries.take(network_of(asked.address))
         return NotLetIn(why)
 
 
 def bearer_of(asked: Asked) -> str:
-    """The one token that was shown. Raises NotLetIn."""
+    """The request's only bearer token. Raises NotLetIn."""
     values = asked.request.headers.getall("Authorization", [])
     matched = _BEARER.fullmatch(values[0].strip()) if len(values) == 1 else None
     if matched is None:
@@ -50,7 +50,7 @@ def bearer_of(asked: Asked) -> str:
 
 
 def machine_id_of(asked: Asked) -> str:
-    """Raises NotLetIn for none, as hosts expect it, and 400 for one that can't be."""
+    """Raises NotLetIn for a missing id, as hosts expect it, and 400 for an invalid one."""
     values = asked.request.headers.getall(f"{PREFIX}Id", [])
     if not values or not values[0].strip():
         raise NotLetIn("the host does not say its id")

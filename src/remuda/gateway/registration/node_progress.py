@@ -1,8 +1,8 @@
-"""`/v3/connect/progress`: what hosts are doing right now, line by line, for whoever watches.
+"""`/v3/connect/progress`: the current progress of hosts, line by line, for users who watch it.
 
-A host posts lines with the token of its plan; they are kept for a while in the memory of the server that got them, as many as
-there is room for, and nowhere else: not in the log, not in an object. Whoever may read a Machine may read what its host says. A
-host may say anything: secrets are taken out, and what a terminal would obey.
+A host posts lines with the token of its plan; they are kept for a while in the memory of the server that got them, within a
+limit, and nowhere else: not in the log, not in an object. Users who may read a Machine may read its host's lines. A host may send
+anything: secrets and terminal control sequences are removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Obj = dict[str, Any]
 
 PATH: Final = "/v3/connect/progress"
 MOST_LINES, LONGEST = 200, 1000
-# Of all hosts together, in characters; and for how long after its last word a host is remembered.
+# Of all hosts together, in characters; and the time for which a host is remembered after its last line.
 MOST_IN_ALL, KEPT_SECONDS = 32 << 20, 3600.0
 _KNOWN_SECONDS, _KNOWN_MOST = 30.0, 10_000
 _BURST, _PER_SECOND = 30, 4.0
@@ -62,7 +62,7 @@ class _Ring:
 
 
 class Rings:
-    """The last lines of each machine; those that have been silent for longest make room."""
+    """The last lines of each machine; the machines silent for longest are dropped first."""
 
     def __init__(self, clock: Clock, most: int = MOST_IN_ALL) -> None:
         self._clock = clock
@@ -90,7 +90,7 @@ class Rings:
         return [] if ring is None else [line for line in ring.lines if line.number > after]
 
     def of_cluster(self, namespace: str, cluster: str) -> dict[str, Line]:
-        """The last line of each of its machines that said something."""
+        """The last line of each of its machines that has sent one."""
         return {
             key.name: ring.lines[-1]
             for key, ring in self._rings.items()
@@ -158,10 +158,11 @@ class Progress:
             self._known.popitem(last=False)
         return found
 
-    # --- people ---------------------------------------------------------------------------------------------------------
+    # --- users -----------------------------------------------------------------------------------------------------------
 
     async def read(self, asked: Asked) -> web.StreamResponse:
-        """`?machine=NAMESPACE/NAME`, perhaps with `&after=NUMBER`: its lines. `?cluster=NAMESPACE/NAME`: the last of each."""
+        """`?machine=NAMESPACE/NAME`, optionally with `&after=NUMBER`: its lines. `?cluster=NAMESPACE/NAME`: the last line of
+        each."""
         said = norman.parameters_of(asked)
         if "machine" in said:
             machine, after = _key(said["machine"]), _number(said.get("after", ""))
@@ -173,7 +174,7 @@ class Progress:
         return norman.shown({"cluster": said["cluster"], "machines": {name: line.shown() for name, line in sorted(last.items())}})
 
     async def _readable(self, asked: Asked, namespace: str, last: Mapping[str, Line]) -> Mapping[str, Line]:
-        """All of them for who may list machines; else those that are given to them by name, as members of a cluster have it."""
+        """All for callers who may list machines; else the machines that they may get by name, as members of a cluster."""
         listing = self._action(asked, "list", namespace)
         if await self._services.access.allowed(listing):
             return last
@@ -193,7 +194,7 @@ class Progress:
 
 
 def clean(line: str) -> str:
-    """One line without secrets, and without what a terminal would obey."""
+    """One line without secrets, and without terminal control sequences."""
     plain = _ESCAPES.sub("", line[: 2 * LONGEST]).rstrip()
     shown = "".join(each if each.isprintable() else " " if each == "\t" else "\N{REPLACEMENT CHARACTER}" for each in plain)
     return redacted(shown)[:LONGEST]

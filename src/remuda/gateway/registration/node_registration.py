@@ -1,11 +1,10 @@
-"""`/v3/connect/agent`: hosts come in and get the way to their plan; and two small questions that they may ask (protocols.md §3).
+"""`/v3/connect/agent`: hosts register and get access to their plan; and two small queries for hosts (protocols.md §3).
 
-Two kinds of tokens let in. The one in a machine's install script is for that machine and one host. A cluster's `node-token` is
-for new hosts, which become machines of that cluster. Both give the same answer again until the host has acted with it; from then
-on the host has to show the token of its plan, too (:mod:`remuda.provisioning.nodes.host_identity` judges). What they get opens
-their own plan and nothing else; what opens a tunnel (:mod:`..agents.tunnels`) registers no host.
-:mod:`remuda.provisioning.nodes.host_registration` and :mod:`remuda.provisioning.nodes.host_registration` do the work,
-here is its HTTP.
+Two kinds of tokens are accepted. The one in a machine's install script is for that machine and one host. A cluster's `node-token`
+is for new hosts, which become machines of that cluster. Both give the same answer again until the host has used it; from then on
+the host must also send the token of its plan (:mod:`remuda.provisioning.nodes.host_identity` judges). The result gives access to
+the host's own plan and nothing else; a token that opens a tunnel (:mod:`..agents.tunnels`) registers no host.
+:mod:`remuda.provisioning.nodes.host_registration` does the work, here is its HTTP.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Obj = dict[str, Any]
 
 WAIT_SECONDS: Final = 120.0
 AGAIN_SECONDS: Final = 5
-# Of what a host says, what is written down; its plan token is not.
+# The fields that are stored of a host's request; its plan token is not.
 SAID: Final = (
     "id",
     "role-etcd",
@@ -82,7 +81,7 @@ class Joining:
         add("GET", "/v3/connect/config-yaml", self.config_yaml, Who.ANYBODY, largest=0)
         add("GET", "/v3/connect/cluster-info", self.cluster_info, Who.ANYBODY, largest=0)
 
-    # --- coming in ------------------------------------------------------------------------------------------------------
+    # --- registration ----------------------------------------------------------------------------------------------------
 
     async def agent(self, asked: Asked) -> web.StreamResponse:
         machine_id, token = machine_id_of(asked), bearer_of(asked)
@@ -110,7 +109,7 @@ class Joining:
         return await self._newcomer(asked, registration.cluster, machine_id)
 
     async def _awaited(self, asked: Asked, token: str, machine_id: str) -> Obj:
-        """A host that a machine waits for, by the token in its install script."""
+        """Registers a host for an existing machine, by the token in its install script."""
         layout = _layout_of(asked)
         known_as = await self._known_as(asked, machine_id)
         for attempt in range(_TRIES):
@@ -124,7 +123,7 @@ class Joining:
             except Refused as error:
                 raise unauthorized(str(error)) from None
             except ApiError as error:
-                # Somebody wrote at the same time; what they wrote decides now.
+                # There was a concurrent write; decide again on its result.
                 if not error.is_conflict or attempt == _TRIES - 1:
                     raise
         raise AssertionError("unreachable")
@@ -144,7 +143,7 @@ class Joining:
                 raise forbidden("", "", "", str(error)) from None
 
     async def _known_as(self, asked: Asked, machine_id: str) -> Obj | None:
-        """The Machine whose plan token the host shows, if that is its own."""
+        """The Machine whose plan token the host sent, if it is the host's own."""
         shown = asked.request.headers.getall(PLAN_TOKEN, [])
         if len(shown) != 1:
             return None
@@ -152,7 +151,7 @@ class Joining:
         return machine if machine is not None and labels_of(machine).get(MACHINE_ID) == machine_id else None
 
     async def _plan_access(self, machine: Obj) -> PlanAccess:
-        """As soon as there is one: account and token are being made."""
+        """Waits until there is access to the plan: account and token are being made."""
         while True:
             try:
                 access = await self._hosts.plan_access(machine)
@@ -176,10 +175,10 @@ class Joining:
         }
         return _answer(gojson.dumps_indented(told))
 
-    # --- questions ------------------------------------------------------------------------------------------------------
+    # --- queries ---------------------------------------------------------------------------------------------------------
 
     async def config_yaml(self, asked: Asked) -> web.StreamResponse:
-        """The distribution's configuration in a host's plan, for who shows the plan's token: it is in the plan anyway."""
+        """The distribution's configuration in a host's plan, for callers with the plan's token: the plan contains it anyway."""
         machine_id, token = machine_id_of(asked), bearer_of(asked)
         self._wrong.check(asked)
         machine = await self._hosts.of_plan_token(token)
@@ -193,7 +192,7 @@ class Joining:
         return _answer(content)
 
     async def cluster_info(self, asked: Asked) -> web.StreamResponse:
-        """Which Kubernetes a cluster is to have, for its hosts."""
+        """The Kubernetes version of a cluster, for its hosts."""
         machine_id_of(asked)
         token = bearer_of(asked)
         self._wrong.check(asked)
@@ -219,7 +218,7 @@ class Joining:
 
 
 def kubeconfig(server: str, ca: str, token: str) -> str:
-    """As Go writes it: what reads it on a host may be no more than a few patterns."""
+    """Formatted as by Go: hosts may parse it with a few patterns only."""
     authority = f"    certificate-authority-data: {base64.b64encode(ca.encode()).decode()}\n" if ca else ""
     return (
         "apiVersion: v1\n"
@@ -235,7 +234,7 @@ def kubeconfig(server: str, ca: str, token: str) -> str:
 
 
 def _said(asked: Asked) -> dict[str, list[str]]:
-    """What is written down of a host's words. Raises 400 for what can't be."""
+    """The fields of a host's request that are stored. Raises 400 for invalid ones."""
     headers = asked.request.headers
     found = {key: headers.getall(f"{PREFIX}{key}") for key in SAID if f"{PREFIX}{key}" in headers}
     if sum(len(value) for values in found.values() for value in values) > _LARGEST:
@@ -246,7 +245,7 @@ def _said(asked: Asked) -> dict[str, list[str]]:
 
 
 def _layout_of(asked: Asked) -> Layout | None:
-    """Before its token is looked at: a host that lives nowhere must not become the machine."""
+    """Parsed before its token is checked: a host with an invalid layout must not become the machine."""
     said = asked.request.headers.get(f"{PREFIX}Layout")
     try:
         return layouts.parse(said) if said else None

@@ -1,7 +1,7 @@
-"""What the gateway gives to provisioning: the manifest of a cluster's agent, the install script of a machine, our own images.
+"""The gateway's services for provisioning: the manifest of a cluster's agent, the install script of a machine, our own images.
 
-Fulfils the ports of :mod:`remuda.app.provisioning_controllers`. The manifest travels in the plans of control planes as a file,
-and the distribution applies it; what it is made of is what :mod:`.import_manifest` serves to imported clusters, too.
+Implements the ports of :mod:`remuda.app.provisioning_controllers`. The plans of control planes contain the manifest as a file,
+and the distribution applies it; its inputs are those of :mod:`.import_manifest` for imported clusters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .import_manifest import wanted
 
 Obj = dict[str, Any]
 
-# What a manifest is made of besides its cluster and the settings.
+# The inputs of a manifest besides its cluster and the settings.
 _SAID = ("server", "token", "ca_checksum", "pull_secrets")
 
 
@@ -41,13 +41,13 @@ class ProvisioningDoor:
         self._registrations = gateway.registrations
         self._clusters = informers.of(CLUSTERS)
         self._planes = informers.of(RKE_CONTROL_PLANES)
-        # By cluster: what its manifest was made of, and the manifest.
+        # By cluster: the manifest's inputs, and the manifest.
         self._manifests: dict[str, tuple[tuple[Any, ...], AgentManifest]] = {}
 
     # --- clusters ---------------------------------------------------------------------------------------------------------
 
     async def agent_manifest(self, cluster: str) -> AgentManifest | None:
-        """None as long as it can't be made, for want of an address of this server, of the cluster or of its token."""
+        """None as long as this server's address, the cluster or its token is missing."""
         await synced(self._clusters, self._registrations.informer, self._services.informers.of(SETTINGS))
         found = self._clusters.get("", cluster)
         token = self._registrations.token_of(cluster, DEFAULT_TOKEN)
@@ -55,7 +55,7 @@ class ProvisioningDoor:
             self._manifests.pop(cluster, None)
             return None
         made = await wanted(self._services, found, token, "")
-        # Asked for at every look at a cluster, and hardly ever another one.
+        # Requested at every reconciliation of a cluster, and rarely changed.
         made_of = (found.get("spec"), made.settings, *(getattr(made, name) for name in _SAID))
         known = self._manifests.get(cluster)
         if known is None or known[0] != made_of:
@@ -97,7 +97,7 @@ class ProvisioningDoor:
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
     def script(self, bootstrap: Obj, token: str) -> bytes | None:
-        """What the host of a machine runs first; `token` is what it shows. None while nobody knows where this server is."""
+        """The first script that a machine's host runs; `token` is its credential. None while this server's address is unknown."""
         server = self._server()
         if not server:
             return None
@@ -108,7 +108,7 @@ class ProvisioningDoor:
         return self._services.settings().text("server-url").rstrip("/")
 
     def ca_checksum(self) -> str:
-        """Of the CA that hosts are to trust."""
+        """The checksum of the CA that hosts are to trust."""
         return ca_checksum(self._ca())
 
     def _ca(self) -> str:
@@ -116,7 +116,7 @@ class ProvisioningDoor:
 
 
 def _variables(plane: Obj) -> list[tuple[str, str]]:
-    """What the agent's installer is told: the user's variables, and where the agent's state goes."""
+    """Variables for the agent's installer: the user's own, and the directory for the agent's state."""
     listed = dig(plane, "spec", "agentEnvVars") or []
     found = [(str(each.get("name") or ""), str(each.get("value") or "")) for each in listed if isinstance(each, dict)]
     directory = dig(plane, "spec", "dataDirectories", "systemAgent")

@@ -1,8 +1,8 @@
-"""Which cluster a registration token is for: the Secrets `crt-token-<name>` in the clusters' namespaces, by the token's hash.
+"""Lookup of registration tokens: the Secrets `crt-token-<name>` in the clusters' namespaces, by the token's hash.
 
-Two lives of a token count, as protocols.md §10.2 has it: the present one until it expires, and the one before it until its
-time of grace is over. Nothing here tells a token that was never given out from one that has expired. :mod:`.import_manifest` and
-:mod:`..agents.tunnels` ask; :mod:`remuda.access.clusters` makes and rotates the tokens.
+Two values of a token are valid, as protocols.md §10.2 has it: the current one until it expires, and the previous one until its
+grace period ends. Unknown and expired tokens get the same answer. :mod:`.import_manifest` and :mod:`..agents.tunnels` call this;
+:mod:`remuda.access.clusters` makes and rotates the tokens.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["NODE_TOKEN", "PREFIX", "SECRETS", "Registration", "Registrations", "
 Obj = dict[str, Any]
 
 LONGEST_TOKEN: Final = 256
-# A token that has just expired is about to be rotated, and then has its time of grace: nobody is thrown out in between.
+# A token that has just expired is about to be rotated, and then has its grace period: no session is closed in between.
 ROTATION: Final = 60.0
 
 _INDEX = "registration-token"
@@ -47,23 +47,23 @@ _FIELDS = ("token", "previousToken", "expiresAt", "gracePeriodExpiresAt")
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a token is good for. `until` is when it ends by itself, in seconds since the epoch; None: never."""
+    """The use of a token. `until` is when it expires, in seconds since the epoch; None: never."""
 
     cluster: str
     crt_name: str
     is_node_token: bool
-    # It has been rotated already, and is good only for the time of grace.
+    # It has been rotated already, and is valid only for the grace period.
     is_previous: bool = False
     until: float | None = None
 
 
 def digest(token: str) -> bytes:
-    """What a token is looked up by, so that comparing takes no time that tells of the token."""
+    """The lookup key of a token, so that the timing of comparisons reveals nothing about it."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 def slim(secret: Obj) -> Obj:
-    """What is kept of a Secret with a token."""
+    """The cached part of a Secret with a token."""
     metadata = secret.get("metadata") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
     data = secret.get("data")
@@ -86,7 +86,7 @@ def _digests(secret: Obj) -> Iterable[bytes]:
 
 
 def registration_of(secret: Obj, wanted: bytes, now: float) -> Registration | None:
-    """What the token with this digest is good for now, by one Secret."""
+    """The current use of the token with this digest, by one Secret."""
     data = secret.get("data")
     crt_name = name_of(secret).removeprefix(PREFIX)
     if is_being_deleted(secret) or not crt_name:
@@ -97,7 +97,7 @@ def registration_of(secret: Obj, wanted: bytes, now: float) -> Registration | No
         expires = _until(_text(data, "expiresAt"), ROTATION)
         return Registration(cluster, crt_name, node, False, expires) if expires is None or now < expires else None
     if previous and digest(previous) == wanted:
-        # Grace without an end would make the old token as good as the new one.
+        # A grace period without an end would make the old token as valid as the new one.
         ends = time_of(_text(data, "gracePeriodExpiresAt"))
         return Registration(cluster, crt_name, node, True, ends) if ends is not None and now < ends else None
     return None
@@ -107,12 +107,12 @@ def _until(text: str, more: float) -> float | None:
     if not text:
         return None
     found = time_of(text)
-    # What can't be read is no reason to let a token live for ever.
+    # An unreadable time must not make a token valid for ever.
     return 0.0 if found is None else found + more
 
 
 class Registrations:
-    """All registration tokens there are. `on_change` handlers are told the name of a cluster whose tokens changed."""
+    """All registration tokens. `on_change` handlers get the name of a cluster whose tokens changed."""
 
     def __init__(self, services: Services) -> None:
         self._clock: Clock = services.clock
@@ -124,31 +124,31 @@ class Registrations:
         return self._secrets
 
     def cluster_of(self, token: str) -> Registration | None:
-        """What a token is good for at this moment; None for every token that is good for nothing."""
+        """The current use of a token; None for every token that is not valid."""
         if not token or len(token) > LONGEST_TOKEN or not token.isascii():
             return None
         return self.by_digest(digest(token))
 
     def by_digest(self, wanted: bytes) -> Registration | None:
-        """The same for whoever keeps no tokens, but asks again whether one still holds."""
+        """The same for callers that store only the digest, and check again whether the token is still valid."""
         now = self._clock.time()
         found = [registration_of(secret, wanted, now) for secret in self._secrets.indexed(_INDEX, wanted)]
         good = [each for each in found if each is not None]
-        # The same token for two clusters is for neither: nobody can say which was meant.
+        # The same token for two clusters is valid for neither: it is ambiguous.
         if not good or len({each.cluster for each in good}) > 1:
             return None
-        # The least that it is good for, where it was given out twice.
+        # The least use of a token that was issued twice.
         return next((each for each in good if each.is_node_token), good[0])
 
     def token_of(self, cluster: str, crt_name: str) -> str:
-        """The present token of a ClusterRegistrationToken; empty when there is none."""
+        """The current token of a ClusterRegistrationToken; empty when there is none."""
         secret = self._secrets.get(cluster, PREFIX + crt_name)
         token = "" if secret is None else _text(secret.get("data"), "token")
         found = registration_of(secret, digest(token), self._clock.time()) if secret is not None and token else None
         return token if found is not None else ""
 
     def token_by_digest(self, wanted: bytes) -> str:
-        """The token itself, for who shows its digest and wants a proof that we know it; empty when it is good for nothing."""
+        """The token itself, for a caller that sends its digest and wants a proof that we know it; empty when it is not valid."""
         if self.by_digest(wanted) is None:
             return ""
         held = [_text(secret.get("data"), field) for secret in self._secrets.indexed(_INDEX, wanted) for field in _FIELDS[:2]]
@@ -167,8 +167,8 @@ class Registrations:
 #
 # `/v3/clusterregistrationtokens?clusterId=…`: the commands that register a cluster or a node, with the token in them.
 #
-# What is stored has `{token}` where the token belongs (protocols.md §10.2). Whoever may read the Secret with it gets it filled
-# in; node commands get that of `node-token`, so that what is typed on a node does not open the tunnel.
+# The stored commands have `{token}` in place of the token (protocols.md §10.2). Callers who may read the Secret get it filled
+# in; node commands get that of `node-token`, so that a command typed on a node does not open the tunnel.
 
 _KIND = "clusterRegistrationToken"
 _PATHS = ("/v3/clusterregistrationtokens", "/v3/clusterregistrationtoken")
@@ -206,7 +206,7 @@ class RegistrationApi:
         return norman.shown(resource(crt, norman.base_url(asked, self._services)))
 
     async def _revealed(self, asked: Asked, crt: Obj) -> Obj | None:
-        """With its token; None for who may not have it."""
+        """The object with its token; None for callers who may not read it."""
         cluster, name = namespace_of(crt), name_of(crt)
         if not await self._may_read(asked, cluster, name):
             return None
@@ -219,7 +219,7 @@ class RegistrationApi:
 
 
 def resource(crt: Obj, base: str) -> Obj:
-    """As clients of the old API know one."""
+    """The resource as clients of the old API know it."""
     cluster, name, status = namespace_of(crt), name_of(crt), crt.get("status") or {}
     itself = f"{base}{_PATHS[0]}/{cluster}:{name}"
     said = {field: status.get(field) or "" for field in (*FIELDS, "token", "expiresAt", "gracePeriodExpiresAt")}

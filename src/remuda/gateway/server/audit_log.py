@@ -1,9 +1,9 @@
-"""The audit log: who did what to which cluster, and how it ended; one JSON object a line, no secrets in it.
+"""The audit log: who did what to which cluster, and with which result; one JSON object a line, without secrets.
 
-The file is rotated by size, a fixed number of old ones is kept. A request never fails because its line can't be written: on a
-full disk lines are counted, and once there is room again the first line says how many are missing. A line that was cut short (a
-crash, a full disk) is ended before the next, so that it spoils no other. How often the file is forced to disk is a choice: every
-line, every so many seconds, or when the system likes. :mod:`remuda.kube.redaction` takes secrets out.
+The file is rotated by size, and a fixed number of old ones is kept. A request never fails because its line can't be written: on a
+full disk lines are counted, and the next line that is written says how many are missing. A line that was cut short (a crash, a
+full disk) is ended before the next, so that it spoils no other. A setting tells how often the file is forced to disk: every line,
+at an interval, or when the system does. :mod:`remuda.kube.redaction` removes secrets.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from remuda.kube.redaction import redacted
 log = logging.getLogger(__name__)
 
 LONGEST_FIELD = 1024
-# These differ from line to line, and are where a secret might be.
+# These differ from line to line, and may contain a secret.
 _EVER_NEW = frozenset(("path", "why"))
 _CUT = "…"
 
 
 class Result(enum.Enum):
-    """How it ended: done, refused by us, failed behind us, or still going on (the first of two lines of something long)."""
+    """The result: done, refused by us, failed behind us, or in progress (the first of two lines of a long request)."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -39,7 +39,7 @@ class Result(enum.Enum):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One line. `why` is the reason of a refusal, which a caller is not always told."""
+    """One line. `why` is the reason of a refusal, which the caller does not always get."""
 
     method: str
     path: str
@@ -59,7 +59,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Fsync(enum.Enum):
-    """When lines are forced to disk."""
+    """The policy for forcing lines to disk."""
 
     EVERY_LINE = "always"
     NOW_AND_THEN = "interval"
@@ -67,7 +67,7 @@ class Fsync(enum.Enum):
 
 
 def render(record: Record, now: float) -> bytes:
-    """The line, with its end. Every text in it is redacted and cut; JSON keeps a line one line."""
+    """The line with its line end. Every text in it is redacted and cut; JSON keeps a line one line."""
     fields = msgspec.to_builtins(record)
     cleaned = {name: _clean(value, _said if name in _EVER_NEW else _said_before) for name, value in fields.items()}
     return msgspec.json.encode({"time": rfc3339_micro(now), **cleaned}) + b"\n"
@@ -88,19 +88,19 @@ def _said(text: str) -> str:
     return short if len(short) <= LONGEST_FIELD else short[:LONGEST_FIELD] + _CUT
 
 
-# Users, groups, agents and addresses are the same again and again.
+# Users, groups, agents and addresses repeat all the time.
 _said_before = lru_cache(2048)(_said)
 
 
 def _writable(text: str) -> str:
-    """Without half surrogate pairs, which JSON could not say in UTF-8."""
+    """The text without lone surrogates, which JSON can't encode in UTF-8."""
     return text.encode(errors="backslashreplace").decode()
 
 
 class AuditLog:
     """Writes to `path`; older files are `path.1` (the newest) to `path.<keep>`.
 
-    For one event loop. `write` and `force` are the system's, and can be replaced to see what a bad disk does.
+    For one event loop. `write` and `force` are system calls, replaceable to simulate a bad disk.
     """
 
     def __init__(
@@ -129,12 +129,12 @@ class AuditLog:
         self._size = 0
         self._torn = False
         self._unforced = False
-        # Lines that were not written since the last one that was, and in all.
+        # Lost lines: since the last written one, and in all.
         self._missing = 0
         self.lost = 0
 
     def record(self, record: Record) -> bool:
-        """Write a line; False when it could not be, which is counted and never raised."""
+        """Write a line; False when that failed, which is counted and never raised."""
         try:
             line = render(record, self._clock.time())
             self._open()
@@ -158,11 +158,11 @@ class AuditLog:
             self._file = -1
 
     async def keep_forced(self) -> None:
-        """Force to disk now and then, until cancelled. Away from the event loop: a disk may take seconds."""
+        """Force to disk at an interval, until cancelled. Outside the event loop: a disk may take seconds."""
         while True:
             await self._clock.sleep(self._every)
             if self._unforced and self._file >= 0:
-                # A file of its own, since rotation may close the other one meanwhile.
+                # A descriptor of its own, since rotation may close the other one meanwhile.
                 self._unforced = False
                 await asyncio.to_thread(self._sync_and_close, os.dup(self._file))
 
@@ -183,7 +183,7 @@ class AuditLog:
 
     def _lose(self, error: Exception) -> None:
         if not self._missing:
-            # Once for each time that it begins, not once a request.
+            # Once per period of failures, not once a request.
             log.error("a line of the audit log %s can't be written: %s", self._path, error)
         self._missing += 1
         self.lost += 1
@@ -212,7 +212,7 @@ class AuditLog:
         if self._file >= 0:
             return
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Not through a link that somebody else put there.
+        # Do not follow a link that another process put there.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(self._path, flags, 0o600)
         try:
@@ -230,12 +230,13 @@ class AuditLog:
         try:
             self._shift()
         except OSError as error:
-            # A file that grows too large is better than lines that are gone.
+            # A file that grows too large is better than lost lines.
             log.error("the audit log %s can't be rotated: %s", self._path, error.strerror or error)
         self._open()
 
     def _shift(self) -> None:
-        """Every file one further, the last one gone. Names are only ever replaced, so a crash in between loses no line."""
+        """Rename every file to the next number and drop the last. Names are only replaced, so a crash in between loses no
+        line."""
         if not self._keep:
             self._path.unlink(missing_ok=True)
             return

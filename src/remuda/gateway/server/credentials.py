@@ -1,8 +1,8 @@
-"""What a caller shows: a token from `Authorization` (Bearer or Basic) or from the session's cookie, read and nothing more.
+"""Credentials of a request: a token from `Authorization` (Bearer or Basic) or from the session's cookie, parsed but not verified.
 
 Only `name:secret` is ours. A bearer of another shape (a service account's, a cluster agent's) is left to others, so None is no
-refusal. What is ambiguous (two headers, two cookies that differ) is refused: another party on the way might have chosen the other
-one. Whether the token is good is :mod:`remuda.access.users.tokens`' question, where a cookie counts at all :mod:`.csrf`'s.
+refusal. Ambiguous credentials (two headers, two different cookies) are refused: another party on the way might have chosen the
+other one. :mod:`remuda.access.users.tokens` decides whether the token is valid, :mod:`.csrf` where a cookie counts.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ LONGEST = 4096
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SECRET = re.compile(r"[!-~]{1,512}")
-# RFC 6265: what a cookie's value may be made of.
+# RFC 6265: the characters of a cookie's value.
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 
 
 class BadCredential(Exception):
-    """Something was shown that is no credential, or more than one; says what, never which."""
+    """An invalid credential, or more than one; the text says which problem, never the value."""
 
 
 def presented(headers: Iterable[tuple[str, str]], *, cookie: bool) -> Presented | None:
-    """The token of a request, or None when it shows none of ours. `cookie` says whether the session's counts here.
+    """The token of a request, or None without one of ours. `cookie` tells whether the session's cookie counts here.
 
-    `Authorization` comes first: whoever sends one means it, also where a browser adds a cookie.
+    `Authorization` comes first: it is set on purpose, also where a browser adds a cookie.
     """
     listed = [(name.lower(), value) for name, value in headers]
     authorizations = [value for name, value in listed if name == "authorization"]
@@ -68,7 +68,7 @@ def _basic(text: str) -> str:
 
 
 def parse_token(text: str, *, from_cookie: bool = False) -> Presented | None:
-    """`name:secret` taken apart at the first colon; None for what has another shape."""
+    """`name:secret` split at the first colon; None for another shape."""
     name, colon, secret = text.partition(":")
     if not colon or len(text) > LONGEST or not _NAME.fullmatch(name) or not _SECRET.fullmatch(secret):
         return None
@@ -83,9 +83,9 @@ def _session(lines: list[str]) -> Presented | None:
 
 
 def cookie_values(lines: Iterable[str], name: str) -> set[str]:
-    """All values that a request's Cookie headers give a cookie. More than one means that somebody else set one, too.
+    """All values of a cookie in a request's Cookie headers. More than one means that another party has set one, too.
 
-    Names are compared exactly, as browsers do; a quoted value is not unquoted, since nobody of ours quotes.
+    Names are compared exactly, as browsers do; a quoted value is not unquoted, since ours are never quoted.
     """
     found: set[str] = set()
     for line in lines:

@@ -1,10 +1,10 @@
-"""Cookies and the pages of others: where a session counts, and how we know that our own page is asking.
+"""CSRF protection: where a session's cookie counts, and the proof that a request comes from our own page.
 
 A browser adds our cookie to requests that other sites make. So the session's cookie counts only on paths that the page uses, and
-whoever changes something with it must show two more things: an origin that is ours, and in a header a token that our page reads
-from a second cookie (which another origin can't). That token is made from the session's secret, so that one planted by a
-neighbouring host is no good. A Bearer needs none of this, no browser adds one by itself; some remember Basic, so there the origin
-is looked at.
+a request that changes something with it needs two more things: an origin that is ours, and in a header a token that our page
+reads from a second cookie (which another origin can't). That token is derived from the session's secret, so that one set by a
+neighbouring host is not valid. A Bearer needs none of this, since no browser adds one by itself; some remember Basic, so there
+the origin is checked.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .path_validation import Target
 CSRF_COOKIE = "CSRF"
 CSRF_HEADER = "X-API-CSRF"
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
-# Compared with the first segment of a judged path; everything under `v3…` is Rancher's old API and its public part.
+# Compared with the first segment of a validated path; everything under `v3…` is Rancher's old API and its public part.
 _COOKIE_SEGMENTS = frozenset(("dashboard", "v1", "v1-public", "v3", "v3-public"))
 _NONCE = 16
 
 
 def cookie_counts(target: Target) -> bool:
-    """Whether the session's cookie says who asks here. Never on the Kubernetes API, nor on what is passed on to a cluster."""
+    """Tells whether the session's cookie counts. Never on the Kubernetes API, nor on requests passed on to a cluster."""
     return bool(target.segments) and target.segments[0] in _COOKIE_SEGMENTS
 
 
 def issue(session: Presented, entropy: Entropy) -> str:
-    """A token for our page, good as long as the session."""
+    """A token for our page, valid as long as the session."""
     nonce = entropy.token_bytes(_NONCE).hex()
     return nonce + _proof(session, nonce)
 
@@ -51,7 +51,7 @@ def is_issued(session: Presented, token: str) -> bool:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port, as browsers write an origin; "" for what has none."""
+    """Scheme, host and port, as browsers write an origin; "" for a URL without one."""
     try:
         parts = urlsplit(url.strip())
         port, host = parts.port, parts.hostname
@@ -65,10 +65,10 @@ def origin_of(url: str) -> str:
 
 
 def origin_problem(headers: Iterable[tuple[str, str]], ours: Iterable[str], *, required: bool = False) -> str:
-    """Why a request seems to come from another site's page; "" when it does not.
+    """The reason why a request seems to come from another site's page; "" when it does not.
 
-    `ours` are origins such as https://remuda.example:8443. With `required` it must be said where the request comes from, as every
-    browser does when it opens a websocket.
+    `ours` are origins such as https://remuda.example:8443. With `required` the request must name its origin, as every browser
+    does when it opens a websocket.
     """
     said = _grouped(headers)
     known = {origin_of(origin) for origin in ours} - {""}
@@ -79,7 +79,7 @@ def origin_problem(headers: Iterable[tuple[str, str]], ours: Iterable[str], *, r
     if len(origins) > 1:
         return "there is more than one Origin header"
     if origins:
-        # "null" is what sandboxed pages say, those of clusters among them. An origin has no path: what has one is not one.
+        # Sandboxed pages send "null", those of clusters among them. A value with a path is not an origin.
         origin = origins[0].strip()
         is_ours = bool(origin_of(origin)) and urlsplit(origin).path == "" and origin_of(origin) in known
         return "" if is_ours else "the request comes from a page of another origin"
@@ -89,10 +89,10 @@ def origin_problem(headers: Iterable[tuple[str, str]], ours: Iterable[str], *, r
 
 
 def added_by_browser_problem(method: str, headers: Iterable[tuple[str, str]], *, upgrade: bool = False) -> str:
-    """Why a request to the Kubernetes API is a foreign page's, done with what its browser adds by itself: a client certificate,
-    or Basic that it remembers; "" when it is not. A body without a type may be sent from anywhere, and is JSON there.
+    """The reason why a request to the Kubernetes API is a foreign page's, made with what its browser adds by itself: a client
+    certificate, or Basic that it remembers; "" when it is not. Any page may send a body without a type, and it is JSON there.
 
-    Only what browsers say of the page counts: `kubectl proxy` passes on an Origin of its own.
+    Only headers that browsers set count: `kubectl proxy` passes on an Origin of its own.
     """
     if method.upper() in SAFE_METHODS and not upgrade:
         return ""
@@ -107,9 +107,9 @@ def added_by_browser_problem(method: str, headers: Iterable[tuple[str, str]], *,
 def problem(
     method: str, headers: Iterable[tuple[str, str]], session: Presented | None, ours: Iterable[str], *, upgrade: bool = False
 ) -> str:
-    """Why a request must not be done in a session's name; "" when it may. `session` is None before a login.
+    """The reason why a session must not be used for a request; "" when it may. `session` is None before a login.
 
-    Reading is safe, since another origin does not get to see the answer; a websocket is not, since there it does.
+    Reading is safe, since another origin can't read the answer; a websocket is not, since there it can.
     """
     if session is not None and not session.from_cookie and not session.from_basic:
         return ""
@@ -119,7 +119,7 @@ def problem(
     by_cookie = session is not None and session.from_cookie
     wrong = origin_problem(listed, ours, required=upgrade and by_cookie)
     if wrong or session is None or not by_cookie or upgrade:
-        # A page can put no header on a websocket; its origin has to do, and a browser always says it.
+        # A page can't set a header on a websocket; the origin must suffice, and a browser always sends it.
         return wrong
     return _token_problem(_grouped(listed), session)
 
@@ -145,17 +145,17 @@ def _grouped(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def session_cookie(session: Presented, seconds: int) -> str:
-    """`Set-Cookie` for a session: not for scripts, not without TLS, not on requests that other sites make."""
+    """`Set-Cookie` for a session: not for scripts, not without TLS, not on requests from other sites."""
     return f"{COOKIE}={session.text}; Path=/; Max-Age={max(seconds, 0)}; Secure; HttpOnly; SameSite=Strict"
 
 
 def csrf_cookie(token: str, seconds: int) -> str:
-    """`Set-Cookie` for the token, which our page has to be able to read."""
+    """`Set-Cookie` for the token, which our page must be able to read."""
     return f"{CSRF_COOKIE}={token}; Path=/; Max-Age={max(seconds, 0)}; Secure; SameSite=Strict"
 
 
 def ended_cookies() -> tuple[str, str]:
-    """`Set-Cookie` twice, to forget both at the end of a session."""
+    """`Set-Cookie` twice, to delete both at the end of a session."""
     return (
         f"{COOKIE}=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Strict",
         f"{CSRF_COOKIE}=; Path=/; Max-Age=0; Secure; SameSite=Strict",

@@ -1,7 +1,7 @@
-"""What the rooms of the gateway share: one client, its caches, time and chance, and the doors to other rooms.
+"""Services shared by all parts of the gateway: one client, its caches, clock and randomness, and access to other packages.
 
-Made once by whoever starts a gateway (:mod:`remuda.app.embedded` in process, `remuda gateway` on another Kubernetes). Each part
-takes the whole of it, adds its routes to `routes`, its caches to `informers`, and what has to run beside to `beside`.
+Made once by the code that starts a gateway (:mod:`remuda.app.embedded` in process, `remuda gateway` on another Kubernetes). Each
+part gets all of it, and adds its routes to `routes`, its caches to `informers`, and its background tasks to `beside`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .routing import Routes
 
 
 class Access(Protocol):
-    """Whether somebody may do something on the management API: its own authorizer, or a SubjectAccessReview."""
+    """Authorization on the management API: its own authorizer, or a SubjectAccessReview."""
 
     async def allowed(self, action: Action) -> bool: ...
 
 
 class Authority(Protocol):
-    """The certificate authority that this gateway's certificate comes from."""
+    """The certificate authority that issued this gateway's certificate."""
 
     @property
     def ca(self) -> str:
-        """PEM, as in the setting `cacerts` when nobody has set it; empty for a certificate that everybody trusts already."""
+        """PEM, the default of the setting `cacerts`; empty for a publicly trusted certificate."""
         ...
 
 
@@ -52,22 +52,22 @@ class Services:
     environment: Mapping[str, str]
     routes: Routes = field(default_factory=Routes)
     beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
-    # Who holds what on the management API; without it, users are theirs alone to change.
+    # Permissions of users on the management API; without it, users can only change themselves.
     holdings: Holdings | None = None
-    # The bundles of CAs that `authority` has taken over from, for agents that know the checksum of one of those only.
+    # The bundles of CAs that `authority` has replaced, for agents that know the checksum of one of those only.
     former: Callable[[], Sequence[str]] = tuple
-    # What this server keeps for itself; None for one that keeps nothing.
+    # This server's own storage; None for a server without any.
     data_dir: Path | None = None
-    # Who is told that `authority` has become another.
+    # Handlers to call when `authority` has changed.
     trusting: list[Callable[[], None]] = field(default_factory=list)
-    # Tell whoever watches this server start. What is said here is in no log.
+    # Print a message for the user who starts this server. It is not logged.
     say: Callable[[str], None] = field(default=lambda text: None)
-    # As they are at this moment: read them anew for each request, never keep one.
+    # Their current values: read them anew for each request, never keep one.
     settings: Callable[[], Settings] = field(default=lambda: Settings())
     features: Callable[[], Features] = field(default=lambda: Features())
 
     def on_trust(self, handler: Callable[[], None]) -> Callable[[], None]:
-        """Be told when the CA has become another, until what is given back is called."""
+        """Call `handler` when the CA has changed, until the result is called."""
         self.trusting.append(handler)
         return lambda: self.trusting.remove(handler)
 
@@ -78,13 +78,13 @@ class Services:
 
 # --- settings cache -------------------------------------------------------------------------------------------------------
 #
-# Settings and features as they are at this moment, computed once for each change of their objects.
+# Current settings and features, computed once for each change of their objects.
 
 Obj = dict[str, Any]
 
 
 class Live:
-    """`settings` and `features` are what :class:`~.dependencies.Services` has under these names."""
+    """`settings` and `features` are those of :class:`~.dependencies.Services`."""
 
     def __init__(self, informers: Informers, environment: Mapping[str, str]) -> None:
         self._environment = environment

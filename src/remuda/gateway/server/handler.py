@@ -1,9 +1,9 @@
-"""Every request on the one listener, from its first look to its line in the audit log.
+"""Every request on the one listener, from its first check to its line in the audit log.
 
-In this order: is there one way to read it (:mod:`.headers`, :mod:`.path_validation`), is the path ours (:mod:`.routing`) or
-that of the management API (:mod:`.routing`), who asks (:mod:`..auth.authenticator`) and is it theirs to ask (:mod:`.csrf`), is
-it not too much at once, is the body not too large or too slow; then whoever answers, with the headers that every answer
-carries. Errors become a Kubernetes Status that says no more than it must; what was wrong is in the audit log.
+In this order: is there one way to read it (:mod:`.headers`, :mod:`.path_validation`), is the path ours or the management API's
+(:mod:`.routing`), who is the caller (:mod:`..auth.authenticator`) and is the request their own (:mod:`.csrf`), has the token
+room for a request, is the body not too large or too slow; then the route or the API answers, with the headers that every answer
+carries. Errors become a Kubernetes Status with no more detail than necessary; the audit log has the reason.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 BODY_SECONDS = 60.0
 PER_TOKEN = 4096
 _REQUESTS_IN_ALL = 100_000
-# Of the management API: what it makes of an odd path below these is its own business, and nobody else's.
+# Paths of the management API: it alone decides about odd paths below these.
 _KUBERNETES = frozenset(
     ("api", "apis", "history", "openapi", "version", "healthz", "livez", "readyz", "metrics", "logs", ".well-known")
 )
@@ -46,7 +46,7 @@ _QUIET = frozenset(("healthz", "livez", "readyz", "version", "metrics"))
 _REFUSALS = frozenset((400, 401, 403, 405, 408, 411, 413, 414, 415, 421, 426, 429, 431))
 _TRUE = frozenset(("1", "true", "True", "TRUE", "t", "T"))
 _NOWHERE = Target("/", ())
-# Any word can stand in the place of a method, also one of a body that is taken for the next request.
+# Any word can be in the place of a method, also one of a body that is taken for the next request.
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
 _OTHER = "other"
 
@@ -56,21 +56,21 @@ class Auditing(Protocol):
 
 
 class Unaudited:
-    """For who keeps no audit log."""
+    """The audit log of a gateway without one."""
 
     def record(self, record: Record) -> bool:
         return True
 
 
 class Misread(ApiError):
-    """A request that can be read in two ways: 400, and the connection ends, since nobody knows where the next one begins."""
+    """A request that can be read in two ways: 400, and the connection ends, since the start of the next one is uncertain."""
 
     def __init__(self, why: str) -> None:
         super().__init__(400, "BadRequest", why)
 
 
 class WrongMethod(ApiError):
-    """405 for a path of ours, and what would have done."""
+    """405 for a path of ours, with the allowed methods."""
 
     def __init__(self, methods: Iterable[str]) -> None:
         super().__init__(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
@@ -89,7 +89,7 @@ class _Visit:
 
 
 class Door:
-    """`names` gives those of the listener's certificate, by which clients may say they mean us."""
+    """`names` returns those of the listener's certificate, by which clients may address us."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Door:
         self._note(visit, response.status)
         return response
 
-    # --- the way in -----------------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------------
 
     async def _answer(self, visit: _Visit) -> web.StreamResponse:
         asked = visit.asked
@@ -164,7 +164,7 @@ class Door:
         return await route.answer(asked)
 
     def _aim(self, asked: Asked) -> bool:
-        """Judge the target; whether it is one of the gateway's own."""
+        """Validates the target; True if it is one of the gateway's own."""
         raw = asked.request.raw_path
         try:
             asked.target = judge(raw)
@@ -226,13 +226,13 @@ class Door:
                 raise errors.too_many_requests("this token has too many requests under way")
 
     def _origins(self, host: str) -> tuple[str, ...]:
-        """Where our own page may come from: the server's address, and the one that was asked if it is in our certificate."""
+        """The allowed origins of our own page: the server's address, and the requested one if it is in our certificate."""
         said = self._services.settings().text("server-url")
         here = f"https://{host}" if is_known_host(host, self._names()) else ""
         return tuple(origin for origin in (said, here) if origin)
 
     async def _receive(self, request: web.BaseRequest, largest: int) -> None:
-        """The whole body, at most so long and not for ever; from then on `request.read()` has it."""
+        """Reads the whole body, within a size and a time; from then on `request.read()` has it."""
         declared = request.content_length
         if declared is not None and declared > largest:
             raise errors.too_large(f"limit is {largest}")
@@ -251,7 +251,7 @@ class Door:
             raise ApiError(408, "Timeout", "the body of the request took too long") from None
         request._read_bytes = b"".join(pieces)
 
-    # --- the way out ----------------------------------------------------------------------------------------------------
+    # --- answers ---------------------------------------------------------------------------------------------------------
 
     def _told(self, visit: _Visit, failure: ApiError) -> web.StreamResponse:
         asked = visit.asked
@@ -266,8 +266,8 @@ class Door:
         return response
 
     def _begin(self, visit: _Visit, *, lasting: bool = True) -> None:
-        """Something that may go on for hours is told when it begins, too, and ends with its token if it really does (`lasting`):
-        who logs out has to be answered, whatever else they ask for."""
+        """A request that may run for hours is also audited when it begins, and ends with its token if it really does (`lasting`):
+        the answer to a logout must still be sent, also if it asks for an upgrade."""
         if visit.quiet or not (visit.upgrade or _is_long(visit.asked.target)):
             return
         visit.started = True
@@ -316,7 +316,7 @@ def _result(status: int) -> Result:
 
 
 def _is_forged(lower: str) -> bool:
-    """Of what says who one is, that which nobody sends by accident; a proxy in front of us may well say X-Forwarded-For."""
+    """Identity headers that are never sent by accident; a proxy in front of us may well send X-Forwarded-For."""
     return lower.startswith(("x-remote-", "impersonate_", "x-auth-request-", "x-webauth-")) and says_identity(lower)
 
 
@@ -326,7 +326,7 @@ def _climbs(raw: str) -> bool:
 
 
 def _cluster_in(target: Target) -> str:
-    """The cluster whose address this is: tokens may be good for one only."""
+    """The cluster in the path: some tokens are valid for one only."""
     segments = target.segments
     return segments[2] if len(segments) > 2 and segments[:2] in (("k8s", "clusters"), ("k8s", "proxy")) else ""
 
@@ -339,10 +339,10 @@ def _is_long(target: Target) -> bool:
 
 
 def _carry(request: web.BaseRequest, headers: Mapping[str, str]) -> None:
-    """Let every answer to this request have these headers, unless whoever answers says otherwise."""
+    """Add these headers to every answer to this request, unless the answer sets them itself."""
 
     def put(response: web.StreamResponse) -> None:
-        # Which versions of what we are made of is nobody's business.
+        # Do not reveal versions of our components.
         response.headers.pop("Server", None)
         for name, value in headers.items():
             if name not in response.headers:

@@ -1,10 +1,10 @@
-"""Headers on their way in and out: what a client may not say, what ends here, and what every answer carries.
+"""Headers of requests and answers: those a client may not send, those that end here, and those that every answer carries.
 
-On the way to a cluster three kinds go: those of this connection only (hop by hop), those that say who the caller is (we say
-that, after :mod:`..auth.authenticator` has found out), and those whose name some servers read as another's, such as
-`Impersonate_User`. What a caller asks to impersonate is handed back, so that it can be authorised. On the way back, what a
-cluster could do to a browser that is logged in here is taken off, and `Content-Security-Policy: sandbox` put on: its pages run in
-an origin of their own. Request lines are judged by :mod:`.path_validation`.
+On the way to a cluster three kinds are removed: those of this connection only (hop by hop), those that name the caller (we set
+them, after :mod:`..auth.authenticator`), and those whose name some servers read as another's, such as `Impersonate_User`. The
+caller's own `Impersonate-*` headers are returned, to be authorised. On the way back, headers by which a cluster could attack a
+logged-in browser are removed, and `Content-Security-Policy: sandbox` is added: its pages run in an origin of their own.
+:mod:`.path_validation` checks request lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOP_BY_HOP = frozenset(
         "http2-settings",
     )
 )
-# What tells a server who asks, from where, or under which address: never a client's to say.
+# Headers that tell a server the caller's identity, address or host: never accepted from a client.
 _IDENTITY = frozenset(
     (
         "authorization",
@@ -78,7 +78,7 @@ _NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[\t -~\x80-\U0010ffff]*")
 _LONGEST_LENGTH = 18
 
-# What a cluster must not do to the origin that people are logged in at.
+# Headers with which a cluster could affect the origin that users are logged in at.
 _NOT_FROM_CLUSTERS = frozenset(
     (
         "set-cookie",
@@ -112,7 +112,7 @@ _NOT_FROM_CLUSTERS = frozenset(
         "x-powered-by",
     )
 )
-# The last three would have a web server in front of us fetch something else in place of the answer.
+# The last three would make a web server in front of us fetch something else in place of the answer.
 _NOT_FROM_CLUSTERS_PREFIXES = ("access-control-", "cross-origin-", "x-api-", "x-cattle-", "x-accel-", "x-sendfile", "x-lighttpd-")
 
 _EVERY_ANSWER: Mapping[str, str] = {
@@ -122,7 +122,7 @@ _EVERY_ANSWER: Mapping[str, str] = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-# Our own page loads nothing from elsewhere, is framed by nobody, and talks to its own origin only.
+# Our own page loads nothing from elsewhere, can't be framed, and connects to its own origin only.
 OWN_ANSWER: Mapping[str, str] = {
     **_EVERY_ANSWER,
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -136,7 +136,7 @@ PROXIED_ANSWER: Mapping[str, str] = {**_EVERY_ANSWER, "Content-Security-Policy":
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What may go on, what was asked for in `Impersonate-*`, and the (lower case) names of what else was taken off as forged."""
+    """The headers to pass on, the `Impersonate-*` headers, and the (lower case) names of others that were removed as forged."""
 
     headers: list[tuple[str, str]]
     impersonation: list[tuple[str, str]]
@@ -144,17 +144,17 @@ class Cleaned:
 
 
 def says_identity(name: str) -> bool:
-    """Whether a header of this name, in any spelling that some server knows it by, says who or where a caller is."""
+    """Tells whether a header of this name, in any spelling that some server knows it by, names a caller's identity or address."""
     known = name.strip().lower().replace("_", "-")
     return known in _IDENTITY or known.startswith(_IDENTITY_PREFIXES)
 
 
 class _Kind(enum.Enum):
-    """What a header's name means on its way to a cluster."""
+    """The treatment of a header on its way to a cluster, by its name."""
 
     KEPT = enum.auto()
     IMPERSONATION = enum.auto()
-    # Ours are not forged, they are just not for anybody else to see.
+    # Our own headers are not forged, but must not be passed on.
     OURS = enum.auto()
     FORGED = enum.auto()
     ENDING = enum.auto()
@@ -162,7 +162,7 @@ class _Kind(enum.Enum):
 
 @lru_cache(maxsize=1024)
 def _kind(name: str) -> tuple[_Kind, str]:
-    """The kind, and the name in lower case. Remembered, since clients say the same few names again and again."""
+    """The kind, and the name in lower case. Cached, since clients send the same few names again and again."""
     lower = name.lower()
     if lower.startswith(_IMPERSONATE) and _NAME.fullmatch(name):
         return _Kind.IMPERSONATION, lower
@@ -174,7 +174,7 @@ def _kind(name: str) -> tuple[_Kind, str]:
 
 
 def for_cluster(headers: Headers) -> Cleaned:
-    """What of a client's request may go on to a cluster; `Authorization` and identity are then ours to add."""
+    """The client's headers that may go on to a cluster; we then add `Authorization` and identity."""
     listed = list(headers)
     ending = _named_by_connection(listed)
     kept: list[tuple[str, str]] = []
@@ -186,7 +186,7 @@ def for_cluster(headers: Headers) -> Cleaned:
             if lower not in ending and _VALUE.fullmatch(value):
                 kept.append((name, value))
         elif kind is _Kind.IMPERSONATION:
-            # Also when Connection names it: what a caller asks for must not depend on that.
+            # Also when Connection names it: impersonation must not depend on that.
             if _VALUE.fullmatch(value):
                 impersonation.append((name, value))
             else:
@@ -197,8 +197,8 @@ def for_cluster(headers: Headers) -> Cleaned:
 
 
 def without_shown_tokens(headers: Headers) -> list[tuple[str, str]]:
-    """Without the tokens that a websocket may show among its protocols, as browsers do which can set no header: beside ours, one
-    would be a second word on who asks."""
+    """The headers without tokens among a websocket's protocols, where browsers send them for want of headers: beside ours, such a
+    token would be a second credential."""
     kept: list[tuple[str, str]] = []
     for name, value in headers:
         if _BEARER_PROTOCOL in value and name.lower() == "sec-websocket-protocol":
@@ -211,7 +211,7 @@ def without_shown_tokens(headers: Headers) -> list[tuple[str, str]]:
 
 
 def from_cluster(headers: Headers) -> list[tuple[str, str]]:
-    """What of a cluster's answer may go on to a client, with ours put on."""
+    """The cluster's headers that may go on to a client, with ours added."""
     listed = list(headers)
     ending = _named_by_connection(listed)
     kept = [
@@ -236,7 +236,7 @@ def _named_by_connection(headers: list[tuple[str, str]]) -> frozenset[str]:
 
 
 def upgrade_of(headers: Headers) -> str:
-    """The protocol that a request asks to change to, if it is one that we pass on: "websocket", "SPDY/3.1" or ""."""
+    """The protocol of an upgrade request, if we pass it on: "websocket", "SPDY/3.1" or ""."""
     listed = list(headers)
     wanted = [value.strip().lower() for name, value in listed if name.lower() == "upgrade"]
     if "upgrade" not in _named_by_connection(listed) or len(wanted) != 1:
@@ -245,7 +245,8 @@ def upgrade_of(headers: Headers) -> str:
 
 
 def framing_problem(headers: Headers) -> str:
-    """Why it is uncertain where this request ends or whom it is for; "" when it is. The answer is 400 and a closed connection."""
+    """The reason why this request's end or host is uncertain; "" when it is certain. The answer is 400 and a closed
+    connection."""
     listed = [(name.lower(), value) for name, value in headers]
     if any(not _NAME.fullmatch(name.replace("_", "-")) for name, _ in listed):
         return "a header's name holds what a name may not hold"
@@ -269,7 +270,7 @@ def framing_problem(headers: Headers) -> str:
 
 
 def is_known_host(host: str, known: Iterable[str]) -> bool:
-    """Whether a Host header names us: `known` are names and addresses, with a port where only that one is ours."""
+    """Tells whether a Host header names us: `known` are names and addresses, with a port where only that one is ours."""
     wanted = host.strip().lower()
     bare = wanted.rpartition(":")[0] if re.fullmatch(r".*:\d{1,5}", wanted) and not wanted.endswith("]") else wanted
     names = {name.lower() for name in known}

@@ -1,8 +1,8 @@
 """`/v2/`: our own images for clusters that we provision, by the OCI distribution protocol, read-only.
 
-Anybody may pull: what is in an image is in our sources, too, and a node has no token of ours when it needs its first one. Every
-answer is a file of a layout that `make images` wrote (:mod:`remuda.images.layout`), sent from disk in pieces. The installers of
-our own distribution are made when the first host asks for one, if nobody has made them (:mod:`remuda.images.installer.builtin`).
+Pulling needs no credential: our images contain only our sources, and a node has no token of ours when it needs its first one.
+Every answer is a file of a layout that `make images` wrote (:mod:`remuda.images.layout`), sent from disk in pieces. Missing
+installers of our own distribution are made at the first request for one (:mod:`remuda.images.installer.builtin`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DIGEST = re.compile(r"[a-z0-9]+:[A-Fa-f0-9]{32,128}")
 _LONGEST_NAME = 255
 _MOST_TAGS = 1000
 _VERSION = {"Docker-Distribution-API-Version": "registry/2.0"}
-# What has a digest for its name never changes.
+# Content named by its digest never changes.
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
@@ -65,7 +65,7 @@ class ImageRegistry:
                 return _manifest(layout, reference)
             return _blob(layout, reference)
         except LayoutError:
-            # Its words name files of this machine.
+            # The error's text names files of this machine.
             return _error(404, "NAME_UNKNOWN", "the repository can't be read")
 
     async def _have_installers(self) -> bool:
@@ -87,7 +87,7 @@ class ImageRegistry:
 
 
 def _split(path: str) -> tuple[str, str, str]:
-    """Repository, what of it, and which one; the name of a repository may have slashes. Names that are none are empty."""
+    """Repository, kind, and reference; the name of a repository may have slashes. All are empty for another path."""
     parts = path.split("/")
     if len(parts) >= 3 and parts[-2] in ("manifests", "blobs"):
         return "/".join(parts[:-2]), parts[-2], parts[-1]

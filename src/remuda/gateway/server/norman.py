@@ -1,7 +1,7 @@
 """Rancher's old API as its clients know it: resources with `id`, `type` and `links`, actions by `?action=`, and its errors.
 
-Programs and pages of the field speak it to log in and to make tokens. Everything else of Remuda is the Kubernetes API. Here is
-the shape only; what there is to ask for is in :mod:`..auth.login`, :mod:`..auth.users_api`, :mod:`..auth.tokens` and
+Other programs and pages use it to log in and to make tokens. Everything else of Remuda is the Kubernetes API. This module has the
+format only; the resources are in :mod:`..auth.login`, :mod:`..auth.users_api`, :mod:`..auth.tokens` and
 :mod:`..auth.kubeconfigs`.
 """
 
@@ -25,15 +25,15 @@ from .routing import Answer
 
 Obj = dict[str, Any]
 
-# None of what is sent here is long.
+# All requests of this API are short.
 LARGEST_BODY = 64 << 10
 _MOST_PARAMETERS = 32
-# What a Host header may be to be told back: a name or an address, and a port.
+# The form of a Host header that may appear in an answer: a name or an address, and a port.
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
 
 
 class Refused(ApiError):
-    """`message` is what the caller is told; `why` is for the audit log."""
+    """`message` is for the caller; `why` is for the audit log."""
 
     def __init__(self, code: int, reason: str, message: str, why: str = "", retry_after: int = 0) -> None:
         super().__init__(code, reason, message, None, retry_after)
@@ -77,7 +77,7 @@ def collection(kind: str, data: list[Obj], itself: str) -> Obj:
 
 
 async def body_of(asked: Asked) -> Obj:
-    """The object that was sent; an empty one when nothing was."""
+    """The object in the body; an empty one without a body."""
     if (asked.request.content_length or 0) > LARGEST_BODY:
         raise too_large(f"limit is {LARGEST_BODY}")
     data = await asked.request.read()
@@ -88,7 +88,7 @@ async def body_of(asked: Asked) -> Obj:
     try:
         found = jsonio.loads(data)
     except jsonio.JsonError:
-        # Not what is wrong with it: the text may quote a password.
+        # Without details: the text may quote a password.
         raise bad_request("the body is not JSON") from None
     if not isinstance(found, dict):
         raise bad_request("the body must be a JSON object")
@@ -125,7 +125,7 @@ def milliseconds_of(body: Obj, field: str) -> int:
 
 
 def parameters_of(asked: Asked) -> Mapping[str, str]:
-    """The query. What is said twice is refused: two readers could choose differently."""
+    """The query. Duplicate parameters are refused: two readers could choose differently."""
     try:
         found = parse_qs(asked.target.query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
     except ValueError:
@@ -141,7 +141,7 @@ def action_of(asked: Asked) -> str:
 
 
 def base_url(asked: Asked, services: Services) -> str:
-    """Where the caller should think we are: the server's address, else the one they asked for."""
+    """The server's URL for the caller: the setting, else the host that they requested."""
     said = services.settings().text("server-url")
     if said:
         return said.rstrip("/")
@@ -159,7 +159,7 @@ async def check(services: Services, action: Action, message: str = "") -> None:
 
 
 def created_fields(metadata: Mapping[str, Any]) -> Obj:
-    """What every resource says about when it was made."""
+    """The creation time and uid, as every resource has them."""
     created = str(metadata.get("creationTimestamp") or "")
     try:
         stamp = int(parse_rfc3339(created) * 1000)

@@ -1,9 +1,9 @@
-"""What a request's target may look like: one judgement, before anything is routed, authorised or passed on.
+"""Validation of a request's target, before anything is routed, authorised or passed on.
 
-Two programs that read one path differently are how walls are walked around: the gateway authorises `/k8s/clusters/a/../b`, and
-somebody behind it serves `b`. So a path is only let in when every reading of it is the same one: no empty segment, no `.` or
-`..`, no encoded slash, dot, percent, backslash or control character, however often it is decoded. Kubernetes needs none of these.
-:mod:`.headers` judges what comes after the request line.
+Two programs that read one path differently make authorization fail: the gateway authorises `/k8s/clusters/a/../b`, and a server
+behind it serves `b`. So a path is only accepted when every reading of it is the same: no empty segment, no `.` or `..`, no
+encoded slash, dot, percent, backslash or control character, however often it is decoded. Kubernetes needs none of these.
+:mod:`.headers` checks what comes after the request line.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from urllib.parse import unquote_to_bytes
 LONGEST_PATH = 4096
 LONGEST_QUERY = 32_768
 
-# RFC 3986: pchar and "/", without what follows a % (looked at below).
+# RFC 3986: pchar and "/", without what follows a % (checked below).
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)+", re.ASCII)
-# As browsers and kubectl send them: more than the RFC allows, but nothing that ends a line or a word.
+# As browsers and kubectl send them: more than the RFC allows, but no line end and no space.
 _QUERY = re.compile(r"[!-~]*")
 _DOTS = "the path holds a segment that is . or .. or nothing"
-# Signs that mean something to one reader and not to the next when they come encoded.
+# Characters that some readers interpret when they are encoded, and others do not.
 _NEVER_ENCODED = frozenset(b"/\\.%;?#")
 
 
 class BadTarget(ValueError):
-    """A target that some reader could take for another one; says why."""
+    """A target that some reader could take for another one; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`path` as it came and may be passed on, its decoded `segments`, and the `query` without its `?`."""
+    """`path` as received, to be passed on, its decoded `segments`, and the `query` without its `?`."""
 
     path: str
     segments: tuple[str, ...]
@@ -38,7 +38,7 @@ class Target:
 
 
 def judge(raw: str) -> Target:
-    """The target of a request line (origin form), or BadTarget."""
+    """The target of a request line (origin form); raises BadTarget."""
     path, _, query = raw.partition("?")
     if len(path) > LONGEST_PATH:
         raise BadTarget(f"the path is longer than {LONGEST_PATH} characters")
@@ -49,7 +49,7 @@ def judge(raw: str) -> Target:
     if not _QUERY.fullmatch(query) or "#" in query:
         raise BadTarget("the query holds what a query may not hold")
     parts = path[1:].split("/")
-    # A / at the end is no empty segment in between.
+    # A trailing / is not an empty segment.
     inner = parts[:-1] if parts[-1] == "" else parts
     return Target(path, tuple(_segment(part) for part in inner), query)
 
@@ -58,7 +58,7 @@ def _segment(raw: str) -> str:
     if not raw:
         raise BadTarget("the path holds //")
     if "%" not in raw:
-        # Nearly all of them, and quickly: what is not encoded has one reading.
+        # The fast path for nearly all segments: an unencoded one has one reading.
         if raw.partition(";")[0] in ("", ".", ".."):
             raise BadTarget(_DOTS)
         return raw

@@ -1,7 +1,7 @@
-"""What anybody may know before they trust us, and the settings as Rancher's clients read and write them.
+"""Endpoints without authentication, for clients that do not trust us yet, and the settings in Rancher's old API.
 
-`/cacerts` is how an agent that has only a checksum or a registration token gets the CA: whoever shows the hash of a registration
-token with a nonce gets a proof along that it was us who answered (protocols.md 3.7), which nobody in between can make.
+An agent with only a checksum or a registration token gets the CA from `/cacerts`: with the hash of a registration token and a
+nonce in the request, the answer has a proof that it is ours (protocols.md 3.7), which nothing in between can make.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from .serving_certificate import ca_text
 _LONGEST_NONCE = 1024
 _SHA256 = 32
 _SEEN_SECONDS = 2.0
-# What an agent or a page must be able to read before anybody has logged in.
+# The settings that an agent or a page must be able to read before login.
 PUBLIC = ("cacerts",)
 
 
 class Facts:
-    """`healthz`: whether that path is the gateway's own, which it is where the API behind it is somebody else's."""
+    """`healthz`: the gateway itself answers that path, where the API behind it is a foreign Kubernetes."""
 
     def __init__(self, services: Services, registrations: Registrations, *, healthz: bool = False) -> None:
         self._services = services
@@ -71,7 +71,7 @@ class Facts:
     # --- the CA ---------------------------------------------------------------------------------------------------------
 
     def ca(self) -> str:
-        """What clients are to trust: what an administrator set, else the authority of our own certificate."""
+        """The CA that clients are to trust: the one set by an administrator, else the authority of our own certificate."""
         return ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
 
     async def cacerts(self, asked: Asked) -> web.StreamResponse:
@@ -83,9 +83,9 @@ class Facts:
         return response
 
     async def former(self, asked: Asked) -> web.StreamResponse:
-        """The bundles that `/cacerts` has shown before CAs were dropped, as long as those vouch for the present one.
+        """The bundles that `/cacerts` served before CAs were dropped, as long as those vouch for the current one.
 
-        An agent that has the checksum of one of them finds there the CA that it trusts, and checks our certificate by that.
+        An agent that has the checksum of one of them finds there the CA that it trusts, and verifies our certificate by it.
         """
         set_by_user = self._services.settings().text("cacerts")
         return _json({"bundles": [] if set_by_user else list(self._services.former())})
@@ -115,7 +115,7 @@ class Facts:
         return _json(self._shown(asked, self._services.settings().effective(name), await self._may_set(asked, name)))
 
     async def set(self, asked: Asked) -> web.StreamResponse:
-        """`value`; empty or null for what holds when nobody says anything."""
+        """Set `value`; empty or null for the default."""
         name = asked.parameters["name"]
         await norman.check(self._services, self._action(asked, "update", name))
         if name not in SETTINGS:
@@ -130,7 +130,7 @@ class Facts:
         if problem := problem_of(name, value):
             raise norman.invalid(problem)
         stored = await self._services.client.patch(SETTING_KIND, name, {"value": value})
-        # Whoever reads it next reads the new one; but a slow watch must not keep an answer for ever.
+        # The next read returns the new value; but a slow watch must not delay an answer for ever.
         with suppress(TimeoutError):
             async with deadline(self._services.clock, _SEEN_SECONDS):
                 await self._settings.reach(resource_version_of(stored))
@@ -165,7 +165,7 @@ class Facts:
         return self._services.settings().text("server-url") or f"https://{asked.request.headers.get('Host', '')}"
 
     def _shown(self, asked: Asked, effective: Effective, may_set: bool = False) -> dict[str, Any]:
-        # Agents hash what they get here with an end of line behind it, so it must not have one already (protocols.md 9.1, 3.7).
+        # Agents hash this text with a line end added, so it must not have one already (protocols.md 9.1, 3.7).
         value = self.ca().rstrip("\n") if effective.name == "cacerts" else effective.value
         itself = f"{self._address(asked)}/v3/settings/{effective.name}"
         return {
@@ -182,7 +182,7 @@ class Facts:
 
 
 def _digest(text: str) -> bytes:
-    """What an agent shows in place of its token: base64 of the token's SHA-256, in either alphabet."""
+    """The hash that an agent sends in place of its token: base64 of the token's SHA-256, in either alphabet."""
     try:
         found = base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):

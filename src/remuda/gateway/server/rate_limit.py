@@ -1,4 +1,4 @@
-"""How often somebody may do something: a bucket of tries for each, which fills up again with time."""
+"""Rate limits: a token bucket for each key, which fills up again with time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remuda.kube.clock import Clock
 
 
 class Buckets:
-    """`burst` at once, then `per_second`. A bucket that nobody used for long is full, and need not be kept."""
+    """`burst` at once, then `per_second`. A bucket that was not used for long is full, and need not be kept."""
 
     def __init__(self, clock: Clock, burst: int, per_second: float, size: int = 10_000) -> None:
         self._clock = clock
@@ -21,7 +21,7 @@ class Buckets:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def has(self, key: str) -> bool:
-        """Whether there is a try left, without using one."""
+        """Tells whether a try is left, without using one."""
         left, since = self._buckets.get(key, (self._burst, self._clock.monotonic()))
         return left + (self._clock.monotonic() - since) * self._per_second >= 1.0
 
@@ -39,12 +39,12 @@ class Buckets:
 
 # --- login throttle -------------------------------------------------------------------------------------------------------
 #
-# How often somebody may try to log in.
+# The limit on login attempts.
 #
 # An attempt counts as a failure from its beginning and is forgiven when it succeeds, so that a hundred at once are a hundred.
 # After a few, the next has to wait, twice as long each time up to a bound: by user name (many addresses trying one name) and by
-# address (one address trying many names; an IPv6 caller owns a /64 and counts as that). Whoever has logged in from an address
-# before is not locked out there by others' attempts at their name: that pair counts for itself.
+# address (one address trying many names; an IPv6 caller owns a /64 and counts as that). A user who has logged in from an address
+# before is not locked out there by others' attempts at their name: that pair is counted separately.
 #
 # Tables are bounded. Names seen once or twice are kept apart from those that wait, so that a flood of made-up names can't push
 # out the one under attack. Nothing here waits or writes; :mod:`..auth.login_providers` does the costly part afterwards.
@@ -54,7 +54,7 @@ _Key = bytes
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many failures are free, the first delay after them, how far it grows, and after which rest all is forgotten."""
+    """The number of free failures, the first delay after them, its maximum, and the idle time after which all is forgotten."""
 
     free: int
     first: float = 1.0
@@ -71,7 +71,7 @@ class Pace:
 
 PER_USER = Pace(free=5, longest=60.0)
 PER_PAIR = Pace(free=5, longest=300.0)
-# Behind one address there may be many people.
+# Many users may share one address.
 PER_ADDRESS = Pace(free=20, longest=900.0)
 
 
@@ -83,7 +83,7 @@ class _Record:
 
 
 class _Table:
-    """Failures by key, at most `size` of those who wait and as many of those who do not yet."""
+    """Failures by key, at most `size` keys that wait and as many that do not yet."""
 
     def __init__(self, pace: Pace, size: int) -> None:
         self.pace = pace
@@ -115,7 +115,7 @@ class _Table:
         self._waiting.pop(key, None)
 
     def forgive(self, key: _Key, now: float) -> None:
-        """Take one failure back, and the wait that came with it."""
+        """Undo one failure, and the wait that came with it."""
         found = self._find(key, now)
         if found is None:
             return
@@ -133,7 +133,7 @@ class _Table:
 
 
 class LoginThrottle:
-    """`begin` before looking at a password, `succeeded` when it was right; what failed needs no call."""
+    """Call `begin` before checking a password, `succeeded` when it was right; a failure needs no call."""
 
     def __init__(
         self,
@@ -151,11 +151,11 @@ class LoginThrottle:
         self._known: OrderedDict[_Key, None] = OrderedDict()
 
     def __len__(self) -> int:
-        """Everything that is remembered."""
+        """The number of remembered entries."""
         return len(self._users) + len(self._addresses) + len(self._pairs) + len(self._known)
 
     def begin(self, user: str, address: str) -> float:
-        """0 when the attempt may go on, and it then counts; else the seconds to wait, and nothing was counted."""
+        """0 when the attempt may go on, and it then counts; else the seconds to wait, and the attempt does not count."""
         now = self._clock.monotonic()
         tables = self._tables(user, address)
         longest = max(table.wait(key, now) for table, key in tables)
@@ -166,7 +166,7 @@ class LoginThrottle:
         return 0.0
 
     def succeeded(self, user: str, address: str) -> None:
-        """A known pair starts anew. Name and address are forgiven this one only: others may be trying at the same time."""
+        """Clear a known pair. Name and address are forgiven this attempt only: others may be trying at the same time."""
         now = self._clock.monotonic()
         pair = _pair(user, address)
         if pair in self._known:
@@ -188,7 +188,7 @@ class LoginThrottle:
 
 
 def _user(name: str) -> _Key:
-    # Hashed, so that a name of a megabyte takes no more room than another.
+    # Hashed, so that a name of a megabyte takes no more space than another.
     return hashlib.blake2b(name.strip().casefold().encode(errors="replace"), digest_size=16).digest()
 
 

@@ -1,6 +1,6 @@
-"""One request at the door, as it was judged so far: what every route gets, and what the audit line is made of.
+"""The context of one request: the input of every route, and of the audit line.
 
-Filled from the top down by :mod:`.handler`: the target, then the caller, then what the route found out (which cluster, why not).
+Filled step by step by :mod:`.handler`: the target, then the caller, then the route's findings (which cluster, why not).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .path_validation import Target
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: a user as the management API knows them, and the token they showed (none for a client certificate)."""
+    """The caller: a user as the management API knows them, and their token (none for a client certificate)."""
 
     user: User
     presented: Presented | None = None
-    # The Token object's clusterName: such a token is good for that cluster only.
+    # The Token object's clusterName: such a token is valid for that cluster only.
     bound_to: str = ""
-    # The user has to choose another password first, and until then reaches routes for newcomers only.
+    # The user must change their password first, and until then reaches routes for newcomers only.
     must_change_password: bool = False
 
 
 @dataclass(slots=True)
 class Asked:
-    """`parameters` are the named parts of the route's path. `cluster` and `why` are for whoever answers to fill in."""
+    """`parameters` are the named parts of the route's path. The route fills in `cluster` and `why`."""
 
     request: web.BaseRequest
     target: Target
@@ -45,6 +45,6 @@ class Asked:
 
     @property
     def user(self) -> User:
-        """The caller's user, on routes that are only reached by somebody known."""
+        """The caller's user, on routes that require authentication."""
         assert self.caller is not None
         return self.caller.user

@@ -1,7 +1,7 @@
-"""Which paths are the gateway's own, and who may ask for them. Everything else is the management API's.
+"""The gateway's own paths, and the callers allowed on them. Everything else is the management API's.
 
 A pattern is a path whose segments are words, `{name}` for one segment, or, at its end, `{name*}` for all that follow (also
-none). The first route that fits wins, so that what is more precise is added first.
+none). The first route that matches wins, so that more precise ones are added first.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from .path_validation import Target
 from .request_context import Asked, Caller
 
 Answer = Callable[[Asked], Awaitable[web.StreamResponse]]
-# What a body may be long, unless a route says otherwise.
+# The largest body, unless a route says otherwise.
 LARGEST_BODY = 1 << 20
 
 
 class Who(enum.Enum):
-    """Who is let through to a route."""
+    """The callers allowed on a route."""
 
-    # No credentials are looked at: the route reads its own (an agent's, a node's) or needs none.
+    # No credentials are checked: the route reads its own (an agent's, a node's) or needs none.
     ANYBODY = "anybody"
     # A user of Remuda, by token, cookie (where cookies count) or client certificate; 401 without.
     USER = "user"
-    # The same, and also one who has to choose another password first; such a caller is let through to nothing else (403).
+    # The same, and also a user who must change their password first; such a caller is allowed nothing else (403).
     NEWCOMER = "newcomer"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`largest` None: the body is passed on as it comes and never held. `quiet`: no audit line unless it is refused."""
+    """`largest` None: the body is streamed and never held. `quiet`: no audit line unless the request is refused."""
 
     methods: frozenset[str]
     pattern: tuple[str, ...]
@@ -84,11 +84,11 @@ class Routes:
             yield from routes
 
     def owns(self, target: Target) -> bool:
-        """Whether the path is the gateway's own, by its first segment, route or not."""
+        """Tells whether the path is the gateway's own, by its first segment, with a route or not."""
         return bool(target.segments) and target.segments[0] in self._by_first
 
     def find(self, method: str, target: Target) -> tuple[Route, Mapping[str, str]] | frozenset[str]:
-        """The route and its parameters; else the methods that would do for this path (none: there is no such path)."""
+        """The route and its parameters; else the methods allowed for this path (none: the path does not exist)."""
         others: set[str] = set()
         for route in self._by_first.get(target.segments[0] if target.segments else "", ()):
             found = route.fits(target)
@@ -102,20 +102,20 @@ class Routes:
 
 # --- backend --------------------------------------------------------------------------------------------------------------
 #
-# What is behind the door at `/`: the Kubernetes API that Remuda is managed through.
+# The backend at `/`: the Kubernetes API that Remuda is managed through.
 #
-# Here it is in the same process (:class:`InProcess`); on somebody else's Kubernetes it is reached over the network as the
-# caller (:mod:`..proxy.kubernetes_backend`). Either way :mod:`.handler` hands over what is none of the gateway's own paths.
+# Here it is in the same process (:class:`InProcess`); a foreign Kubernetes is reached over the network as the caller
+# (:mod:`..proxy.kubernetes_backend`). Either way :mod:`.handler` passes it all requests for other paths than the gateway's own.
 
 
 class Behind(Protocol):
     async def answer(self, asked: Asked) -> web.StreamResponse:
-        """Say in `asked` who it was, as far as that is found out here."""
+        """Set in `asked` the caller, as far as it is known here."""
         ...
 
 
 class InProcess:
-    """The API server's own handler. It asks for credentials itself: certificates, service accounts, and our tokens by
+    """The API server's own handler. It authenticates by itself: certificates, service accounts, and our tokens by
     :class:`~..auth.authenticator.TokenAuthenticator`."""
 
     def __init__(self, handler: Handler) -> None:

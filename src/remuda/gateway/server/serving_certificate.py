@@ -1,9 +1,9 @@
-"""The listener's certificate: given by files, or signed by our own CA; changed under way without a restart.
+"""The listener's certificate: given by files, or signed by our own CA; replaced without a restart.
 
-Files are looked at now and then by the injected clock (no inotify: that misses mounted Secrets and network file systems). A new
-pair is read once, checked as a whole, and only then shown to new connections; connections that stand keep the old one. What does
-not fit (a certificate that was renewed before its key, half a file) is passed over, told once, and tried again. The pair reaches
-OpenSSL through memory, never through a second read of files that may have changed meanwhile.
+Files are read at intervals of the injected clock (no inotify: that misses mounted Secrets and network file systems). A new pair
+is read once, checked as a whole, and only then served to new connections; existing connections keep the old one. A pair that
+does not match (a certificate that was renewed before its key, half a file) is skipped, reported once, and tried again. The pair
+reaches OpenSSL through memory, never through a second read of files that may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LARGEST = 1 << 20
 
 
 class CertificateError(Exception):
-    """A certificate and key that can't be served; says which file, what is wrong and what to do."""
+    """A certificate and key that can't be served; the text says which file, what is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Certificate (with its chain) and key in PEM, and the CA that clients are to trust, if that is not one of theirs anyway."""
+    """Certificate (with its chain) and key in PEM, and the CA that clients are to trust, if they do not trust it anyway."""
 
     certificate: Path
     key: Path
@@ -45,7 +45,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What is shown to clients now."""
+    """The certificate that clients get now."""
 
     names: tuple[str, ...]
     begins: float
@@ -55,9 +55,9 @@ class Serving:
 
 
 class ServingCertificate:
-    """`context` is the listener's for good; `follow` keeps it fresh.
+    """`context` is the listener's for good; `follow` keeps it current.
 
-    `renew` makes the files anew where that is due, as our own CA does; it is asked every `RENEW_EVERY` seconds.
+    `renew` renews the files when that is due, as our own CA does; it is called every `RENEW_EVERY` seconds.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ServingCertificate:
         every: float = LOOK_EVERY,
         renew: Callable[[], object] | None = None,
     ) -> None:
-        """CertificateError when there is nothing that could be served."""
+        """Raises CertificateError when there is no certificate to serve."""
         self._files = files
         self._client_ca = client_ca
         self._clock = clock
@@ -88,14 +88,14 @@ class ServingCertificate:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the files as they are now, or with making new ones; "" when all is well."""
+        """The problem with the current files, or with renewing them; "" without one."""
         return self._problem or self._renewal_problem
 
     @classmethod
     def own(
         cls, pki: Pki, hosts: Callable[[], Iterable[str]], clock: Clock, *, client_ca: Path | None = None
     ) -> ServingCertificate:
-        """The one that our CA signs, for the names that `hosts` gives at each renewal."""
+        """The certificate that our CA signs, for the names that `hosts` returns at each renewal."""
         files = Files(pki.serving_certificate, pki.serving_key, pki.ca_certificate)
 
         def renew() -> None:
@@ -104,7 +104,7 @@ class ServingCertificate:
         return cls(files, clock, client_ca=client_ca, renew=renew)
 
     def look(self) -> bool:
-        """True when another pair is served from now on."""
+        """Load the files if they changed; True when another pair is served from now on."""
         seen = self._signature()
         if seen == self._seen:
             self._tell(self._invalid(self.serving))
@@ -112,7 +112,7 @@ class ServingCertificate:
         try:
             found = self._take(self.serving)
         except CertificateError as error:
-            # Not remembered as seen: a file may have been caught while it was being written.
+            # Not remembered as seen: the file may have been read while it was being written.
             self._tell(str(error))
             return False
         self._seen = seen
@@ -124,7 +124,7 @@ class ServingCertificate:
         return changed
 
     async def follow(self) -> None:
-        """Look now and then, until cancelled."""
+        """Look at intervals, until cancelled."""
         while True:
             await self._clock.sleep(self._every)
             if self._renew is not None and self._clock.monotonic() - self._renewed_at >= RENEW_EVERY:
@@ -132,7 +132,7 @@ class ServingCertificate:
             self.look()
 
     async def renew(self) -> None:
-        """Have the files made anew now where that is due, for instance for another name. In a thread: it waits for the disk."""
+        """Renew the files now where that is due, for instance for another name. In a thread: it waits for the disk."""
         if self._renew is None:
             return
         self._renewed_at = self._clock.monotonic()
@@ -146,12 +146,12 @@ class ServingCertificate:
         self.look()
 
     def _take(self, current: Serving | None) -> Serving:
-        """Read and check the files, and show them to new connections."""
+        """Read and check the files, and serve them to new connections."""
         found, certificate, key = _pair(self._files)
         if current is not None and self._is_valid(current) and not self._is_valid(found):
             raise CertificateError(f"{self._invalid(found)}; the one before is served on")
         if self._client_ca is not None:
-            # Added to those that were believed before; which of them are good is up to whoever looks at certificates.
+            # Added to the CAs that were trusted before; the authenticator of certificates decides which of them are valid.
             self._believe(self._client_ca)
         _load(self.context, self._files, certificate, key)
         return found
@@ -179,12 +179,12 @@ class ServingCertificate:
 
 
 def check_files(files: Files) -> None:
-    """Raises CertificateError for what could not be served."""
+    """Raises CertificateError for files that can't be served."""
     _pair(files)
 
 
 def _pair(files: Files) -> tuple[Serving, bytes, bytes]:
-    """What the files say now, tried on a context that nobody uses; and the certificate and the key themselves."""
+    """The current content of the files, tried on an unused context; and the certificate and the key themselves."""
     certificate, key = _read(files.certificate), _read(files.key)
     found = _checked(files, certificate, key, _authority(files.ca))
     _load(_context(), files, certificate, key)
@@ -192,12 +192,12 @@ def _pair(files: Files) -> tuple[Serving, bytes, bytes]:
 
 
 def ca_text(pem: str) -> str:
-    """A CA as `/cacerts` shows it: with one end of line at its end; empty when there is none."""
+    """A CA as `/cacerts` serves it: with one line end; empty when there is none."""
     return f"{pem.rstrip()}\n" if pem.strip() else ""
 
 
 def ca_checksum(pem: str) -> str:
-    """What agents compare the CA with (protocols.md 3.7); "" when there is none."""
+    """The checksum that agents compare the CA with (protocols.md 3.7); "" when there is none."""
     if not pem:
         return ""
     return hashlib.sha256((pem if pem.endswith("\n") else f"{pem}\n").encode()).hexdigest()
@@ -210,7 +210,7 @@ def _context() -> ssl.SSLContext:
 
 
 def _signature(files: Files) -> tuple[object, ...]:
-    """Changes when any of the files does; links are followed, as a mounted Secret changes by its link."""
+    """A value that changes with any of the files; links are followed, as a mounted Secret changes by its link."""
     return tuple(_signature_of(path) for path in (files.certificate, files.key, files.ca) if path is not None)
 
 
@@ -239,7 +239,7 @@ def _authority(path: Path | None) -> str:
     from cryptography import x509
 
     data = _read(path)
-    # It is handed to everybody who asks.
+    # It is served to every client.
     if b"PRIVATE KEY" in data:
         raise CertificateError(f"{path} holds a private key: it must hold the CA's certificate only")
     try:
@@ -275,7 +275,7 @@ def _checked(files: Files, certificate: bytes, key: bytes, ca: str) -> Serving:
 
 
 def _load(context: ssl.SSLContext, files: Files, certificate: bytes, key: bytes) -> None:
-    """OpenSSL only takes files: one in memory, seen by nobody else."""
+    """OpenSSL only takes files: one in memory, which no other process sees."""
     handle = os.memfd_create("serving", os.MFD_CLOEXEC)
     try:
         os.write(handle, certificate.rstrip() + b"\n" + key)

@@ -1,8 +1,8 @@
-"""`/v1-remuda/waits`: what the controllers wait for, for whoever may read the cluster that it is about.
+"""`/v1-remuda/waits`: the waits of controllers about a cluster, for callers who may read that cluster.
 
-Waits are stored nowhere (:mod:`remuda.kube.waits`); conditions tell some of them in words. Here they are whole, out of the memory
-of the controllers that work in this process. Where another server leads they are there: `complete` is false then, `leader` says
-which host that is on, as far as it is known, and whoever asks has to make do with conditions.
+Waits are not stored (:mod:`remuda.kube.waits`); conditions have some of them as text. This serves all of them, from the memory of
+the controllers in this process. When another server is the leader, it has them: then `complete` is false, `leader` names its
+host, as far as it is known, and the caller has only conditions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Source = Callable[[], Iterable[Wait]]
 PATH: Final = "/v1-remuda/waits"
 
 
-# What bears a cluster's own name, in its workspace.
+# Objects with a cluster's own name, in its workspace.
 _CALLED_SO: Final = frozenset(
     {
         (provisioning.GROUP, "Cluster"),
@@ -52,7 +52,7 @@ _CALLED_SO: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What belongs to a cluster: what is called as it is, what is in the namespace of its id, and what its machines are."""
+    """The objects of a cluster: those with its name, those in the namespace of its id, and those of its machines."""
 
     cluster: Key
     identifier: str
@@ -71,17 +71,17 @@ class Waits:
         services.routes.add("GET", PATH, self.read, Who.USER, largest=0, quiet=True)
 
     def follow(self, source: Source) -> Callable[[], None]:
-        """Controllers at work; call the result when they work no more."""
+        """Add running controllers; call the result when they stop."""
         self._sources.append(source)
         return lambda: self._sources.remove(source)
 
     def of(self, belongings: Belongings) -> list[Wait]:
-        # The same manager may have been told of twice.
+        # The same manager may have been added twice.
         found = dict.fromkeys(wait for source in self._sources for wait in source())
         return [wait for wait in found if belongings.holds(wait.subject)]
 
     async def read(self, asked: Asked) -> web.StreamResponse:
-        """`?cluster=NAMESPACE/NAME` of a provisioning Cluster."""
+        """The waits for `?cluster=NAMESPACE/NAME`, a provisioning Cluster."""
         said = norman.parameters_of(asked).get("cluster", "")
         namespace, slash, name = said.partition("/")
         if not (slash and namespace and name) or "/" in name:
@@ -96,11 +96,11 @@ class Waits:
         return norman.shown(body)
 
     async def _leader(self) -> str:
-        """The host on which the controllers work, by the Lease that servers of one store share."""
+        """The host on which the controllers run, by the Lease that servers of one store share."""
         try:
             lease = await find(self._services.client, LEASES, LEASE, LEASE_NAMESPACE)
         except ApiError:
-            # Before another's Kubernetes it is elsewhere, or none of our business.
+            # On a foreign Kubernetes the Lease is elsewhere, or not readable.
             return ""
         return str(dig(lease or {}, "spec", "holderIdentity") or "").rpartition("_")[0]
 
@@ -110,7 +110,7 @@ class Waits:
         try:
             listed = await client.list(capi.MACHINES, cluster.namespace, labels=f"{CLUSTER_NAME}={cluster.name}")
         except ApiError as error:
-            # There need not be a Cluster API.
+            # Cluster API may be absent.
             if not error.is_not_found:
                 raise
             listed = {}
@@ -119,7 +119,7 @@ class Waits:
 
 
 def shown(wait: Wait) -> Obj:
-    """As everybody reads it; what a host or a provider said may be in the evidence."""
+    """The wait as callers read it; its evidence may quote a host or a provider."""
     found: Obj = {"code": str(wait.code), "actor": str(wait.actor), "subject": _ref(wait.subject)}
     if wait.on is not None:
         found["on"] = _ref(wait.on)

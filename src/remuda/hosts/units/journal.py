@@ -1,4 +1,4 @@
-"""What units say, a file each, every line with its time; a file that grows large makes room for the next."""
+"""Output of units, a file each, every line with its time; large files are rotated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Journal:
         self._rest = b""
 
     def write(self, chunk: bytes) -> None:
-        """Output as it comes: lines that are whole are written, and what is too long for one in pieces."""
+        """Write output as it comes: whole lines, and overlong lines in pieces."""
         *whole, self._rest = (self._rest + chunk).split(b"\n")
         while len(self._rest) > _LONGEST_LINE:
             whole.append(self._rest[:_LONGEST_LINE])
@@ -35,7 +35,7 @@ class Journal:
             self._append(whole)
 
     def note(self, text: str) -> None:
-        """A line of the init's own."""
+        """Write a line of the init's own."""
         self.flush()
         self._append([b"-- " + text.encode()])
 
@@ -48,14 +48,14 @@ class Journal:
         moment = rfc3339(self._clock.time()).encode()
         content = b"".join(moment + b" " + line.removesuffix(b"\r") + b"\n" for line in lines)
         try:
-            # Opened each time: whoever removes or moves it meanwhile loses nothing that comes later.
+            # Opened each time: if the file is removed or moved meanwhile, no later output is lost.
             with self._path.open("ab") as stream:
                 stream.write(content)
                 size = stream.tell()
             if size > self._largest:
                 self._rotate()
         except OSError:
-            # A full disk must not stop what is logged here; there is nowhere to say so.
+            # A full disk must not stop the logged program; there is nowhere to report it.
             return
 
     def _rotate(self) -> None:
@@ -70,7 +70,7 @@ def numbered(path: Path, number: int) -> Path:
 
 
 def tail(path: Path, count: int | None) -> list[str]:
-    """The last lines of a log, older files of it included; all when no count is said."""
+    """The last lines of a log, including its older files; all without a count."""
     lines: list[str] = []
     for number in range(KEPT, -1, -1):
         part = numbered(path, number) if number else path
@@ -81,13 +81,13 @@ def tail(path: Path, count: int | None) -> list[str]:
 
 # --- log follower ---------------------------------------------------------------------------------------------------------
 #
-# The logs of a host as they are read by people: one unit's or all of them, and what comes next.
+# The logs of a host for people: one unit's or all of them, and new lines as they come.
 
 _PAUSE = 0.2
 
 
 def follow(place: Place, only: Path | None, count: int | None, go_on: bool) -> Iterator[str]:
-    """Lines, with the unit's name before them when there are several; they end unless more is asked for."""
+    """Lines, with the unit's name in front if there are several units; with `go_on`, also new ones, without end."""
     sizes: dict[Path, int] = {}
     for path in _paths(place, only):
         sizes[path] = path.stat().st_size if path.exists() else 0
@@ -105,7 +105,7 @@ def _paths(place: Place, only: Path | None) -> list[Path]:
 def _more(path: Path, sizes: dict[Path, int]) -> list[str]:
     try:
         size = path.stat().st_size
-        # Smaller than before: it was put aside, and this is the next one.
+        # Smaller than before: the file was rotated, and this is the next one.
         seen = min(sizes.get(path, 0), size) if size >= sizes.get(path, 0) else 0
         with path.open("rb") as stream:
             stream.seek(seen)

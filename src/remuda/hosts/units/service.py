@@ -1,7 +1,7 @@
-"""The life of one service: started, ready, ended, started again, stopped; as systemd.service(5) says.
+"""The life of one service: started, ready, ended, restarted, stopped; as in systemd.service(5).
 
-One task lives as long as the service is wanted. Everything that may take time is waited for together with the wish to stop, so
-that a stop is never kept waiting by a start. :mod:`.service_processes` says which processes are the service's.
+One task lives as long as the service is wanted. Every wait also waits for a stop request, so that a start never delays a stop.
+:mod:`.service_processes` finds the service's processes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .unit_catalog import Catalog
 from .unitfile import NEVER, Command, Unit, UnitError, environment_of
 
 _POLL = 0.05
-# As much as a pipe holds.
+# The capacity of a pipe.
 _PIECE = 1 << 16
-# How long a killed process may need to be gone.
+# How long a killed process may take to disappear.
 _KILLED = 10.0
 _NOT_STARTED = 203
 _NO_DIRECTORY = 200
@@ -46,7 +46,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an init gives its services."""
+    """The things that an init gives its services."""
 
     catalog: Catalog
     children: Children
@@ -60,7 +60,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one start ended: `code` is the exit status (negative: a signal), `why` systemd's word for it."""
+    """The end of one start: `code` is the exit status (negative: a signal), `why` systemd's word for it."""
 
     code: int = 0
     why: str = "success"
@@ -72,7 +72,7 @@ class End:
 
 
 class _Stopped(Exception):
-    """Somebody wants it stopped."""
+    """A stop was requested."""
 
 
 class _Failed(Exception):
@@ -107,10 +107,10 @@ class Service:
         self._output = -1
         self._input = -1
 
-    # --- what others ask for -------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> str:
-        """Until it is up; why it is not, else ""."""
+        """Start it and wait until it is up; the result is the reason why it is not, else ""."""
         if self.state is State.DEACTIVATING and self._life is not None:
             await asyncio.wait([self._life])
         if self.state is State.ACTIVE:
@@ -126,7 +126,7 @@ class Service:
         return await asyncio.shield(self._started)
 
     async def stop(self) -> None:
-        """Until it is down. One that has failed stays so."""
+        """Stop it and wait until it is down. A failed service stays failed."""
         if self._life is not None and not self._life.done():
             self._stop.set()
             await asyncio.wait([self._life])
@@ -149,21 +149,21 @@ class Service:
         return ""
 
     def reset(self) -> None:
-        """Forget that it has failed."""
+        """Clear the failed state."""
         if self.state is State.FAILED:
             self._become(State.INACTIVE, "dead")
             self.result = "success"
         self._starts.clear()
 
     def send(self, number: signal.Signals) -> None:
-        """A signal to all of its processes."""
+        """Send a signal to all of its processes."""
         self._signal(self._group.members(), number)
 
     def members(self) -> set[int]:
         return self._group.members()
 
     def close(self) -> None:
-        """When the host goes down, after :meth:`stop`."""
+        """Release its resources when the host goes down, after :meth:`stop`."""
         if self._notify is not None:
             self._notify.close()
         if self._output >= 0:
@@ -180,7 +180,7 @@ class Service:
         try:
             await self._start_and_start_again()
         except Exception as error:
-            # The outermost edge: one service that we got wrong must not keep others, or whoever waits for it, from going on.
+            # The outermost edge: our bug in one service must not block others, or a waiting caller.
             end = End(1, "resources", f"internal error: {type(error).__name__}: {error}")
             self._journal.note(f"{self.name}: {end.detail}")
             self.result = end.why
@@ -208,7 +208,7 @@ class Service:
             self.restarts += 1
 
     async def _once(self) -> End:
-        """One start, until nothing of it is left that should not be."""
+        """One start, until none of its processes is left that should not be."""
         self._await_start()
         self.status = ""
         try:
@@ -290,7 +290,7 @@ class Service:
         return end
 
     async def _end_processes(self, unit: Unit) -> End:
-        """What `KillMode=` says: the main process is asked, then made; the others with it, after it, or not at all."""
+        """Apply `KillMode=`: terminate the main process, then kill it; the others with it, after it, or not at all."""
         everything = unit.kill_mode == "control-group"
         main = self._main_ended
         asked = self._group.members() if everything else set() if main is None or main.done() else {self.main}
@@ -310,7 +310,7 @@ class Service:
             return End(-signal.SIGKILL, "timeout", "it did not stop in time")
         if main is None or not main.done() or unit.ended_well(main.result()):
             return End()
-        # Whoever ends by the very signal that asked it to has done well.
+        # A process that ends by the requested signal has ended well.
         code = main.result()
         return End() if code == -unit.kill_signal else End(code, _why(code), f"the main process {_ended(code)}")
 
@@ -409,7 +409,7 @@ class Service:
     # --- waiting -------------------------------------------------------------------------------------------------------
 
     async def _until(self, futures: Iterable[asyncio.Future[Any]], seconds: float, stoppable: bool = True) -> bool:
-        """Until one of them is done (True) or time is up; raises _Stopped when somebody wants it stopped."""
+        """Wait until one of them is done (True) or time is up; raises _Stopped when a stop is requested."""
         loop = asyncio.get_running_loop()
         late: asyncio.Future[None] = loop.create_future()
         timer = (
@@ -432,7 +432,7 @@ class Service:
         return False
 
     async def _rest(self, seconds: float) -> bool:
-        """Between two starts; whether somebody wants it stopped meanwhile."""
+        """The pause between two starts; True if a stop is requested meanwhile."""
         hurry = asyncio.ensure_future(self._hurry.wait())
         try:
             await self._until({hurry}, seconds)
@@ -463,11 +463,11 @@ class Service:
             self.since = self._around.clock.time()
         self.state, self.sub = state, sub
 
-    # --- what it says --------------------------------------------------------------------------------------------------
+    # --- notifications ---------------------------------------------------------------------------------------------------
 
     def _listening(self) -> NotifySocket:
         if self._notify is None:
-            # Short, since the name of such a socket has room for a hundred letters only.
+            # Short, since the name of such a socket has room for a hundred characters only.
             name = f"remuda-host/{self._around.host_id}/{self.name[:40]}/{self._around.entropy.token_bytes(4).hex()}"
             self._notify = NotifySocket(name, self._heard)
         return self._notify
@@ -486,7 +486,7 @@ class Service:
             asyncio.get_running_loop().add_reader(self._input, self._drain)
 
     def _drain(self) -> None:
-        # One piece at a time: a flood must not keep everything else waiting.
+        # One piece at a time: a flood of output must not block everything else.
         with contextlib.suppress(BlockingIOError):
             self._journal.write(os.read(self._input, _PIECE))
 

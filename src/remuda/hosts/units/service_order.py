@@ -1,4 +1,4 @@
-"""All services of a host: each by its name, together in the order that they ask for when the host comes up and goes down."""
+"""All services of a host, by name; started and stopped in the order of their dependencies when the host boots and shuts down."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Board:
         return self._around.catalog
 
     def get(self, name: str) -> Service | None:
-        """A service that was started once."""
+        """The service, if it was ever started."""
         return self._services.get(name)
 
     def services(self) -> list[Service]:
         return [self._services[name] for name in sorted(self._services)]
 
     async def start(self, name: str) -> str:
-        """Start a unit and what it needs; why it is not up, else "". Raises UnitError."""
+        """Start a unit and its dependencies; the result is the reason why it is not up, else "". Raises UnitError."""
         unit = self.catalog.load(name)
         await asyncio.gather(*(service.stop() for other in unit.conflicts if (service := self._services.get(other))))
         await asyncio.gather(*(self._start_other(other) for other in self._present(unit.wants)))
@@ -37,11 +37,11 @@ class Board:
         return await self._service(name).start()
 
     async def boot(self) -> None:
-        """Start everything that is enabled, each after those that it comes after."""
+        """Start all enabled units, each after those in its `After=`."""
         await self._in_order(self.catalog.wanted(), self._start_other, forwards=True)
 
     async def shut_down(self) -> None:
-        """Stop everything, each before those that it came after."""
+        """Stop all services, in reverse order."""
 
         async def stop(name: str) -> str:
             await self._services[name].stop()
@@ -52,7 +52,7 @@ class Board:
             service.close()
 
     def forget_gone(self) -> None:
-        """Drop what is neither described nor running any more."""
+        """Drop services that have neither a unit file nor a running process."""
         for name, service in list(self._services.items()):
             if self.catalog.file(name) is None and service.state in (State.INACTIVE, State.FAILED):
                 service.close()
@@ -105,7 +105,7 @@ class Board:
 
 
 def without_circles(order: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """The same order, by name of those that each comes after; in a circle, which has no end, the first by name goes first."""
+    """The same order, as each unit's predecessors; cycles are broken: the first by name starts first."""
     waiting = dict(order)
     found: dict[str, set[str]] = {}
     while waiting:

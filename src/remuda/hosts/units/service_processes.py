@@ -1,7 +1,7 @@
-"""Which processes are a service's, without a kernel's control groups, which only root may make.
+"""Processes of a service, found without the kernel's control groups, which only root may create.
 
-What a service starts is below its first process; what lost its parent has become the init's child, and is known by the session
-that it was started in or by the mark (systemd's INVOCATION_ID) in its environment.
+A service's processes are below its first process; orphans become the init's children, and are identified by the session in which
+they started or by the mark (systemd's INVOCATION_ID) in their environment.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from .. import processes
 
-# Of services that leave processes behind each time.
+# For services that leave processes behind each time.
 _REMEMBERED = 15
 
 
 class Group:
-    """The processes of one service; a new mark with each start, old ones are remembered until nothing of them is left."""
+    """The processes of one service; each start has a new mark, old marks are kept until none of their processes is left."""
 
     def __init__(self) -> None:
         self.mark = ""
@@ -37,17 +37,17 @@ class Group:
         self._marks = [*self._marks[-_REMEMBERED:], mark]
 
     def add(self, leader: int) -> None:
-        """A process that was started for the service, in a session of its own."""
+        """Add a process that was started for the service, in a session of its own."""
         self._leaders.add(leader)
 
     def members(self) -> set[int]:
-        """Those that live now."""
+        """The living processes."""
         if not self._marks:
             return set()
         known = processes.everything()
         mine = processes.descendants(os.getpid(), known)
         tops = {pid for pid in mine if known[pid].parent == os.getpid() and self._is_ours(known[pid])}
-        # A number that nobody has any more may become somebody else's.
+        # The kernel may reuse a number that is free.
         self._leaders &= {known[pid].session for pid in mine} | mine
         return tops.union(*(processes.descendants(pid, known) for pid in tops)) if tops else set()
 
@@ -59,16 +59,16 @@ class Group:
 
 # --- notify socket --------------------------------------------------------------------------------------------------------
 #
-# Where services of type notify tell that they are ready (sd_notify(3)): a socket without a file, so that no path is too long.
+# The socket on which services of type notify report that they are ready (sd_notify(3)): without a file, so no path is too long.
 #
-# Everybody on the machine could write there, so what counts is who the kernel says has written.
+# Every process on the machine can write to it, so the sender is taken from the kernel's credentials.
 
 _CREDENTIALS = struct.Struct("3i")
 _LARGEST = 4096
 
 
 class NotifySocket:
-    """`heard(pid, fields)` gets each message of a process of this user."""
+    """`heard(pid, fields)` gets each message from a process of this user."""
 
     def __init__(self, name: str, heard: Callable[[int, dict[str, str]], None]) -> None:
         self._heard = heard
@@ -100,11 +100,11 @@ def _fields(data: bytes) -> dict[str, str]:
 
 # --- child processes ------------------------------------------------------------------------------------------------------
 #
-# The processes that an init starts, and how it hears of their end, of those too that became its children without being asked.
+# The processes that an init starts, and notification of their end, also for orphans that became its children.
 
 
 class Children:
-    """One per init: nobody else in the process may wait for children."""
+    """The children of the init. One per init: no other code in the process may wait for children."""
 
     def __init__(self) -> None:
         self._running: dict[int, tuple[subprocess.Popen[bytes], asyncio.Future[int]]] = {}
@@ -120,9 +120,9 @@ class Children:
         umask: int | None = None,
         limits: Iterable[tuple[str, str]] = (),
     ) -> tuple[int, asyncio.Future[int]]:
-        """A process that leads a session of its own; its number, and its exit status (negative: by signal) when it has ended.
+        """Start a process that leads a session of its own; its number, and a future for its exit status (negative: by signal).
 
-        Raises OSError when there is no such program.
+        Raises OSError if there is no such program.
         """
         wanted = [(getattr(resource, f"RLIMIT_{name}"), value) for name, value in limits]
 
@@ -148,7 +148,7 @@ class Children:
         return process.pid, ended
 
     def reap(self) -> None:
-        """Take note of every child that has ended; to be called when the kernel says that one has."""
+        """Reap every child that has ended; to be called on SIGCHLD."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -168,7 +168,7 @@ def _limit(number: int, value: str) -> None:
     soft, _, hard = value.partition(":")
     most = resource.getrlimit(number)[1]
     values = [_limit_value(part, most) for part in (soft, hard or soft)]
-    # More than one has can't be given without root; systemd would refuse, a host on somebody's machine makes do.
+    # Raising a hard limit requires root; systemd would refuse, but a host on a user's machine goes on without.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(number, (values[0], values[1]))
 

@@ -1,6 +1,6 @@
-"""`systemctl` as it is answered by a host's init: the verbs, words and exit codes that installers and their scripts rely on.
+"""`systemctl` as a host's init answers it: the verbs, words and exit codes that installers and their scripts rely on.
 
-Not every option means something here; those that don't are taken and passed over, since scripts give them by habit.
+Options without a meaning here are accepted and ignored, since scripts pass them by habit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Asked:
 
 
 def parsed(arguments: list[str]) -> _Asked:
-    """What was asked for."""
+    """The request in the arguments."""
     asked = _Asked()
     words = iter(arguments)
     for word in words:
@@ -84,7 +84,7 @@ def parsed(arguments: list[str]) -> _Asked:
 
 
 class Systemctl:
-    """`power` is asked to end the host, or to start it anew."""
+    """`power` is called to end the host, or to restart it."""
 
     def __init__(self, board: Board, power: Callable[[str], None]) -> None:
         self._board = board
@@ -194,7 +194,7 @@ class Systemctl:
         return Answer(err="" if asked.quiet else "\n".join(told))
 
     async def _daemon_reload(self, asked: _Asked) -> Answer:
-        # Units are read each time they are started; there is only something to forget.
+        # Units are read each time they are started; only removed ones must be forgotten.
         self._board.forget_gone()
         return Answer()
 
@@ -358,7 +358,7 @@ def _job(name: str, why: str) -> Answer:
 
 
 def _all(answers: list[Answer]) -> Answer:
-    """The first failure counts."""
+    """One answer for several; the first failure counts."""
     code = next((answer.code for answer in answers if answer.code), 0)
     return Answer(code, _lines(*(answer.out for answer in answers)), _lines(*(answer.err for answer in answers)))
 

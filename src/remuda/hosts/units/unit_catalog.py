@@ -1,4 +1,4 @@
-"""Which units a host has, and which of them start with it: files and links, exactly where systemd keeps them."""
+"""The units of a host, and those that start with it: files and links, exactly where systemd keeps them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TARGETS = ("default.target", "multi-user.target", "graphical.target", "network-
 
 
 class NoSuchUnit(UnitError):
-    """No file describes a unit of this name."""
+    """There is no file for a unit of this name."""
 
 
 def full_name(name: str) -> str:
@@ -26,14 +26,14 @@ def full_name(name: str) -> str:
 
 
 class Catalog:
-    """`directories` are in the order in which they are looked through; links are made in the first."""
+    """`directories` are in search order; links are made in the first."""
 
     def __init__(self, directories: Iterable[Path], specifiers: Mapping[str, str] | None = None) -> None:
         self._directories = tuple(directories)
         self._specifiers = dict(specifiers or {})
 
     def file(self, name: str) -> Path | None:
-        """Where a unit is described; a masked one is nowhere."""
+        """The file of a unit; None for a masked one."""
         template = name.partition("@")[0] + "@." + name.rpartition(".")[2] if "@" in name else name
         for wanted in dict.fromkeys((name, template)):
             for directory in self._directories:
@@ -43,7 +43,7 @@ class Catalog:
         return None
 
     def load(self, name: str) -> Unit:
-        """Raises NoSuchUnit, UnitError."""
+        """The unit of this name. Raises NoSuchUnit, UnitError."""
         path = self.file(name)
         if path is None:
             raise NoSuchUnit(f"Unit {name} not found.")
@@ -54,12 +54,12 @@ class Catalog:
         return unitfile.parse(name, texts, self._specifiers)
 
     def names(self) -> list[str]:
-        """All services that are described."""
+        """All services that have a unit file."""
         found = {path.name for directory in self._directories for path in directory.glob("*.service")}
         return sorted(name for name in found if not name.endswith("@.service") and self.file(name) is not None)
 
     def wanted(self) -> list[str]:
-        """Those that start with the host."""
+        """The units that start with the host."""
         found: set[str] = set()
         for directory in self._directories:
             for target in _TARGETS:
@@ -72,7 +72,7 @@ class Catalog:
         return bool(self._links(name))
 
     def enable(self, name: str) -> list[tuple[Path, Path]]:
-        """The links that were made, and where they lead. Raises NoSuchUnit."""
+        """Enable a unit; the result is the new links and their targets. Raises NoSuchUnit."""
         unit = self.load(name)
         path = self.file(name)
         assert path is not None
@@ -90,7 +90,7 @@ class Catalog:
         return made
 
     def disable(self, name: str) -> list[Path]:
-        """The links that were removed, also those of a unit whose file is gone already."""
+        """Disable a unit; the result is the removed links, also for a unit whose file is already gone."""
         links = self._links(name)
         for link in links:
             link.unlink()

@@ -1,6 +1,6 @@
-"""A unit as its files say: the texts of the file and its drop-ins become one :class:`Unit`. Pure.
+"""Unit files: the texts of a file and its drop-ins become one :class:`Unit`. Pure.
 
-Only services; what is not understood is passed over, as systemd does, except where it would change what a start means.
+Only services; unknown directives are ignored, as in systemd, unless they would change the meaning of a start.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 NEVER: Final = float("inf")
 TYPES = ("simple", "exec", "notify", "oneshot")
-# Others that differ in nothing that matters here.
+# Types that differ in nothing that matters here.
 _SAME_TYPE = {"idle": "simple", "notify-reload": "notify"}
 RESTARTS = ("no", "always", "on-success", "on-failure", "on-abnormal", "on-abort", "on-watchdog")
 KILL_MODES = ("control-group", "mixed", "process", "none")
@@ -89,11 +89,11 @@ class Unit:
         return self.name.removesuffix(".service")
 
     def ended_well(self, code: int) -> bool:
-        """Whether an exit status (negative for a signal) is a success."""
+        """True if an exit status (negative for a signal) is a success."""
         return code in self.good_exits if code >= 0 else -code in self.good_signals
 
     def wants_restart(self, code: int, timed_out: bool = False) -> bool:
-        """Whether `Restart=` asks for another start after this end."""
+        """True if `Restart=` asks for another start after this end."""
         if self.restart in ("no", "always"):
             return self.restart == "always"
         well = self.ended_well(code) and not timed_out
@@ -109,7 +109,7 @@ Sections = Mapping[str, Mapping[str, list[str]]]
 
 
 def read(texts: Iterable[str]) -> Sections:
-    """The assignments by section and key, drop-ins behind the file; an empty assignment forgets those before it."""
+    """The assignments by section and key, drop-ins after the file; an empty assignment clears earlier ones."""
     sections: dict[str, dict[str, list[str]]] = {}
     for text in texts:
         section = ""
@@ -129,7 +129,7 @@ def read(texts: Iterable[str]) -> Sections:
 
 
 def _lines(text: str) -> Iterable[str]:
-    """Without comments; a backslash at the end goes on in the next line, comments in between left out."""
+    """The lines without comments; a line that ends with a backslash continues on the next one, skipping comments."""
     waiting = ""
     for raw in text.splitlines():
         line = raw.strip()
@@ -190,7 +190,7 @@ class _Values:
         return self.last(key).lower() in ("1", "yes", "true", "on", "y", "t")
 
     def commands(self, key: str) -> tuple[Command, ...]:
-        # Specifiers are filled in after the words are known, variables when it runs.
+        # Specifiers are expanded after splitting into words, variables when it runs.
         return tuple(_command(value) for value in self.all(key))
 
 
@@ -268,7 +268,7 @@ def _signal(text: str, name: str) -> signal.Signals:
 
 
 def environment_of(text: str) -> dict[str, str]:
-    """The variables of an EnvironmentFile: a line each, comments left out, values perhaps in quotes."""
+    """The variables of an EnvironmentFile: a line each, without comments, values optionally quoted."""
     found: dict[str, str] = {}
     for line in _lines(text):
         key, equals, value = line.partition("=")
@@ -281,7 +281,7 @@ def environment_of(text: str) -> dict[str, str]:
 def _unquoted(value: str) -> str:
     if len(value) < 2 or value[0] != value[-1] or value[0] not in "\"'":
         return value
-    # Between double quotes a backslash takes what comes next for itself.
+    # Between double quotes a backslash escapes the next character.
     return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] == '"' else value[1:-1]
 
 
@@ -296,11 +296,11 @@ _SPECIFIER = re.compile(r"%(.)", re.DOTALL)
 
 
 class WordError(ValueError):
-    """A text whose quotes don't end."""
+    """A text with an unclosed quote."""
 
 
 def split(text: str) -> list[str]:
-    """The words of a text; a word may be in quotes, as a whole or in part."""
+    """The words of a text; a word may be quoted, as a whole or in part."""
     found: list[str] = []
     word: list[str] | None = None
     quote = ""
@@ -336,12 +336,12 @@ def _escaped(text: str, position: int) -> tuple[str, int]:
     letter = text[position]
     if letter == "x" and re.fullmatch("[0-9a-fA-F]{2}", text[position + 1 : position + 3]):
         return chr(int(text[position + 1 : position + 3], 16)), position + 3
-    # What is no escape stays as it is written, for the sake of regular expressions.
+    # An unknown escape stays as it is written, for the sake of regular expressions.
     return _ESCAPES.get(letter, "\\" + letter), position + 1
 
 
 def specified(text: str, specifiers: Mapping[str, str]) -> str:
-    """The text with its specifiers (`%n`) filled in; one that nobody knows stays."""
+    """The text with its specifiers (`%n`) expanded; unknown ones stay."""
     return _SPECIFIER.sub(lambda found: "%" if found[1] == "%" else specifiers.get(found[1], found[0]), text)
 
 

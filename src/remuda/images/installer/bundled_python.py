@@ -1,7 +1,7 @@
-"""A Python with all of remuda for installer images: for hosts that have none, or another one, or none that has us.
+"""A Python with all of remuda for installer images: for hosts without Python, with another one, or with one without remuda.
 
-It is Debian's, as in the cluster agent's image, and runs through its own loader and libraries: nothing of the host is used but
-its kernel. `run` is how it is called; a program that asks for its own interpreter is told the same.
+It is Debian's, as in the cluster agent's image, and runs through its own loader and libraries: of the host it uses only the
+kernel. `run` calls it; a program that asks for its own interpreter gets the path of `run`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..tree import Tree
 
 REQUIREMENTS = Path(__file__).with_name("python.txt")
 PREFIX = "python"
-# What a server or a node of a cluster needs of Python, and an agent does not.
+# Parts of Python that a server or a node of a cluster needs, and an agent does not.
 LIBRARIES = ("libffi8|libffi7", "libsqlite3-0")
 WANTED = r"usr/lib/python3\.\d+/(ctypes/(?!test|macholib)|sqlite3/|lib-dynload/(_ctypes|_sqlite3)\.)"
 
@@ -65,7 +65,7 @@ def ourselves(libraries: str) -> Tree:
 
 
 def _try(found: Tree, version: str) -> None:
-    """It finds everything that a server and a node import."""
+    """Check that it finds everything that a server and a node import."""
     with tempfile.TemporaryDirectory(prefix="remuda-installer-") as directory:
         found.unpack(Path(directory))
         modules = (
@@ -83,7 +83,7 @@ def _below(found: Tree) -> Tree:
     for path in found:
         node = found[path]
         if node.target.startswith("/"):
-            # What is absolute in an image of its own must not lead out of a directory on a host.
+            # Absolute links of an image must not lead out of a directory on a host.
             depth = path.count("/")
             below.link(f"{PREFIX}/{path}", "../" * depth + node.target.lstrip("/"))
         else:

@@ -1,6 +1,6 @@
-"""The loops of kube-controller-manager for clusters that have nodes: workloads become pods, pods of dead nodes are removed.
+"""The loops of kube-controller-manager for clusters with nodes: workloads become pods, pods of dead nodes are removed.
 
-One module per upstream controller; `rollout`, `pods`, `deployment_status` and `job_progress` are pure. The management API runs
+One module per upstream controller; `rollout`, `pods` and `job_progress` are pure. The management API runs
 no pods and needs none of this; `lab/distro/cluster/controllers` and simulated clusters start :func:`controllers`.
 Read `replicaset` first.
 """
@@ -23,7 +23,7 @@ __all__ = ["GRACE_SECONDS", "controllers"]
 
 
 def controllers(manager: Manager, node_grace: float = GRACE_SECONDS) -> list[Reconciler]:
-    """One of each, to be added to `manager`. A node that says nothing for `node_grace` seconds is given up."""
+    """One of each, to be added to `manager`. A node without a heartbeat for `node_grace` seconds is given up."""
     return [
         Deployments(manager),
         ReplicaSets(manager),

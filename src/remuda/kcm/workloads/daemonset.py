@@ -1,4 +1,4 @@
-"""DaemonSets: a pod on every node that it may be on, whatever else is wrong with that node."""
+"""DaemonSets: a pod on every eligible node, even on one that is unhealthy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Obj = dict[str, Any]
 
 HASH: Final = "controller-revision-hash"
 _GENERATION: Final = "pod-template-generation"
-# Each of these may come over a node, and its daemons stay.
+# A node may get any of these taints, and its daemon pods stay.
 _STAYING: Final = tuple(
     {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}
     for name, effect in (
@@ -42,7 +42,7 @@ def daemon_template(found: Obj) -> Obj:
 
 
 def on_node(template: Obj, node: str) -> Obj:
-    """The template of the one pod for that node: it can be on no other. What nodes it wants was asked before."""
+    """The template of the pod for that node: its affinity allows no other. The template's own constraints were checked before."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     spec = template["spec"]
     affinity = dict(spec.get("affinity") or {})
@@ -53,7 +53,7 @@ def on_node(template: Obj, node: str) -> Obj:
 
 
 def node_of(pod: Obj) -> str:
-    """Where it is, or where it is meant to be."""
+    """The pod's node, or the node that its affinity names."""
     if placed := dig(pod, "spec", "nodeName"):
         return str(placed)
     path = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms", 0)
@@ -80,7 +80,7 @@ class DaemonSets(Owning):
         return await self.say(found, _status(found, template, wanted, by_node, waits), waits)
 
     def _nodes_for(self, template: Obj) -> tuple[set[str], set[str]]:
-        """Nodes that should have a pod, and nodes where one that is there may stay."""
+        """Nodes that should have a pod, and nodes where an existing pod may stay."""
         choice = NodeChoice.of(template["spec"])
         tolerations = template["spec"]["tolerations"]
         wanted: set[str] = set()
@@ -100,7 +100,7 @@ class DaemonSets(Owning):
             here = by_node.get(node, [])
             for pod in here:
                 if has_ended(pod) and not is_being_deleted(pod):
-                    # A daemon that ended is replaced, one look later.
+                    # A daemon pod that ended is replaced, one look later.
                     await self.made.drop(found, pod)
             if not here:
                 missing.append(node)
@@ -117,7 +117,7 @@ class DaemonSets(Owning):
             await self._update(found, template, wanted, by_node)
 
     async def _update(self, found: Obj, template: Obj, wanted: set[str], by_node: dict[str, list[Obj]]) -> None:
-        """Old pods go, as many at a time as may be missing; those that are not ready first."""
+        """Delete old pods, as many at a time as may be missing; pods that are not ready first."""
         living = [pod for node in wanted for pod in by_node.get(node, []) if is_active(pod)]
         current = template["metadata"]["labels"][HASH]
         old = [pod for pod in living if labels_of(pod).get(HASH) != current]

@@ -50,7 +50,7 @@ class Deployments(Owning):
             new = await self._roll(found, new, old)
             await self._clean_up(found, old)
         elif not is_being_deleted(found) and new is not None and not any(Group.of(each).wanted for each in old):
-            # One that is paused still scales.
+            # A paused Deployment still scales.
             new = await self._resized(found, new, Bounds.of(found).replicas)
         status, left = status_of(found, new, old, self.clock.time())
         revision = annotations_of(new or {}).get(REVISION, "")
@@ -81,7 +81,7 @@ class Deployments(Owning):
         return new
 
     def _pods_of(self, sets: list[Obj]) -> bool:
-        """Whether anything of these is left."""
+        """True if any unfinished pod of these sets is left."""
         return any(dig(pod, "status", "phase") not in ("Succeeded", "Failed") for each in sets for pod in self._pods.owned(each))
 
     async def _make(self, found: Obj, old: list[Obj], size: int) -> Obj:
@@ -119,7 +119,7 @@ class Deployments(Owning):
         return new
 
     async def _marked(self, found: Obj, new: Obj, old: list[Obj]) -> Obj:
-        """A set that is used again after a rollback is the newest from now on."""
+        """A set that is used again after a rollback becomes the newest."""
         revision = int(annotations_of(new).get(REVISION, "0") or 0)
         if revision > _newest(old):
             return new
@@ -146,7 +146,7 @@ class Deployments(Owning):
         return changed
 
     async def _clean_up(self, found: Obj, old: list[Obj]) -> None:
-        """Only so many empty sets are kept for going back."""
+        """Delete empty sets above the history limit."""
         kept = int(dig(found, "spec", "revisionHistoryLimit", default=10))
         empty = [
             each
@@ -168,18 +168,18 @@ def _same_template(deployment: Obj, replica_set: Obj) -> bool:
 
 
 def _told(template: Obj) -> Obj:
-    """Without what is empty or made by the server."""
+    """The template without empty fields and fields set by the server."""
     meta = {name: value for name, value in (metadata(template)).items() if value and name != "creationTimestamp"}
     return {**template, "metadata": meta}
 
 
 # --- deployment status ----------------------------------------------------------------------------------------------------
 #
-# What a Deployment says of itself: numbers, whether it is available, whether it gets anywhere. Pure.
+# The status of a Deployment: numbers, availability, progress. Pure.
 
 
 def status_of(found: Obj, new: Obj | None, old: list[Obj], now: float) -> tuple[Obj, float | None]:
-    """The status, and in how many seconds the rollout would have taken too long."""
+    """The status, and the seconds until the rollout has taken too long."""
     before = found.get("status") or {}
     everything = [*old, new] if new is not None else old
     replicas, ready, available = (
@@ -244,7 +244,7 @@ def _progressing(
 
 
 def _moved(before: Obj, numbers: dict[str, int]) -> bool:
-    """Something got nearer to what is wanted."""
+    """True if the rollout has made progress."""
 
     def was(field: str) -> int:
         return int(before.get(field) or 0)

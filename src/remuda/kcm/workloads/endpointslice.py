@@ -1,4 +1,4 @@
-"""EndpointSlices: where the pods behind a Service are. One slice per Service and family is enough for what runs in name."""
+"""EndpointSlices: the addresses of the pods behind a Service. One slice per Service and family is enough for simulated pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Obj = dict[str, Any]
 SERVICE: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 US: Final = "endpointslice-controller.k8s.io"
-# As many as one slice may hold.
+# The limit of one slice.
 _MOST: Final = 1000
 _BY_NAMESPACE: Final = "namespace"
 _LINK_LOCAL_MULTICAST: Final = ipaddress.ip_network("224.0.0.0/24")
@@ -54,7 +54,7 @@ class EndpointSlices:
         await self._freshness.caught_up(("endpointslice", key))
         service = self._services.get(*key)
         if service is None or is_being_deleted(service) or not dig(service, "spec", "selector"):
-            # Slices are owned by their Service and go with it.
+            # Slices are owned by their Service and are deleted with it.
             return DONE
         pods = [pod for pod in self._pods.indexed(_BY_NAMESPACE, key.namespace) if _selects(service, labels_of(pod))]
         wanted = _slice(service, sorted(pods, key=Key.of))
@@ -118,8 +118,8 @@ def _slice(service: Obj, pods: list[Obj]) -> Obj:
 
 
 def _can_be_reached(pod: Obj) -> bool:
-    """By others than its own host. Hosts of one machine have addresses of the loopback range, and pods that are processes, or in
-    the host's network, have those of their hosts: no Service leads there, and the API takes no such endpoint."""
+    """False for pods that only their own host reaches. Simulated hosts have loopback addresses, and pods that are processes, or
+    use the host's network, have those of their hosts: no Service can reach them, and the API refuses such endpoints."""
     try:
         address = ipaddress.ip_address(dig(pod, "status", "podIP") or "")
     except ValueError:

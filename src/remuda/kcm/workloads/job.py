@@ -1,6 +1,6 @@
 """Jobs: pods until enough of them have succeeded, or too many have failed (:mod:`.job_progress`).
 
-Left out: indexed completion, and the policies that go by index or by exit code.
+Left out: indexed completion, and the policies by index or by exit code.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Jobs(Owning):
         after = await self.made.write_status(JOBS, self.owners, found, with_fewer(step.status, step.start - made))
         await self._let_go(step.counted)
         if problem is not None:
-            # Only now: pods that ended are let go of whether or not others can be made, or their namespace would never go.
+            # Only now: finished pods lose their finalizer even if no others can be made, or their namespace would never go.
             raise problem
         if is_finished(after):
             self._tell(after)
@@ -54,7 +54,7 @@ class Jobs(Owning):
         return Result(after=step.after)
 
     async def _start(self, job: Obj, pod: Obj, count: int) -> tuple[int, ApiError | None]:
-        """How many were made, and what kept the others from it."""
+        """The number of pods created, and the error that stopped the creation."""
         for number in range(min(count, BURST)):
             try:
                 await self.made.make(job, pod)
@@ -82,7 +82,7 @@ class Jobs(Owning):
                     raise
 
     async def gone(self, key: Key) -> None:
-        """Nobody will count its pods."""
+        """Removes the finalizers of a deleted Job's pods, since no controller will count them."""
         left = [
             pod
             for pod in self.made.informer.select(parse_labels(f"{_JOB_NAME}={key.name}"), key.namespace)

@@ -1,7 +1,7 @@
-"""How far a Job is, from its status and its pods. Pure.
+"""A Job's progress, from its status and its pods. Pure.
 
 Pods carry a finalizer until they are counted: those that ended are first noted by uid, then lose the finalizer, and only then
-become numbers. So each is counted once, whoever dies in between, and also when somebody deletes the pod.
+become numbers. So each is counted once, even if the controller crashes in between or a user deletes the pod.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ENDS: Final = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 
 @dataclass(slots=True)
 class Progress:
-    """`counted`: pods whose finalizer may go. `status`: what the Job says now. `start`: how many pods to make; `stop`: which
-    have to go. `after`: when to look again by itself."""
+    """`counted`: pods whose finalizer may be removed. `status`: the Job's new status. `start`: number of pods to make; `stop`:
+    pods to delete. `after`: seconds until the next look."""
 
     status: Obj
     counted: list[Obj] = field(default_factory=list)
@@ -71,7 +71,7 @@ def progress(job: Obj, pods: Sequence[Obj], now: float) -> Progress:
 
 
 def with_fewer(status: Obj, missing: int) -> Obj:
-    """The status if so many of the pods to start could not be made."""
+    """The status if so many of the pods could not be created."""
     if not missing:
         return status
     changed = dict(status)
@@ -80,7 +80,7 @@ def with_fewer(status: Obj, missing: int) -> Obj:
 
 
 def _count(job: Obj, pods: Sequence[Obj], status: Obj, found: Progress) -> dict[str, list[str]]:
-    """Bring what is noted up to date, and turn into numbers what no longer needs to be noted."""
+    """Update the recorded uids, and turn those that need no record any more into numbers."""
     held = {uid_of(pod): pod for pod in pods if FINALIZER in finalizers_of(pod)}
     before = status.get("uncountedTerminatedPods") or {}
     noted: dict[str, list[str]] = {"succeeded": [], "failed": []}
@@ -108,7 +108,7 @@ def _count(job: Obj, pods: Sequence[Obj], status: Obj, found: Progress) -> dict[
 
 
 def _target(job: Obj, status: Obj, active: int, succeeded: int, failed: int, now: float) -> Obj | None:
-    """The condition that says how the Job will end, once it is known."""
+    """The condition for the Job's end, once it is known."""
     for kind in _ENDS:
         if (known := find_by(dig(job, "status", "conditions") or (), "type", kind)) is not None and known["status"] == "True":
             return known
@@ -133,14 +133,14 @@ def _target(job: Obj, status: Obj, active: int, succeeded: int, failed: int, now
 def _wanted(
     spec: Obj, active: list[Obj], succeeded: int, failed: int, pods: Sequence[Obj], now: float
 ) -> tuple[int, list[Obj], float | None]:
-    """How many to start, which to stop, and when to look again."""
+    """The number of pods to start, the pods to stop, and the seconds until the next look."""
     parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
     if completions is None:
         wanted = min(len(active), parallelism) if succeeded else parallelism
     else:
         wanted = min(parallelism, completions - succeeded)
     if spec.get("podReplacementPolicy") == "Failed":
-        # One that is on its way out still counts, until it is known how it ended.
+        # A pod that is terminating still counts, until its result is known.
         wanted -= sum(1 for pod in pods if is_being_deleted(pod) and not _has_ended(pod))
     if len(active) > wanted:
         youngest = sorted(active, key=lambda pod: (is_ready(pod), metadata(pod)["creationTimestamp"]))
@@ -152,7 +152,7 @@ def _wanted(
 
 
 def _pause_left(pods: Sequence[Obj], failed: int, now: float) -> float:
-    """After each failure longer."""
+    """The seconds left of the pause after failures; it grows with each failure."""
     ended = [
         time_of(dig(status, "state", "terminated", "finishedAt")) or 0.0
         for pod in pods

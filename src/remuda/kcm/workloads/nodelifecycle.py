@@ -1,8 +1,8 @@
-"""Nodes that no longer report: marked as unknown, tainted, their pods marked as not ready.
+"""Nodes that no longer report: their conditions are set to unknown, they are tainted, and their pods marked as not ready.
 
-A node is as fresh as its Lease or its own heartbeat is, by the time at which a change of them was *seen* here: clocks of nodes
-are not compared with ours, and a controller that starts does not take everybody for dead. Conditions become taints;
-:mod:`.taint_eviction` then takes the pods away. When no node at all reports it is more likely we who are cut off: nothing is
+A node is as fresh as its Lease or its own heartbeat, by the time at which a change of them was *seen* here: nodes' clocks
+are not compared with ours, and a controller that starts does not take all nodes for dead. Conditions become taints;
+:mod:`.taint_eviction` then evicts the pods. When no node at all reports, we are more likely cut off ourselves: nothing is
 evicted.
 """
 
@@ -38,7 +38,7 @@ _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def wanted_taints(node: Obj, *, evict: bool, now: float) -> list[Obj]:
-    """The node's taints as its conditions would have them; those of others stay. A taint that stays keeps its time."""
+    """The node's taints for its conditions; taints by others stay. A taint that stays keeps its time."""
     wanted: list[tuple[str, str]] = []
     conditions = {each.get("type"): each.get("status") for each in dig(node, "status", "conditions") or ()}
     key = {"True": "", "False": NOT_READY}.get(conditions.get("Ready") or "", UNREACHABLE)
@@ -57,7 +57,7 @@ def wanted_taints(node: Obj, *, evict: bool, now: float) -> list[Obj]:
 
 
 def unknown_conditions(node: Obj, now: float) -> list[Obj]:
-    """What is said of a node that says nothing."""
+    """The conditions of a node that does not report."""
     before = dig(node, "status", "conditions") or []
     found = [each for each in before if each.get("type") not in _REPORTED]
     for kind in _REPORTED:
@@ -85,14 +85,14 @@ class NodeLifecycle:
         self._client = manager.client
         self._clock = manager.clock
         self._grace = grace
-        # When a node was last seen to say something, on our own clock.
+        # The time of a node's last sign of life, on our own clock.
         self._seen: dict[str, float] = {}
         self._leases.on_change(self._lease_changed)
         self._nodes.on_change(self._node_changed)
         self.controller = Controller(
             "nodelifecycle",
             NODES,
-            # A Lease that is renewed is only noted; a look is due when one is not.
+            # The renewal of a Lease is only recorded; a look is due when the renewal is missing.
             watches=(Watch(LEASES, _lease_to_node, lambda new, old: old is None, NODE_LEASES),),
             concurrency=4,
             resync=0,
@@ -115,7 +115,7 @@ class NodeLifecycle:
             if not error.is_not_found:
                 raise
             return DONE
-        # Nothing tells of what does not happen.
+        # A missing renewal causes no event.
         return Result(after=grace - silent + 0.01 if silent < grace else grace / 10)
 
     def _lease_changed(self, new: Obj | None, old: Obj | None) -> None:
@@ -138,7 +138,7 @@ class NodeLifecycle:
             return node
         patch = {"status": {"conditions": unknown_conditions(node, self._clock.time())}}
         found = await self._client.patch(NODES, name_of(node), patch, subresource="status", field_manager=MANAGER)
-        # Its heartbeat is as it was; what we said of it is no sign of life.
+        # Its heartbeat is unchanged; our own writes are no sign of life.
         self._events.event(node, NORMAL, "NodeNotReady", f"Node {name_of(node)} status is now: NodeNotReady")
         return found
 
@@ -152,7 +152,7 @@ class NodeLifecycle:
         return await self._client.patch(NODES, name_of(node), patch, field_manager=MANAGER)
 
     async def _mark_pods(self, node: Obj) -> None:
-        """Nobody knows how they are; who counts on them should not."""
+        """Marks the pods of an unreachable node as not ready, since their state is unknown."""
         for pod in pods_on(self._pods, name_of(node)):
             if not is_ready(pod):
                 continue

@@ -1,6 +1,6 @@
-"""What owners of pods do alike: find theirs, take in orphans that match, let go of what does not, make and delete.
+"""Shared work of pods' owners: find their pods, adopt matching orphans, release pods that don't match, create and delete.
 
-An owner acts only on a cache that has seen what it did before (:mod:`remuda.runtime.freshness`), so that nothing is made twice.
+An owner acts only on a cache that has seen its earlier writes (:mod:`remuda.runtime.freshness`), so it makes nothing twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Obj = dict[str, Any]
 _BY_CONTROLLER: Final = "controller"
 _ORPHANS: Final = "orphans"
 _BY_NAMESPACE: Final = "namespace"
-# At most so many at a time; the rest when these are seen.
+# The limit at a time; the rest follows when these are seen.
 BURST: Final = 500
 _MANY: Final = 100
 
@@ -52,7 +52,7 @@ def _orphan(obj: Obj) -> tuple[str, ...]:
 
 
 def selector_of(owner: Obj) -> LabelSelector:
-    """Which objects may be an owner's; nothing when that can't be read."""
+    """The selector of an owner; one that matches nothing when it is invalid."""
     try:
         return from_structure((owner.get("spec") or {}).get("selector"))
     except SelectorError:
@@ -60,7 +60,7 @@ def selector_of(owner: Obj) -> LabelSelector:
 
 
 def would_adopt(owners: Informer) -> ToKeys:
-    """Maps an object that nobody controls to the owners whose selector it matches."""
+    """Maps an object without a controller to the owners whose selector it matches."""
     owners.add_index(_BY_NAMESPACE, lambda obj: (namespace_of(obj),))
 
     def keys(obj: Obj) -> Iterable[Key]:
@@ -95,7 +95,7 @@ class Dependents:
         return self.informer.indexed(_BY_CONTROLLER, uid_of(owner))
 
     async def claimed(self, owner: Obj) -> list[Obj]:
-        """Those that the owner controls and that match its selector; orphans that match become its own."""
+        """The objects that the owner controls and that match its selector; matching orphans are adopted."""
         selector = selector_of(owner)
         found: list[Obj] = []
         for each in self.owned(owner):
@@ -115,7 +115,7 @@ class Dependents:
     async def _adopt(self, owner: Obj, orphan: Obj) -> Obj | None:
         meta = metadata(orphan)
         references = [*(meta.get("ownerReferences") or ()), reference(owner, controller=True)]
-        # With uid and revision: if it changed meanwhile somebody else may have been faster.
+        # With uid and revision: if it has changed meanwhile, another owner may have adopted it.
         patch = {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "ownerReferences": references}}
         return await self._patched(owner, orphan, patch)
 
@@ -134,7 +134,7 @@ class Dependents:
         return changed
 
     async def make(self, owner: Obj, obj: Obj) -> Obj:
-        """Raises ApiError, after telling about it."""
+        """Creates it, with an event on failure. Raises ApiError."""
         kind = obj["kind"]
         try:
             made = await self._client.create(self._resource, obj, namespace_of(owner), field_manager=MANAGER)
@@ -165,8 +165,8 @@ class Dependents:
     async def write_status(
         self, resource: GroupVersionResource, informer: Informer, owner: Obj, status: Obj, marks: Mapping[str, str] | None = None
     ) -> Obj:
-        """Write the owner's whole status if it differs; the owner as it is then. `marks` are annotations to go with it: what
-        is written with the status does not make a new generation."""
+        """Write the owner's whole status if it differs; the owner's new state. `marks` are annotations to write with it: a
+        write with the status makes no new generation."""
         annotations = annotations_of(owner)
         wanted = {**annotations, **(marks or {})}
         if status == (owner.get("status") or {}) and wanted == annotations:
@@ -178,7 +178,7 @@ class Dependents:
 
 
 class Owning(ABC):
-    """A controller of something that owns objects. Subclasses say in :meth:`look` what to do about one that is there."""
+    """A controller of an object that owns others. Subclasses implement :meth:`look`, for an object that exists."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Owning(ABC):
         *more: Watch,
         concurrency: int = 5,
     ) -> None:
-        """`more` is what else it follows."""
+        """`more` are further watches."""
         self.resource = resource
         self.owners = manager.informers.of(resource)
         self.made = Dependents(manager, f"{name}-controller", owned)
@@ -214,15 +214,15 @@ class Owning(ABC):
         except ApiError as error:
             if not _namespace_goes(error):
                 raise
-            # Nothing more is made there; it goes with the rest.
+            # Nothing more can be made in this namespace; it is deleted with the rest.
             return DONE
 
     @abstractmethod
     async def look(self, found: Obj) -> Result:
-        """Make true what it says."""
+        """Bring the cluster to the object's spec."""
 
     async def gone(self, key: Key) -> None:  # noqa: B027 - most have nothing to do then
-        """There is none any more."""
+        """The object does not exist any more."""
 
     def waits(self, found: Obj, pods: Iterable[Obj]) -> dict[str, float | None]:
         """For pods that are active, by name: seconds until they are available, or None while they are not ready."""
@@ -230,7 +230,7 @@ class Owning(ABC):
         return {name_of(pod): available_in(pod, least, now) for pod in pods if is_active(pod)}
 
     async def say(self, found: Obj, status: Obj, waits: Mapping[str, float | None]) -> Result:
-        """Write the status; come back when the next pod is available. A look at many costs, so it rests a moment."""
+        """Write the status; come back when the next pod is available. A look at many pods costs time, so it pauses."""
         await self.made.write_status(self.resource, self.owners, found, status)
         later = [wait for wait in waits.values() if wait]
         rest = min(len(waits) * 0.0005, 0.5) if len(waits) > _MANY else 0.0

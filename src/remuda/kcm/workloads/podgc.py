@@ -1,4 +1,4 @@
-"""Pods that nobody will ever take away: on nodes that are gone, or to be deleted before they had one; and old ended ones."""
+"""Garbage collection of pods: on nodes that are gone, deleted before they had a node, and old finished ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .resources import MANAGER, NODES, PODS
 
 Obj = dict[str, Any]
 
-# A node may come back under its name, or the cache may be late.
+# A node may be registered again under its name, or the cache may be late.
 QUARANTINE_SECONDS: Final = 40.0
 MOST_ENDED: Final = 12_500
 _BY_END: Final = "ended"
@@ -80,7 +80,7 @@ class PodCollector:
             await self._remove(pod, "")
 
     async def _remove(self, pod: Obj, why: str) -> None:
-        """Nobody is there to say how it ended, so we do."""
+        """Marks the pod as failed, since no kubelet will report its end, and deletes it."""
         place = (name_of(pod), namespace_of(pod))
         try:
             if not has_ended(pod):
@@ -100,7 +100,7 @@ class PodCollector:
 def _perhaps_left(new: Obj | None, old: Obj | None) -> bool:
     if new is None:
         return False
-    # Whatever else happens to a pod, its node and its end decide.
+    # Other changes of a pod don't matter here: only its node and its end do.
     return (
         old is None
         or is_being_deleted(new) != is_being_deleted(old)

@@ -1,4 +1,4 @@
-"""What controllers of pods know of a pod: is it there, is it ready and for how long, and which one goes first. Pure."""
+"""Predicates and orders of pods for their controllers: exists, is ready and for how long, which one goes first. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..disruption_counts import is_ready
 
 Obj = dict[str, Any]
 
-# Vowels and look-alikes are left out, as in every name that Kubernetes makes up.
+# Vowels and look-alikes are left out, as in every name that Kubernetes generates.
 _SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES: Final = {"Pending": 0, "Unknown": 1}
@@ -26,7 +26,7 @@ def has_ended(pod: Obj) -> bool:
 
 
 def is_active(pod: Obj) -> bool:
-    """It runs or will."""
+    """True if it runs or will run."""
     return not has_ended(pod) and not is_being_deleted(pod)
 
 
@@ -42,7 +42,7 @@ def available_in(pod: Obj, min_ready: int, now: float) -> float | None:
 
 
 def conditions_with(pod: Obj, kind: str, status: str, now: float, reason: str = "", message: str = "") -> list[Obj]:
-    """The pod's conditions with this one; the others stay, and its time only moves with its status."""
+    """The pod's conditions with this one; the others stay, and its time changes only with its status."""
     before = dig(pod, "status", "conditions") or []
     old: Obj = find_by(before, "type", kind) or {}
     since = old.get("lastTransitionTime") if old.get("status") == status else None
@@ -52,12 +52,12 @@ def conditions_with(pod: Obj, kind: str, status: str, now: float, reason: str = 
 
 
 def disrupted(pod: Obj, now: float, reason: str, message: str) -> list[Obj]:
-    """The pod's conditions with why somebody takes it away."""
+    """The pod's conditions with the reason for its disruption."""
     return conditions_with(pod, "DisruptionTarget", "True", now, reason, message)
 
 
 def template_hash(template: Obj) -> str:
-    """A short word that is the same for the same template."""
+    """A short hash of the template."""
     number = int.from_bytes(hashlib.sha256(jsonio.dumps_sorted(template)).digest()[:8], "big")
     found = ""
     for _ in range(10):
@@ -77,7 +77,7 @@ def pod_from(template: Obj, owner: Obj, **named: str) -> Obj:
 
 
 def name_prefix(owner: Obj) -> str:
-    """For `generateName`; the server cuts it when it is too long."""
+    """The prefix for `generateName`; the server cuts it when it is too long."""
     return f"{name_of(owner)}-"
 
 
@@ -89,7 +89,7 @@ def with_labels(template: Obj, **labels: str) -> Obj:
 
 
 def first_to_go(pod: Obj, crowd: int) -> tuple[Any, ...]:
-    """Sort by this: what is lost least goes first. `crowd` is how many of its kind are on its node."""
+    """A sort key: pods that are the least loss come first. `crowd` is the number of pods of its owner on its node."""
     ready = is_ready(pod)
     cost = annotations_of(pod).get(_DELETION_COST, "0")
     statuses = dig(pod, "status", "containerStatuses") or ()
@@ -100,7 +100,7 @@ def first_to_go(pod: Obj, crowd: int) -> tuple[Any, ...]:
         ready,
         int(cost) if cost.lstrip("-").isdigit() else 0,
         -crowd,
-        # The younger, so that what has proven itself stays.
+        # The younger first, so that proven pods stay.
         _newest_first(dig(find_by(dig(pod, "status", "conditions") or (), "type", "Ready"), "lastTransitionTime")),
         -restarts,
         _newest_first(metadata(pod).get("creationTimestamp")),
@@ -124,5 +124,5 @@ def follow_nodes(pods: Informer) -> None:
 
 
 def pods_on(pods: Informer, node: str) -> list[Obj]:
-    """With "" those that are on none."""
+    """The pods of a node; with "" the pods without one."""
     return pods.indexed(_BY_NODE, node)

@@ -1,4 +1,4 @@
-"""ReplicaSets: as many pods as they want, made from one template."""
+"""ReplicaSets: the wanted number of pods, made from one template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resources that these controllers follow, and the name they write under."""
+"""The resources that these controllers watch, and their field manager."""
 
 from __future__ import annotations
 

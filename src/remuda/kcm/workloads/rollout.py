@@ -1,4 +1,4 @@
-"""How large each ReplicaSet of a Deployment should be next. Pure; what is kept in between is in the objects.
+"""The next size of each ReplicaSet of a Deployment. Pure; all state between calls is in the objects.
 
 The new set grows as far as `maxSurge` allows. Old ones shrink as far as `maxUnavailable` allows, first by pods that are not
 available anyway, the oldest set first.
@@ -31,7 +31,7 @@ class Bounds:
         rolling = dig(deployment, "spec", "strategy", "rollingUpdate") or {}
         surge = scaled(rolling.get("maxSurge", "25%"), replicas)
         unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
-        # Nothing could move with neither.
+        # A rollout could not move with both at 0.
         return cls(replicas, surge, min(unavailable, replicas) if surge or unavailable else 1)
 
     @property
@@ -59,12 +59,12 @@ class Group:
 
 
 def first_size(bounds: Bounds, old: Sequence[Group]) -> int:
-    """How large a new set is made."""
+    """The initial size of a new set."""
     return min(bounds.replicas, max(bounds.replicas + bounds.surge - sum(each.wanted for each in old), 0))
 
 
 def rolling_sizes(bounds: Bounds, new: Group, old: Sequence[Group]) -> dict[str, int]:
-    """Sizes of the sets that change."""
+    """The new sizes of the sets that change."""
     total = new.wanted + sum(each.wanted for each in old)
     if new.wanted > bounds.replicas:
         return {new.name: bounds.replicas}

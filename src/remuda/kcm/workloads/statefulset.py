@@ -1,6 +1,6 @@
-"""StatefulSets: pods with numbers, made upwards and taken down downwards, one after the other unless told otherwise.
+"""StatefulSets: numbered pods, created in ascending and deleted in descending order, one after the other by default.
 
-Left out: claims from `volumeClaimTemplates`, and old revisions. A pod below `partition` that has to be made anew gets the new
+Left out: claims from `volumeClaimTemplates`, and old revisions. A pod below `partition` that has to be recreated gets the new
 template.
 """
 
@@ -65,7 +65,7 @@ class StatefulSets(Owning):
             await self._update(found, [pods[number] for number in reversed(wanted) if number in pods], revision)
 
     async def _update(self, found: Obj, downwards: list[Obj], revision: str) -> None:
-        """The highest old one goes, once all that are higher are well."""
+        """Delete the highest old pod, once all higher ones are ready."""
         partition = int(dig(found, "spec", "updateStrategy", "rollingUpdate", "partition") or 0)
         for pod in downwards:
             if number_of(pod) < partition:

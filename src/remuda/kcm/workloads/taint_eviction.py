@@ -1,4 +1,4 @@
-"""Pods that do not tolerate a `NoExecute` taint of their node leave it: at once, or when their tolerance ends."""
+"""Eviction of pods that do not tolerate a `NoExecute` taint of their node: at once, or when their toleration expires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Obj = dict[str, Any]
 
 
 def leaves_at(taints: Sequence[Obj], tolerations: Sequence[Obj], now: float) -> float | None:
-    """When a pod has to leave a node with these taints; None for never."""
+    """The time at which a pod has to leave a node with these taints; None for never."""
     earliest: float | None = None
     for taint in taints:
         if taint.get("effect") != "NoExecute":
@@ -28,7 +28,7 @@ def leaves_at(taints: Sequence[Obj], tolerations: Sequence[Obj], now: float) -> 
             return now
         limits = [each["tolerationSeconds"] for each in found if each.get("tolerationSeconds") is not None]
         if limits:
-            # Of several that tolerate it the shortest counts.
+            # Of several matching tolerations the shortest counts.
             at = (time_of(taint.get("timeAdded")) or now) + max(min(limits), 0)
             earliest = at if earliest is None else min(earliest, at)
     return earliest
@@ -79,7 +79,7 @@ class TaintEviction:
 
 
 def _placed(new: Obj | None, old: Obj | None) -> bool:
-    """It came to a node, or tolerates something else: nothing but that matters."""
+    """True if it was assigned to a node, or its tolerations changed."""
     if new is None or not dig(new, "spec", "nodeName"):
         return False
     if old is None:

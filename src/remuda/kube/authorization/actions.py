@@ -1,8 +1,8 @@
-"""Who may do what: an :class:`Action` in, a :class:`Decision` out, synchronously, on every request.
+"""Authorization: an :class:`Action` in, a :class:`Decision` out, synchronously, on every request.
 
-:mod:`.rbac` decides from the stored roles and bindings; :mod:`remuda.apiserver.auth.escalation` keeps people from granting what
-they do not hold; :mod:`remuda.apiserver.auth.bootstrap_policy` and :mod:`remuda.kcm.clusterrole_aggregation` say which roles
-there should be.
+:mod:`.rbac` decides from the stored roles and bindings; :mod:`remuda.apiserver.auth.escalation` keeps users from granting
+permissions that they do not hold; :mod:`remuda.apiserver.auth.bootstrap_policy` and
+:mod:`remuda.kcm.clusterrole_aggregation` define the default and the aggregated roles.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from .users import User
 
 
 class Action(msgspec.Struct, frozen=True):
-    """One thing that somebody wants to do. A struct because one is made for every request.
+    """One thing that a user wants to do. A struct because one is made for every request.
 
     For list, watch and deletecollection `name` is the value of a `metadata.name` field selector, when there is one.
-    `path` is for requests that are about no resource; they say `is_resource=False`.
+    `path` is for requests without a resource; they have `is_resource=False`.
     """
 
     user: User
@@ -45,7 +45,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class Decision(NamedTuple):
-    """`reason` says which binding allowed it; for a refusal, only what went wrong while deciding."""
+    """`reason` names the binding that allowed it; for a refusal, only errors during the decision."""
 
     allowed: bool
     reason: str = ""
@@ -63,7 +63,7 @@ _SAFE_IN_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def forbidden_action(action: Action, reason: str = "") -> ApiError:
-    """The error a client gets for an action that was refused."""
+    """The client's error for a refused action."""
     text = _sentence(action).translate(_SAFE_IN_HTML)
     return forbidden(action.group, action.resource, action.name, f"{text}: {reason}" if reason else text)
 

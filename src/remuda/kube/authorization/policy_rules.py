@@ -58,7 +58,7 @@ class CompiledRules:
                 self._prefixes.append((frozenset(verbs), url.rstrip("*")))
 
     def names(self, keys: Iterable[Key]) -> tuple[bool, frozenset[str]]:
-        """Whether an action with one of these keys is allowed on any name, and otherwise on which ones."""
+        """True if an action with one of these keys is allowed on any name; otherwise the names on which it is allowed."""
         allowed: frozenset[str] = _ANY_NAME
         for key in keys:
             found = self._resources.get(key)
@@ -76,17 +76,17 @@ class CompiledRules:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Cover: does one set of rules allow everything that another one allows?
+# Cover: whether one set of rules allows everything that another one allows.
 
 
 def uncovered(owner: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """What `wanted` allows and `owner` does not, one verb on one resource (or URL) each."""
+    """The permissions in `wanted` that `owner` does not hold, one verb on one resource (or URL) each."""
     owners = list(owner)
     return [atom for rule in wanted for atom in atoms(rule) if not any(_covers(each, atom) for each in owners)]
 
 
 def atoms(rule: Rule) -> Iterable[Rule]:
-    """The rule taken apart: at most one verb, resource and name each, so that a single rule covers it or none does."""
+    """The rule split up: at most one verb, resource and name each, so that a single rule covers it or none does."""
     verbs, names = rule.get("verbs") or (), rule.get("resourceNames") or ()
     for group in rule.get("apiGroups") or ():
         for resource in rule.get("resources") or ():
@@ -105,7 +105,7 @@ def _covers(owner: Rule, atom: Rule) -> bool:
     if not _has(owner.get("verbs"), atom["verbs"][0]):
         return False
     if "nonResourceURLs" in atom:
-        # A rule limited to names is a rule about resources; it can't also speak for URLs.
+        # A rule limited to names is a rule about resources; it can't also apply to URLs.
         wanted = atom["nonResourceURLs"][0]
         return not owner.get("resourceNames") and any(_url_covers(url, wanted) for url in owner.get("nonResourceURLs") or ())
     if not _has(owner.get("apiGroups"), atom["apiGroups"][0]):

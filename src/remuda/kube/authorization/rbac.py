@@ -1,10 +1,9 @@
 """Role-based access control over the stored Roles, ClusterRoles and their bindings.
 
-The index follows every change: bindings are filed by subject, roles are compiled once. What an action needs is then
+The index follows every change: bindings are filed by subject, roles are compiled once. The result for an action is
 found once per (user, groups, verb, resource, namespace) and remembered until any role or binding changes, which is rare;
-so the usual request costs one dictionary lookup. Members of system:masters are never asked about.
-
-The remembered answers hold which *names* are allowed, not the name that was asked for: callers differ in names most.
+so the usual request costs one dictionary lookup. Members of system:masters are never checked.
+The remembered answers hold the allowed *names*, not the requested name: requests differ in names most.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _EMPTY = CompiledRules(())
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A binding as one subject of it sees it."""
+    """A binding from the view of one of its subjects."""
 
     binding: Key
     role_kind: str
@@ -44,7 +43,7 @@ class Grant:
 
 
 class _Answer(NamedTuple):
-    """What a user may do with one verb on one resource: on any name, on some names, or not."""
+    """A user's permission for one verb on one resource: on any name, on some names, or none."""
 
     any_name: Decision | None
     by_name: dict[str, Decision]
@@ -52,7 +51,7 @@ class _Answer(NamedTuple):
 
 
 class Permitted(NamedTuple):
-    """The names for which something is allowed: in all namespaces (or of a resource without), and by namespace (None: all)."""
+    """The names for which an action is allowed: in all namespaces (or of a resource without), and by namespace (None: all)."""
 
     everywhere: frozenset[str]
     by_namespace: dict[str, frozenset[str] | None]
@@ -71,7 +70,7 @@ class Permitted(NamedTuple):
 
 
 class RuleError(Exception):
-    """A binding whose role can't be had."""
+    """A binding whose role can't be read."""
 
 
 class MissingRole(RuleError):
@@ -81,7 +80,7 @@ class MissingRole(RuleError):
         self.name = name
 
 
-# Where a binding counts ("" everywhere) and whom it names: ("u", user name) or ("g", group).
+# A binding's namespace ("" everywhere) and subject: ("u", user name) or ("g", group).
 _Subject = tuple[str, str, str]
 
 
@@ -94,9 +93,9 @@ class Rbac:
         self._answers: dict[tuple[Any, ...], _Answer] = {}
         # The namespaces in which a subject has grants.
         self._scopes: dict[tuple[str, str], set[str]] = {}
-        # What is allowed without any role: who has reasons of their own to allow something is asked last.
+        # Permissions without any role: these functions are called last.
         self.besides: list[Callable[[Action], bool]] = []
-        # Told after every change of a role or binding.
+        # Called after every change of a role or binding.
         self.listeners: list[Callable[[], None]] = []
         for resource in ("roles", "clusterroles"):
             source.subscribe(GROUP, resource, self._role_changed)
@@ -115,7 +114,7 @@ class Rbac:
         return found or answer.otherwise
 
     def permitted(self, action: Action) -> Permitted:
-        """On which objects an action that is not allowed on all of them is allowed; its own name does not matter."""
+        """The objects on which an action that is not allowed on all of them is allowed; its own name does not matter."""
         found = frozenset(self._answer(action).by_name)
         if action.namespace:
             return Permitted(found, {})
@@ -194,14 +193,14 @@ class Rbac:
         return rules, errors
 
     def namespaces_of(self, user: User) -> set[str]:
-        """The namespaces in which the user holds something besides what counts everywhere."""
+        """The namespaces in which the user holds more than the cluster-wide rules."""
         found = set(self._scopes.get(("u", user.name)) or ())
         for group in user.groups:
             found |= self._scopes.get(("g", group)) or set()
         return found - {""}
 
     def rules_of(self, role_ref: Obj, namespace: str) -> list[Rule]:
-        """The rules that a binding's roleRef stands for; raises RuleError."""
+        """The rules of a binding's roleRef; raises RuleError."""
         return list(self._rules_of(role_ref.get("kind") or "", role_ref.get("name") or "", namespace).rules)
 
     def _rules_of(self, kind: str, name: str, namespace: str) -> CompiledRules:
@@ -279,12 +278,12 @@ def _subjects(binding: Obj) -> Iterator[tuple[_Subject, str]]:
 
 
 def binds(binding: Obj, user: User) -> bool:
-    """Whether a binding, such as it is or was, names this user."""
+    """True if a binding (its present or an earlier state) names this user."""
     return any(name == user.name if kind == "u" else name in user.groups for (_, kind, name), _ in _subjects(binding))
 
 
 def allows(rules: Sequence[Rule], action: Action) -> bool:
-    """Whether the rules of a role, such as it is or was, allow an action on a resource."""
+    """True if the rules of a role (its present or an earlier state) allow an action on a resource."""
     return _allowed(CompiledRules(rules), action)
 
 

@@ -1,4 +1,4 @@
-"""The user who asks, and the names of service accounts.
+"""The user of a request, and the names of service accounts.
 
 Authenticators make a :class:`User`; authorizers, admission and audit read it.
 """
@@ -25,7 +25,7 @@ class User:
     extra: dict[str, list[str]] = field(default_factory=dict, hash=False)
 
     def info(self) -> dict[str, object]:
-        """As `UserInfo` in reviews and admission requests."""
+        """The user as `UserInfo` in reviews and admission requests."""
         found: dict[str, object] = {"username": self.name}
         if self.uid:
             found["uid"] = self.uid

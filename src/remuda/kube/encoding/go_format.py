@@ -17,19 +17,19 @@ _NAMES = {
 
 
 def type_name(value: Any) -> str:
-    """The Go type that a decoded JSON value has."""
+    """The Go type of a decoded JSON value."""
     return _NAMES.get(type(value), "interface {}")
 
 
 def json_kind(value: Any) -> str:
-    """What Go's decoder calls a JSON value."""
+    """The name of a JSON value's type in Go's decoder."""
     if value is None:
         return "null"
     return {str: "string", bool: "bool", int: "number", float: "number", list: "array"}.get(type(value), "object")
 
 
 def shown(value: Any) -> str:
-    """As %v prints it."""
+    """The value as %v prints it."""
     if value is None:
         return "<nil>"
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def _float(value: float) -> str:
 
 
 def formatted(value: Any) -> str:
-    """As %s prints it."""
+    """The value as %s prints it."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -1,4 +1,4 @@
-"""Integers in text as Go reads them, which is narrower than int(): ASCII digits alone, 64 bits, and its own words for errors."""
+"""Integers in text as Go reads them, which is narrower than int(): only ASCII digits, 64 bits, and Go's error messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ..errors import go_quote
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
 _UNSIGNED = re.compile(r"[0-9]+")
-# No more digits than these, once leading zeros are gone, can be in range; int() itself refuses thousands of them.
+# A number with more digits, without leading zeros, is out of range; int() itself refuses thousands of them.
 _DIGITS = 20
 
 
 class IntegerError(ValueError):
-    """Text that is no integer, or too large a one; the message is strconv's."""
+    """Text that is no integer, or one that is too large; the message is strconv's."""
 
 
 def parse_int(text: str) -> int:
@@ -27,7 +27,7 @@ def parse_int32(text: str) -> int:
 
 
 def atoi(text: str) -> int:
-    """A signed integer as Go's shorter function reads it; only the words of its errors differ."""
+    """A signed integer as Go's Atoi reads it; only its error messages differ."""
     return _parsed(text, _SIGNED, "strconv.Atoi", -(1 << 63), 1 << 63)
 
 

@@ -1,6 +1,6 @@
-"""JSON as Go writes it, for text that is hashed or compared with what the original wrote.
+"""JSON as Go writes it, for text that is hashed or compared with upstream's.
 
-Go's encoder sorts the keys of a map and writes `<`, `>`, `&` and two line separators as escapes. All five stand only
+Go's encoder sorts the keys of a map and writes `<`, `>`, `&` and two line separators as escapes. All five occur only
 inside strings, so they are replaced in the finished text. :mod:`.jsonio` is the edge for everything else.
 """
 
@@ -25,7 +25,7 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_indented(value: Any) -> bytes:
-    """A member a line, indented by two spaces."""
+    """One member per line, indented by two spaces."""
     return _escaped(msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=2))
 
 

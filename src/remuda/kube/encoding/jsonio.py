@@ -21,7 +21,7 @@ Obj = dict[str, Any]
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
 
-# A document deeper than this is refused before any recursive code of ours sees it.
+# A document deeper than this is refused before our recursive code sees it.
 MAX_DEPTH = 256
 
 
@@ -51,7 +51,7 @@ def loads(data: bytes | str) -> Json:
 
 
 def loads_as_go(data: bytes, merge: bool = False) -> tuple[Json, list[str]]:
-    """The value as a Go server reads it, and the paths of keys that came more than once, in document order.
+    """The value as a Go server reads it, and the paths of repeated keys, in document order.
 
     Bytes that are not UTF-8 become U+FFFD; of a repeated key the last value counts, or with `merge` (as when Go fills a
     struct) objects under the same key are merged. Errors are Go's sentences. Finding duplicates needs a slow parser, so it
@@ -75,7 +75,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _repaired(data: bytes) -> bytes:
-    """A document that only Go's reader takes: bad UTF-8 and half surrogate pairs are replaced."""
+    """A document that only Go's reader accepts: bad UTF-8 and half surrogate pairs are replaced."""
     try:
         text = data.decode(errors="replace")
         pairs = json.loads(text, object_pairs_hook=_Pairs, parse_int=_go_integer, parse_float=_go_number)
@@ -85,7 +85,7 @@ def _repaired(data: bytes) -> bytes:
 
 
 def _go_integer(text: str) -> float:
-    """A whole number; one of very many digits is a float to Go, if there is such a float."""
+    """A whole number; one of very many digits is a float in Go, if there is such a float."""
     return int(text) if len(text) <= 300 else _go_number(text)
 
 
@@ -97,7 +97,7 @@ def _go_number(text: str) -> float:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object as the slow parser sees it: every key in its place, also those that come again."""
+    """An object as the slow parser sees it: every key in its place, also repeated ones."""
 
 
 def _with_duplicates(data: bytes, merge: bool) -> tuple[Json, list[str]]:

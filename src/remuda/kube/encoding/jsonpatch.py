@@ -2,8 +2,8 @@
 
 The library behind kube-apiserver departs from the RFC in places that clients rely on: `replace` sets an absent member,
 negative indices count from the end, an `add` without a value adds null, and `test` of an absent member against null
-holds. Error texts are its too: a webhook's author reads them. Nothing given is changed; untouched branches are shared.
-Its neighbour is :mod:`remuda.kube.encoding.mergepatch`.
+succeeds. Error texts are the library's, too: a webhook's author reads them. Arguments are not changed; untouched branches are
+shared. The other patch is :mod:`remuda.kube.encoding.mergepatch`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _ABSENT: Any = object()
 
 
 class JsonPatchError(Exception):
-    """A patch that cannot be applied to this document; the text says which operation and why."""
+    """A patch that cannot be applied to this document; the text names the operation and the reason."""
 
 
 def decode(value: Any, lenient: bool = False) -> list[Obj]:
-    """The operations in a request's decoded body; an ApiError when it is no patch, or too long a one.
+    """The operations in a request's decoded body; an ApiError when it is no patch, or too long.
 
-    `lenient` is for `fieldValidation=Ignore`, which leaves wrongly typed members to the time they are used.
+    `lenient` is for `fieldValidation=Ignore`, which checks wrongly typed members only when they are used.
     """
     if value is None:
         return []
@@ -68,7 +68,7 @@ def _undecodable(detail: str, lenient: bool) -> ApiError:
 
 
 def unknown_fields(operations: Sequence[Obj]) -> list[str]:
-    """What strict field validation says about members that no operation has."""
+    """Messages of strict field validation about unknown members of operations."""
     return [
         f"json patch unknown field {go_quote(f'[{index}].{name}')}"
         for index, operation in enumerate(operations)
@@ -78,7 +78,7 @@ def unknown_fields(operations: Sequence[Obj]) -> list[str]:
 
 
 def refused() -> ApiError:
-    """What a client sees of a patch that does not apply, whatever the cause."""
+    """The answer to a patch that does not apply, regardless of the cause."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
@@ -97,7 +97,7 @@ def apply(document: Any, operations: Sequence[Obj]) -> Any:
 
 
 class _Application:
-    """One run over a document. `_own` holds the containers made by this run, which alone may be changed in place."""
+    """One run over a document. `_own` holds the containers made by this run; only these may be changed in place."""
 
     def __init__(self, document: Any) -> None:
         self._root = document
@@ -171,11 +171,11 @@ class _Application:
             raise JsonPatchError(f"copy operation does not apply: doc is missing destination path: {path}: {_MISSING}")
         value = None if value is _ABSENT else value
         self._account(value)
-        # A copy in truth, which the limit keeps cheap: shared, what this run made of it would no longer be this run's alone.
+        # A real copy, which the limit keeps cheap: a shared container would no longer be this run's alone.
         _guard("error while adding value during copy", _insert, target, name, copy(value))
 
     def _account(self, value: Any) -> None:
-        """A patch of copies of copies would explode."""
+        """Limits the size: a patch of copies of copies would explode."""
         if value is None:
             return
         self._copied += len(dumps(value))
@@ -246,7 +246,7 @@ _OPERATIONS = {
 
 
 class _Refusal(Exception):
-    """Why a key of a container cannot be used."""
+    """The reason why a key of a container cannot be used."""
 
 
 def _guard(context: str, perform: Any, *arguments: Any) -> Any:
@@ -274,7 +274,7 @@ def _decoded(part: str) -> str:
 
 
 def _resolved(key: str, size: int) -> int | str:
-    """The index that `key` names in a list of `size`, or why it names none."""
+    """The index that `key` names in a list of `size`, or the error text."""
     if _INDEX.fullmatch(key) is None:
         return f"strconv.Atoi: parsing {go_quote(key)}: invalid syntax"
     index = int(key)
@@ -321,7 +321,7 @@ def _delete(container: Any, key: str) -> None:
 
 
 def diff(old: Any, new: Any) -> list[Obj]:
-    """Operations that make `new` of `old`: members one by one, lists by their common ends."""
+    """Operations that turn `old` into `new`: members one by one, lists by their common ends."""
     operations: list[Obj] = []
     if type(old) is type(new) and isinstance(new, dict | list):
         _diff(old, new, "", operations)

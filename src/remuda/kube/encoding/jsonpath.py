@@ -1,7 +1,7 @@
 """Kubernetes' JSONPath, compiled: printer columns, scale paths, selectable fields.
 
-Only one expression without braces (`.status.conditions[?(@.type=="Ready")].status`); templates with text and ranges are
-kubectl's own business. A missing key yields nothing; a wrong shape (an index out of bounds, a filter on no list) raises
+Only one expression without braces (`.status.conditions[?(@.type=="Ready")].status`); templates with text and ranges exist
+only in kubectl. A missing key yields nothing; a wrong shape (an index out of bounds, a filter on no list) raises
 :class:`JsonPathError`, which callers show as an empty cell.
 """
 
@@ -21,7 +21,7 @@ _COMPARISON = re.compile(r"([^!<>=]+)([!<>=]+)(.+)", re.DOTALL)
 
 
 class JsonPathError(ValueError):
-    """An expression that does not parse, or that does not fit the data."""
+    """An invalid expression, or one that does not fit the data."""
 
 
 class JsonPath:
@@ -35,7 +35,7 @@ class JsonPath:
         self._steps = [] if self._names is not None else _Parser(text).parse()
 
     def find(self, data: Any) -> list[Any]:
-        """Everything that the expression leads to."""
+        """All values at the expression's path."""
         if self._names is not None:
             here = data
             for name in self._names:
@@ -49,7 +49,7 @@ class JsonPath:
         return found
 
     def first(self, data: Any) -> Any:
-        """The first thing found; None when there is nothing, or when the data has another shape."""
+        """The first value found; None when there is none, or when the data has another shape."""
         try:
             found = self.find(data)
         except JsonPathError:
@@ -63,7 +63,7 @@ def compile_path(text: str) -> JsonPath:
 
 
 def _plain_names(text: str) -> tuple[str, ...] | None:
-    """The names of a path that is nothing but names, which nearly all are."""
+    """The names of a path that consists only of names, as nearly all do."""
     if not re.fullmatch(r"(?:\.[^\s.,\[\]$@{}\\*'\"]+)+", text):
         return None
     return tuple(text[1:].split("."))

@@ -1,7 +1,7 @@
-"""What Go's JSON scanner says about bytes that are not JSON.
+"""The messages of Go's JSON scanner for bytes that are not JSON.
 
-Clients of a Kubernetes API see these sentences and match on them. Only used once :mod:`.jsonio` has refused a document, so it is
-written to be plain, not fast.
+Clients of a Kubernetes API see these messages and match on them. Only used once :mod:`.jsonio` has refused a document, so
+the code is simple, not fast.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def _quoted(byte: int) -> str:
     named = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
     if byte in named:
         return f"'{named[byte]}'"
-    # A byte is shown as the character of that number, whatever it is a part of.
+    # A byte is shown as the character of that number, even inside a multi-byte character.
     if byte < 0x20 or byte == 0x7F:
         return f"'\\x{byte:02x}'"
     return f"'{chr(byte)}'" if chr(byte).isprintable() else f"'\\u{byte:04x}'"
 
 
 def problem(data: bytes) -> str:
-    """The first problem of `data`, or "" when Go would read it."""
+    """The first error in `data`, or "" when Go would accept it."""
     try:
         _Scanner(data).document()
     except _Problem as found:
@@ -112,7 +112,7 @@ class _Scanner:
             self._fail(byte, "after object key")
 
     def _after_value(self, stack: list[int]) -> bool:
-        """Close what ends here; True when another value follows."""
+        """Close the values that end here; True when another value follows."""
         while stack:
             byte = self._next_solid()
             opened = stack[-1]

@@ -1,8 +1,8 @@
 """JSON merge patch as kube-apiserver applies it (`application/merge-patch+json`).
 
 RFC 7386 with one difference that clients can see: where a patch brings a whole new value, nulls are dropped from objects
-inside of its lists too. Nothing given is changed, and branches that a patch does not touch are shared with the result.
-The other patch that needs no schema is in :mod:`remuda.kube.encoding.jsonpatch`.
+inside of its lists too. Arguments are not changed, and branches that a patch does not touch are shared with the result.
+The other patch without a schema is in :mod:`remuda.kube.encoding.jsonpatch`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def apply_merge_patch(document: Obj, body: Any, lenient: bool = False) -> Obj:
 
 
 def json_kind(value: Any) -> str:
-    """What Go's decoder calls a JSON value in its errors."""
+    """The name of a JSON value's type in the errors of Go's decoder."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
@@ -67,7 +67,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def create_merge_patch(old: Obj, new: Obj) -> Obj:
-    """The smallest merge patch that makes `new` of `old`.
+    """The smallest merge patch that turns `old` into `new`.
 
     A merge patch cannot set a null: a null in `new` counts as absent.
     """

@@ -1,7 +1,7 @@
-"""Numbers of as many bytes as they need: seven bits a byte, lowest first, the eighth says that there is more.
+"""Integers of variable length: seven bits a byte, lowest first, the eighth bit marks that more follow.
 
-Protocol buffers have them, and so have the tunnel's messages. Readers differ in what they say of those that are no numbers, and
-in what they make of more than 64 bits, so both are theirs to say.
+Protocol buffers and the tunnel's messages use them. Readers differ in their errors for invalid numbers, and
+in their handling of more than 64 bits, so both are left to them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _SMALL = [bytes([value]) for value in range(0x80)]
 
 
 class TooLong(ValueError):
-    """It goes on after as many bytes as any number takes."""
+    """The number is longer than any valid one."""
 
     def __init__(self) -> None:
         super().__init__("a number is beyond 64 bits")
 
 
 def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The number that begins at `at`, of up to 70 bits, and where what follows begins. Raises IndexError where `data` ends within
+    """The number at `at`, of up to 70 bits, and the position after it. Raises IndexError where `data` ends within
     it, and TooLong."""
     value = shift = 0
     while shift < _BITS:
@@ -36,7 +36,7 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """A number that is not negative, or, as protocol buffers have it, one that is: as if it were of 64 bits."""
+    """A non-negative number or, as in protocol buffers, a negative one in 64 bits."""
     if 0 <= value < 0x80:
         return _SMALL[value]
     value &= WORD

@@ -17,17 +17,17 @@ except ImportError:  # PyYAML built without libyaml
     from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment]
 
 
-# A document deeper than this is refused, as in JSON; and so is one that aliases blow up to more values, or more text, than this.
+# A document deeper than this is refused, as in JSON; and so is one that aliases expand to more values, or more text, than this.
 MAX_DEPTH = 256
 MAX_ALIASED = 400_000
 MAX_ALIASED_TEXT = 8 * 1024 * 1024
-# Each value costs some microseconds, here and wherever it goes next.
+# Each value costs some microseconds, here and in later code.
 MAX_VALUES = 300_000
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 class YamlError(ValueError):
-    """Text that is not YAML, or is YAML that has no place in an API object."""
+    """Text that is not YAML, or YAML that is not allowed in an API object."""
 
 
 class DuplicateKey(YamlError):
@@ -41,7 +41,7 @@ def _repeated(key: str, line: int) -> str:
 
 
 class _Loader(_BaseLoader):
-    """SafeLoader whose scalars resolve as Kubernetes' do, and which refuses duplicate keys (or notes them in `repeated`)."""
+    """SafeLoader whose scalars resolve as Kubernetes' do, and which refuses duplicate keys (or records them in `repeated`)."""
 
     repeated: list[str] | None = None
     depth = 0
@@ -74,14 +74,14 @@ class _Loader(_BaseLoader):
                 self.repeated.append(_repeated(key, key_node.start_mark.line + 1))
             seen.add(key)
         self.flatten_mapping(node)
-        # Not by way of a dict with the keys themselves, where 1 and true would be the same.
+        # Not through a dict with the keys themselves, where 1 and true would be the same.
         return {
             _key_text(self.construct_object(key_node, deep=True)): self.construct_object(value_node, deep=deep)
             for key_node, value_node in node.value
         }
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Put what `<<` names in its place. Counted, since merges of merges grow as fast as aliases of aliases."""
+        """Replace `<<` by the mappings that it names. Counted, since merges of merges grow as fast as aliases of aliases."""
         taken: list[tuple[yaml.Node, yaml.Node]] = []
         kept: list[tuple[yaml.Node, yaml.Node]] = []
         for key_node, value_node in node.value:
@@ -133,12 +133,12 @@ _Loader.yaml_implicit_resolvers = _scalar_resolvers()
 
 
 _BASES = {"0x": 16, "0b": 2, "0o": 8}
-# A whole number of more digits is beyond every float, in every base. (Python would read hexadecimal ones without end.)
+# A whole number with more digits exceeds every float, in every base. (Python would read hexadecimal ones without limit.)
 _LONGEST = 250
 
 
 def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int | float | str:
-    """A whole number; what Go's reader makes of one beyond all measure is a float, and text where there is no such float."""
+    """A whole number; like Go's reader, a float when it is too large, and text when there is no such float."""
     text = str(loader.construct_scalar(node)).replace("_", "")
     digits = text.lstrip("+-")
     prefixed = digits[:2] in _BASES
@@ -161,7 +161,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 _Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 
 
-# The last three are what PyYAML fails with at a value that is not what its tag says: `!!timestamp x`, `!!bool x`.
+# PyYAML raises the last three for a value that does not match its tag: `!!timestamp x`, `!!bool x`.
 _UNREADABLE = (yaml.YAMLError, ValueError, RecursionError, AttributeError, LookupError, TypeError)
 
 
@@ -171,7 +171,7 @@ def loads_all(text: str | bytes) -> Iterator[Any]:
         loader = _Loader(text)
         try:
             while loader.check_data():  # type: ignore[no-untyped-call]
-                # What is bounded is a document: a stream of them may be long.
+                # The limits are for a document: a stream of them may be long.
                 loader.values = loader.merged = 0
                 document = loader.get_data()
                 if document is not None:
@@ -185,11 +185,11 @@ def loads_all(text: str | bytes) -> Iterator[Any]:
 
 
 def _check_aliases(value: Any) -> None:
-    """Raises for a value that contains itself, or that is small and flat only because its parts are shared many times over."""
+    """Raises for a value that contains itself, or that is small only because its parts are shared many times."""
     measured: dict[int, tuple[int, int, int] | None] = {}
 
     def measure(each: Any) -> tuple[int, int, int]:
-        """How many values there are in it, how deep, and how much text."""
+        """The number of values in it, its depth, and the length of its text."""
         if not isinstance(each, dict | list):
             return 1, 0, len(each) if isinstance(each, str) else 0
         if id(each) in measured:
@@ -243,7 +243,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def loads_reporting_duplicates(text: str | bytes) -> tuple[Any, list[str]]:
-    """The first document with the last value of each key, and a line about every key that came again."""
+    """The first document with the last value of each key, and a line about every repeated key."""
     try:
         loader = _Loader(text)
         loader.repeated = []
@@ -268,7 +268,7 @@ _GO_NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]
 
 
 def _would_be_read_otherwise(dumper: _Dumper, value: str) -> bool:
-    """Text that is a number, a time, a truth value or nothing when it stands there without quotes; Go doubles them."""
+    """True for text that would be a number, a time, a boolean or null without quotes; Go double-quotes it."""
     if value in _SHORT_BOOLEANS or _GO_NUMBER.fullmatch(value):
         return True
     found = dumper.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""Which fields, options and variables say where a program connects, by their names and values. Pure.
+"""Detection of fields, options and variables that hold a connection's target, by their names and values. Pure.
 
-A name is read by its words, in any spelling (`authUrl`, `--openstack-auth-url`, `OS_AUTH_URL`). It is better to take a field for
-an address that is none than to overlook one: what follows is a check, and never a connection.
+A name is read by its words, in any spelling (`authUrl`, `--openstack-auth-url`, `OS_AUTH_URL`). A false match is better than
+a missed address: the result is only used for checks, never for a connection.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import Any, Final
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z][A-Z0-9]*(?![a-z])")
-# The last word of a name of hosts: as a whole, or as its end.
+# The last word of a name for hosts: the whole word, or its end.
 _HOST: Final = re.compile(
     r"ips?|apis?|\w*(?:ur[il]|endpoint|host|hostname|server|vcenter|domain)s?|\w*(?:address|addresses|proxy)"
 )
@@ -18,18 +18,18 @@ _URL: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # Parts of host names. The rest of the name is the provider's, unless a character ends it.
 _PARTS: Final = frozenset({"region", "zone", "location", "environment", "datacenter"})
 _ENDS_A_NAME: Final = re.compile(r"[/?#@:\\]")
-# By what a program knows the host that it has reached.
+# Settings by which a program verifies the host.
 _TRUST: Final = frozenset({"insecure", "cacert"})
 
 
 def names_host(name: str) -> bool:
-    """Whether a field, option or variable of this name holds a host, or what begins with one."""
+    """True if a field, option or variable of this name holds a host, or a value that begins with one."""
     words = _words(name)
     return bool(words) and _HOST.fullmatch(words[-1]) is not None
 
 
 def says_where(name: str, value: Any) -> bool:
-    """Whether a field decides which host gets what is sent: it names the host, or what the host is known by."""
+    """True if a field decides which host receives the data: it names the host, or how the host is verified."""
     if isinstance(value, list):
         return any(says_where(name, each) for each in value)
     if value is True:

@@ -1,15 +1,15 @@
-"""Which addresses the server connects to for tenants: one policy for every request whose address came from a tenant's object.
+"""The policy for outbound connections on behalf of tenants, for every request whose address came from a tenant's object.
 
 A tenant names endpoints, hosts and API servers; the server connects to them from its own place in the network, where it reaches
 more than the tenant does. So loopback, link-local and multicast addresses, the metadata services of clouds and the addresses of
 this machine are refused, and everything else, private networks included, is allowed. The setting `outbound-policy` changes that
-by networks (:func:`Policy.of`): the longest network that holds an address decides, of two that are equal the setting's, and of
+by networks (:func:`Policy.of`): the longest network with the address decides, of two equal ones the setting's, and of
 two of the setting's the one that refuses. So `allow:169.254.0.0/16` does not open the metadata service in it; naming its address
 does.
 
-A name is looked up once (:func:`resolved`), one refused address among its addresses refuses the name, and what was checked is
-connected to. The tenant is told one of two things (:func:`told`); the rest is in the log of this module. :mod:`.outbound_http`
-does the same for HTTP.
+A name is resolved once (:func:`resolved`), one refused address among its addresses refuses the name, and the checked addresses
+are used for the connection. The tenant sees one of two messages (:func:`told`); the rest is in the log of this module.
+:mod:`.outbound_http` does the same for HTTP.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
 Lookup = Callable[[str, int], Awaitable[list[AddressInfo]]]
 
-# In a Job's environment: the policy, as the setting of the same name says it.
+# The policy in a Job's environment, in the form of the setting of the same name.
 VARIABLE = "REMUDA_OUTBOUND_POLICY"
 REFUSED, UNREACHABLE = "refused by policy", "can't be reached"
 ALLOW, DENY = "allow", "deny"
@@ -41,7 +41,7 @@ _MOST = 1000
 _LOOPBACK = ("127.0.0.0/8", "::1/128")
 _NOWHERE = ("0.0.0.0/8", "::/128", "224.0.0.0/4", "255.255.255.255/32", "ff00::/8")
 _LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
-# Where clouds tell a machine its secrets, also outside of link-local networks.
+# Addresses at which clouds give a machine its secrets, also outside of link-local networks.
 METADATA = (
     "169.254.169.254/32",  # Amazon, Azure, DigitalOcean, Google, Hetzner, OpenStack and others
     "169.254.170.2/32",  # Amazon's, of containers
@@ -56,7 +56,7 @@ METADATA = (
     "168.63.129.16/32",  # Azure's agent
     "192.0.0.192/32",  # Oracle
 )
-# Networks of IPv6 in which an IPv4 address is hidden, and how many bits are behind it: mapped, compatible, translated (SIIT, and
+# IPv6 networks that embed an IPv4 address, and the number of bits after it: mapped, compatible, translated (SIIT, and
 # NAT64 with the prefixes of RFC 6052 and RFC 8215), 6to4, and the server of Teredo.
 _EMBEDDING = (
     ("::ffff:0:0/96", 0),
@@ -71,7 +71,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class PolicyError(ValueError):
-    """What can't be a policy; the text names the part that is wrong."""
+    """An invalid policy; the text names the part that is wrong."""
 
 
 class Refused(OSError):
@@ -83,7 +83,7 @@ class Refused(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Whether the addresses of a network may be connected to. Between equal networks the smaller rank counts."""
+    """Allows or refuses connections to the addresses of a network. Between equal networks the smaller rank counts."""
 
     network: Network
     allows: bool
@@ -92,7 +92,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which addresses may be connected to. `own` says whether an address is this machine's."""
+    """The addresses that may be connected to. `own` says whether an address is this machine's."""
 
     rules: tuple[Rule, ...]
     own: Callable[[Address], bool] = field(default=lambda address: False)
@@ -100,23 +100,23 @@ class Policy:
 
     @classmethod
     def of(cls, text: str = "") -> Policy:
-        """For what tenants name: the standard, changed by `allow:NETWORK,deny:NETWORK,…`. Raises PolicyError."""
+        """For hosts that tenants name: the default, changed by `allow:NETWORK,deny:NETWORK,…`. Raises PolicyError."""
         return _tenants(text)
 
     @classmethod
     def for_administrators(cls, text: str = "") -> Policy:
-        """For what only administrators name (webhooks, downloads): the same, but this machine itself may be meant."""
+        """For hosts that only administrators name (webhooks, downloads): the same, but this machine itself is allowed."""
         return _administrators(text)
 
     def permits(self, address: Address) -> bool:
-        """Whether an address may be connected to, and every IPv4 address that is hidden in it."""
+        """True if connections to an address are allowed, and to every IPv4 address embedded in it."""
         return all(self._permits(each) for each in (address, *embedded(address)))
 
     def _permits(self, address: Address) -> bool:
         plain = _plain(address)
         held = [rule for rule in self.rules if rule.network.version == plain.version and plain in rule.network]
         found = min(held, key=lambda rule: (-rule.network.prefixlen, rule.rank), default=None)
-        # An address of this machine counts as a network of its own that is refused.
+        # An address of this machine counts as a refused network of its own.
         alone = found is not None and found.network.prefixlen == found.network.max_prefixlen
         if not alone and not plain.is_loopback and not _is_mapped(plain) and self.own(plain):
             return False
@@ -154,7 +154,7 @@ UNRESTRICTED = Policy(())
 
 
 def parsed(text: str) -> list[Rule]:
-    """The rules that a setting says. Raises PolicyError."""
+    """The rules of a setting. Raises PolicyError."""
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if len(entries) > _MOST:
         raise PolicyError(f"must have at most {_MOST} networks")
@@ -179,7 +179,7 @@ def _rule(entry: str) -> Rule:
 
 
 def problem_of(text: str) -> str:
-    """What is wrong with a policy; "" when nothing is."""
+    """The error in a policy; "" when there is none."""
     try:
         parsed(text)
     except PolicyError as error:
@@ -191,12 +191,12 @@ def problem_of(text: str) -> str:
 
 
 def _plain(address: Address) -> Address:
-    """Without a zone, which says by which interface an address is reached, and not whose it is."""
+    """The address without a zone, which names the interface that reaches it, not its owner."""
     return ipaddress.IPv6Address(int(address)) if isinstance(address, ipaddress.IPv6Address) else address
 
 
 def _is_mapped(address: Address) -> bool:
-    """Whether an address is only another spelling of an IPv4 address, which is judged by itself."""
+    """True if an address is an IPv4-mapped one; the IPv4 address is judged by itself."""
     return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
 
 
@@ -224,7 +224,7 @@ def embedded(address: Address) -> Iterator[ipaddress.IPv4Address]:
 
 
 def is_this_machine(address: Address) -> bool:
-    """Whether an address is one of this machine's interfaces: only then it is reached from itself. Sends nothing."""
+    """True if an address is one of this machine's interfaces: only then its own source address equals it. Sends nothing."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -243,15 +243,15 @@ async def looked_up(host: str, port: int) -> list[AddressInfo]:
 
 
 async def resolved(policy: Policy, host: str, port: int, lookup: Lookup = looked_up) -> list[AddressInfo]:
-    """A name's addresses, looked up once and all of them permitted. Raises Refused, and OSError for a name that has none."""
+    """A name's addresses, resolved once and all of them permitted. Raises Refused, and OSError for a name without any."""
     found = await lookup(bare(host), port)
     policy.check(host, found)
     return found
 
 
 async def check_ahead(policy: Policy, host: str, port: int = 0, lookup: Lookup = looked_up) -> None:
-    """Refuse a host that another program or a proxy will connect to. Raises Refused. A name that is unknown here passes: the
-    program that connects may know it."""
+    """Refuse a host that another program or a proxy will connect to. Raises Refused. A name that can't be resolved here passes:
+    the program that connects may know it."""
     try:
         await resolved(policy, host, port, lookup)
     except Refused:
@@ -288,7 +288,7 @@ def bare(host: str) -> str:
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Whether the policy was the reason, however deep it is wrapped."""
+    """True if the policy was the reason, however deep it is wrapped."""
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, Refused):
@@ -300,7 +300,7 @@ def is_refusal(error: BaseException | None) -> bool:
 
 
 def told(error: BaseException, what: str) -> str:
-    """All that a tenant is told of a failed connection to `what`: one of two sentences. The log has the rest."""
+    """A tenant's message for a failed connection to `what`: one of two sentences. The log has the rest."""
     if is_refusal(error):
         return f"{what} is {REFUSED}"
     log.info("%s %s: %s", what, UNREACHABLE, str(error) or type(error).__name__)

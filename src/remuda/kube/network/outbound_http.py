@@ -1,6 +1,6 @@
-"""HTTP under the policy of :mod:`.outbound`: a connector that resolves a name once and connects to nothing that was not checked.
+"""HTTP under the policy of :mod:`.outbound`: a connector that resolves a name once and connects only to checked addresses.
 
-Every connection passes it, also that of a redirect, and that to an address that needs no resolving.
+It checks every connection, also that of a redirect, and that to an address that needs no resolving.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from . import outbound
 from .outbound import Lookup, Policy
 
-# The policy of this moment.
+# The current policy.
 Current = Callable[[], Policy]
 SocketFactory = Callable[[aiohttp.AddrInfoType], socket.socket]
 

@@ -1,6 +1,6 @@
-"""TLS as all servers here speak it, whatever the Python below was built with.
+"""TLS as all servers here use it, independent of the Python build.
 
-Debian's own offers ciphers without forward secrecy, and takes a connection that somebody has cut for one that has ended.
+Debian's Python offers ciphers without forward secrecy, and takes a connection that was cut for one that has ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE+AES:DHE+AES:!aNULL:!aDSS:!SHA1:!AE
 
 
 def server_context() -> ssl.SSLContext:
-    """TLS 1.2 and newer with forward secrecy; the certificate is to be loaded yet."""
+    """TLS 1.2 and newer with forward secrecy; the caller loads the certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS)
@@ -19,10 +19,10 @@ def server_context() -> ssl.SSLContext:
 
 
 def tell_cuts(context: ssl.SSLContext) -> None:
-    """From now on, who reads is told when a connection ends without TLS's own end."""
+    """Report an error to readers when a connection ends without TLS's own end."""
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
 
 
 def is_cut(error: ssl.SSLError) -> bool:
-    """Whether that is what one is told; Pythons differ in how they say it."""
+    """True if the error means that the connection was cut; Python versions report it differently."""
     return isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"

@@ -1,8 +1,8 @@
-"""Requests that can't be read, on every door: what is said of them, and what is not.
+"""Unreadable requests, on every listener: their answers and log lines.
 
-aiohttp tells in its answer and in its log what it could not read. That may be the body of the request before, taken for the
-line of the next one: a login that does not say how long it is. So a reason is given by the kind of the error alone, without a
-byte of what was sent. :class:`Connection` does so for listeners, :class:`Runner` for applications.
+aiohttp's answer and log contain the unreadable bytes. These may be the body of the previous request, taken for the
+next request line: a login without its length. So the reason depends only on the kind of the error, without a
+byte of the request. :class:`Connection` does so for listeners, :class:`Runner` for applications.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REASONS: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def reason(error: BaseException) -> str:
-    """Why a request could not be read, without a byte of it."""
+    """The reason why a request could not be read, without any of its bytes."""
     return next((text for kind, text in _REASONS if isinstance(error, kind)), "the connection was lost")
 
 
@@ -63,7 +63,7 @@ class Connection(RequestHandler):
         """Called before the answer."""
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """What clients do wrong on the wire, or that they go away, is no error of ours."""
+        """Clients' protocol errors and disconnects are no errors of ours: logged at debug level."""
         found = kwargs.get("exc_info")
         error = sys.exc_info()[1] if found is True else found
         if isinstance(error, HttpProcessingError | ConnectionError | RequestPayloadError):
@@ -78,7 +78,7 @@ class _Server(web.Server):
 
 
 class Runner(web.AppRunner):
-    """For the small doors that are an application each."""
+    """For small servers that are one application each."""
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()

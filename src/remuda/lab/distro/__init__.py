@@ -1,4 +1,4 @@
-"""The `remuda` distribution: what a host runs as a server or a node of a cluster.
+"""The `remuda` distribution: the programs of a host that is a server or a node of a cluster.
 
 `config` (settings), `pki` (authorities, tokens), `etcd`, `cluster` (Kubernetes API, controllers, supervisor, addons), `nodes`
 (simulated kubelets and scheduler).

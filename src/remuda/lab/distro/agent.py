@@ -1,7 +1,7 @@
-"""An agent: a host that is a node and nothing else.
+"""An agent: a host that is only a node.
 
-It asks the server it joins for certificates, as the node whose password it has, and then talks to whichever server of the API
-answers. It starts with what it has when that server is away, and comes back when all servers were.
+It gets certificates from the server it joins, as the node whose password it has, and then uses any server of the API that
+answers. It starts with its stored state when that server is down, and recovers after all servers were down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SERVERS = "servers.json"
 
 
 class AgentRole:
-    """One life of an agent; :meth:`run` is all of it."""
+    """One run of an agent; :meth:`run` is all of it."""
 
     def __init__(self, settings: Settings, means: Means) -> None:
         self._settings = settings
@@ -40,7 +40,7 @@ class AgentRole:
         self._token = Token("")
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until told to stop. Raises JoinError and TokenError."""
+        """Run until stopped. Raises JoinError and TokenError."""
         if not self._settings.server_url or not self._settings.token:
             raise TokenError("an agent needs the address of a server and its token: server and token")
         self._token = join_tokens.parse(self._settings.token)
@@ -77,7 +77,7 @@ class AgentRole:
     # --- joining --------------------------------------------------------------------------------------------------------
 
     async def _join(self) -> tuple[Server, list[str]]:
-        """The server, and where the API is. With what is here from before, if no server can be asked."""
+        """The server, and the URLs of the API. From stored state, if no server answers."""
         try:
             return await self._joined()
         except NotYet as error:
@@ -104,7 +104,7 @@ class AgentRole:
         return Supervisor(server, self._token.user or join_tokens.NODE, self._token.password, self._clock)
 
     async def _certificate(self, supervisor: Supervisor, leaf: Leaf) -> None:
-        """Asked for at every start: who has it must also be the node that its password says."""
+        """Requested at every start: a client with it must also be the node of its password."""
         settings = self._settings
         leaf.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not leaf.key.exists():
@@ -131,7 +131,7 @@ class AgentRole:
             return None
         return Server(self._settings.server_url, ca), [str(url) for url in urls]
 
-    # --- afterwards -----------------------------------------------------------------------------------------------------
+    # --- after joining ---------------------------------------------------------------------------------------------------
 
     async def _follow(self, server: Server, balancer: Balancer, urls: list[str]) -> None:
         """Servers come and go: ask the one that was joined, and when it is gone the others."""

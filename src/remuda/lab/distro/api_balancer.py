@@ -1,7 +1,7 @@
-"""A door on this host to whichever server of the API answers, for hosts that have none: as k3s' agents have it.
+"""A local TCP proxy to any server of the API that answers, for hosts without an API: as k3s' agents have it.
 
-It moves bytes and knows nothing of them; TLS is between the client and the server. New connections go to the first server that
-accepts, beginning with the one that did last; connections that break are made anew by the client.
+It copies bytes without reading them; TLS is between the client and the server. New connections go to the first server that
+accepts, beginning with the last that did; the client reconnects after a failure.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Balancer:
             finally:
                 theirs[1].close()
         except asyncio.CancelledError:
-            # The loop ends; there is nobody to tell.
+            # The loop ends; the error needs no report.
             return
         finally:
             writer.close()
@@ -80,7 +80,7 @@ class Balancer:
 
 
 async def _move(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Until one side ends; the other is told."""
+    """Copy until one side ends; then end the other."""
     with contextlib.suppress(OSError):
         while piece := await source.read(_PIECE):
             target.write(piece)

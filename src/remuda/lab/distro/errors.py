@@ -1,14 +1,14 @@
-"""What a host can't go on from; the message is a sentence for whoever reads its log."""
+"""Errors that a host can't continue after; the message is a sentence for the reader of its log."""
 
 from __future__ import annotations
 
 
 class DistroError(Exception):
-    """The reason is in the message, with what to do about it."""
+    """The message has the reason, and what to do about it."""
 
 
 class InUse(DistroError):
-    """Another server runs on the same data."""
+    """Another server uses the same data."""
 
 
 class PartEnded(DistroError):

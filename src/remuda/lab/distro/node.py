@@ -1,6 +1,6 @@
-"""The node of a host: how it is known to the cluster, and how it gets there. What it does there is :mod:`.nodes`.
+"""The node of a host: its identity in the cluster, and its connection. :mod:`.nodes` simulates it.
 
-A server with an API is its own client. All others go through a door on their own host to whichever server answers
+A server with an API is its own client. All others use a proxy on their own host to any server that answers
 (:mod:`.api_balancer`).
 """
 
@@ -28,7 +28,7 @@ from .config.settings import KUBELET_PORT, Settings
 
 log = logging.getLogger(__name__)
 
-# Every server's certificate is good for it, at whichever address it is reached.
+# Every server's certificate is valid for this name, at any of its addresses.
 SERVED_AS = "kubernetes"
 _PAUSE = 1.0
 
@@ -56,7 +56,7 @@ def config_of(settings: Settings, client: Client, api_server: str, *, is_server:
 
 
 def remote_client(balancer: Balancer, ca: bytes, certificate: Path, clock: Clock) -> HttpsClient:
-    """A client of whichever server answers."""
+    """A client of any server that answers."""
     target = Target(
         balancer.url,
         ca=ca,
@@ -68,7 +68,7 @@ def remote_client(balancer: Balancer, ca: bytes, certificate: Path, clock: Clock
 
 
 async def claim(settings: Settings, client: Client, clock: Clock, entropy: Entropy) -> None:
-    """Have the node's name, as a server that needs nobody to sign its certificates. Raises NotThatNode."""
+    """Claim the node's name, for a server, which signs its own certificates. Raises NotThatNode."""
     password = node_passwords.own(settings.paths.node_password, entropy)
     while True:
         try:
@@ -80,7 +80,7 @@ async def claim(settings: Settings, client: Client, clock: Clock, entropy: Entro
 
 
 async def run(settings: Settings, config: nodes.NodeConfig, clock: Clock, rng: Rng) -> None:
-    """Be the node, with the port where its health is asked for, until cancelled."""
+    """Run the node, with its health port, until cancelled."""
     health = HealthPort(lambda: True)
     await health.open(settings.loopback, KUBELET_PORT)
     try:
@@ -91,13 +91,13 @@ async def run(settings: Settings, config: nodes.NodeConfig, clock: Clock, rng: R
 
 # --- health ports ---------------------------------------------------------------------------------------------------------
 #
-# Small doors where the parts of a host say that they are well: the ports that probes ask, which are those of Kubernetes' own.
+# Health endpoints for the parts of a host, on the ports of Kubernetes' own components, for probes.
 
 _PATHS = ("/healthz", "/livez", "/readyz")
 
 
 class HealthPort:
-    """Answers `ok` or 503, by what `is_well` says at the moment."""
+    """Answers `ok` or 503, by the current value of `is_well`."""
 
     def __init__(self, is_well: Callable[[], bool], certificate: Path | None = None) -> None:
         self._is_well = is_well

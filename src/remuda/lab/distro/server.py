@@ -1,7 +1,7 @@
-"""A server of the distribution from start to end: certificates, etcd, the API, and the node that it is itself.
+"""A server of the distribution from start to end: certificates, etcd, the API, and the server's own node.
 
-Which of them it runs, its settings say. The order is that of dependence: nothing is started before what it needs is ready, and
-when a part ends that nobody told to, all of it ends, so that whoever runs the server starts it anew.
+Its settings select the parts. Parts start in the order of dependence: each when what it needs is ready. When a part ends
+unexpectedly, the server ends, so that its service manager restarts it.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ _FOLLOW_SECONDS = 5.0
 
 
 class ServerRole:
-    """One life of a server; :meth:`run` is all of it."""
+    """One run of a server; :meth:`run` is all of it."""
 
     def __init__(self, settings: Settings, means: Means) -> None:
         self._settings = settings
         self._tell, self._clock, self._rng, self._entropy = means
-        # What must not end while the server runs.
+        # Tasks that must not end while the server runs.
         self._vital: list[asyncio.Task[None]] = []
         self._broken = asyncio.Event()
         self._stack = AsyncExitStack()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until told to stop, or until a part fails: that is then raised."""
+        """Run until stopped, or until a part fails: its error is then raised."""
         with alone(self._settings):
             async with self._stack:
                 working = asyncio.create_task(self._work(), name="the server")
@@ -90,7 +90,7 @@ class ServerRole:
         settings.paths.reset_flag.unlink(missing_ok=True)
         server = await self._serve_api(state, etcd) if settings.has_api else None
         if server is None:
-            # Whoever waits for this server goes on when etcd is there; the API comes with another server.
+            # Clients that wait for this server continue when etcd runs; the API comes with another server.
             state.ready = True
             self._tell("READY=1\nSTATUS=etcd is ready")
         client = await self._api_client(state, etcd, server)
@@ -107,7 +107,7 @@ class ServerRole:
             state.ready = True
             self._tell(f"READY=1\nSTATUS=serving at {settings.api_url}")
         log.info("%s is ready", settings.node_name)
-        # From here on the parts work, until one of them ends or somebody says stop.
+        # From here on the parts work, until one of them ends or the server is stopped.
         await asyncio.Event().wait()
 
     # --- parts ----------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class ServerRole:
         return Supervisor(server, join_tokens.SERVER, own.password, self._clock)
 
     async def _elsewhere(self, own: Identity) -> EtcdClient:
-        """The etcd of other hosts: where it was when it was last seen, else where the server says that this one joins."""
+        """The etcd of other hosts: at the last known URLs, else at those that the joined server reports."""
         settings = self._settings
 
         async def ask() -> list[str]:
@@ -234,7 +234,7 @@ class ServerRole:
         self._stack.push_async_callback(door.close)
 
     async def _api_client(self, state: State, etcd: EtcdClient, server: Server | None) -> Client:
-        """The cluster's API: this server's own, or that of whichever other server serves it, as soon as one does."""
+        """The cluster's API: this server's own, or that of any other server, as soon as there is one."""
         settings = self._settings
         if server is not None:
             return InProcessClient(server, manager=apiserver.MANAGER)
@@ -289,7 +289,7 @@ async def _ended(*tasks: asyncio.Task[Any]) -> None:
 
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
-    """Nobody else works on this host's data meanwhile. Raises InUse."""
+    """Lock this host's data. Raises InUse."""
     settings.paths.server.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (settings.paths.server / ".lock").open("ab") as handle:
         try:

@@ -1,4 +1,4 @@
-"""What a running server is at the moment, for its parts to look at."""
+"""The current state of a running server, shared by its parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .pki.authorities import Authorities
 
 @dataclass(slots=True)
 class State:
-    """Parts are None until they run. `api` is the one that this server serves itself."""
+    """Parts are None until they run. `api` is the API that this server serves itself."""
 
     settings: Settings
     authorities: Authorities
@@ -31,9 +31,9 @@ class State:
 
 # --- means ----------------------------------------------------------------------------------------------------------------
 #
-# What a role works with besides its settings: time, chance, and whom to tell how it is.
+# The dependencies of a role besides its settings: clock, randomness, and status messages.
 
-# To whoever started this process: READY=1, STATUS=… (sd_notify(3)).
+# To the process that started this one: READY=1, STATUS=… (sd_notify(3)).
 Tell = Callable[[str], None]
 
 

@@ -1,8 +1,8 @@
-"""Where simulated servers begin: with kinds and namespaces that exist already.
+"""The initial state of simulated servers: kinds and namespaces that exist already.
 
-What a server makes at its first start, and the definitions of all kinds, are the same for each simulation, and take most of the
-time of a short one. They are made once in a process, by a real server with its controllers; servers in memory lie on what came
-of it (:class:`remuda.apiserver.storage.memory.Base`), and what they write is their own.
+The objects that a server makes at its first start, and the definitions of all kinds, are the same for each simulation, and take
+most of the time of a short one. They are made once in a process, by a real server with its controllers; servers in memory start
+from the result (:class:`remuda.apiserver.storage.memory.Base`), and their writes are their own.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Obj = dict[str, Any]
 
 CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
-# Before the clock of any simulation begins, be it the system's: nothing there comes from the future.
+# Earlier than the clock of any simulation, also the system's: no timestamp is in the future.
 _TIME = 1_600_000_000.0
 _REST_SECONDS = 60.0
 
 
 @dataclass
 class Beginning:
-    """Kinds by their definitions, namespaces, and whether the default roles and kube-controller-manager's work are there."""
+    """Kinds by their definitions, namespaces, and whether the default roles and kube-controller-manager's work exist."""
 
     definitions: Callable[[], Iterable[Obj]] = tuple
     namespaces: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Beginning:
     _base: Base | None = field(default=None, init=False, repr=False)
 
     async def base(self) -> Base:
-        """What a server holds whose kinds are established and whose controllers have come to rest."""
+        """The content of a server whose kinds are established and whose controllers have become idle."""
         if self._base is None:
             self._base = await self._make()
         return self._base
@@ -68,7 +68,7 @@ class Beginning:
             await server.close()
 
 
-# A new Kubernetes: with its controllers' first work done, without, and without the default roles, too.
+# A new Kubernetes: with its controllers' first work done; without it; and without the default roles, too.
 FURNISHED = Beginning()
 BARE = Beginning(controllers=False)
 EMPTY = Beginning(default_roles=False, controllers=False)

@@ -1,12 +1,12 @@
-"""A whole simulated world: a management API, the simulated providers, and words for what one does with clusters.
+"""A whole simulated world: a management API, the simulated providers, and methods for operations on clusters.
 
     async with embedded(seed=7, weather=Weather(machine=(30, 90))) as world:
         await world.add_cluster("c1", control_plane=1, workers=3)
         await world.until("all machines run", lambda: world.running("c1", 4))
 
 :func:`remuda.app.rehearsal.embedded` has everything in memory on the virtual clock, Cluster API's core included. A
-:class:`World` itself needs no more than a client: the management API may as well be a real Kubernetes, and the core somebody
-else's.
+:class:`World` itself needs only a client: the management API may as well be a real Kubernetes, and the core another
+implementation.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ DEFAULT_VERSION = "v1.36.3"
 
 
 class NeverHappened(Exception):
-    """What was waited for did not come, in the time that was given."""
+    """The expected result did not occur within the given time."""
 
 
 class World:
-    """The providers at work on one management API. `client` is the user's, `providers` the simulated providers' own."""
+    """The providers running on one management API. `client` is the user's, `providers` the simulated providers' own."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class World:
             await self.clock.sleep(seconds)
 
     async def until(self, what: str, check: Callable[[], Awaitable[T]], seconds: float = 600.0, step: float = 0.0) -> T:
-        """Let time pass until `check` gives something true; that. `step`: how often it is asked."""
+        """Let time pass until `check` returns a true value, and return that. `step` is the interval of checks."""
         step = step or (1.0 if isinstance(self.clock, VirtualClock) else 0.1)
         end = self.clock.monotonic() + seconds
         while True:
@@ -131,7 +131,7 @@ class World:
         return await self.all(MACHINES, f"{CLUSTER_NAME}={cluster}")
 
     async def running(self, cluster: str, count: int) -> bool:
-        """Whether the cluster has so many Machines, and all of them run."""
+        """Tells whether the cluster has so many Machines, and all of them are Running."""
         found = await self.machines(cluster)
         return len(found) == count and all(dig(machine, "status", "phase") == "Running" for machine in found)
 
@@ -141,7 +141,7 @@ class World:
     # --- clusters -----------------------------------------------------------------------------------------------------------
 
     async def prepare(self, definitions: Iterable[Obj]) -> None:
-        """CRDs and the namespace, if they are not there; afterwards all of it is served."""
+        """Create CRDs and the namespace, if they are missing; afterwards all are served."""
         definitions = list(definitions)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         for resource, obj in (*((CRDS, crd) for crd in definitions), (NAMESPACES, namespace)):
@@ -159,7 +159,7 @@ class World:
             for version in spec["versions"]:
                 await self.client.list(GroupVersionResource(spec["group"], version["name"], spec["names"]["plural"]), limit=1)
         except ApiError as error:
-            # A real server may also need a moment for its storage, or for somebody to convert.
+            # A real server may also need a moment for its storage, or for a conversion webhook.
             if error.code in (404, 429, 500, 503):
                 return False
             raise
@@ -174,7 +174,7 @@ class World:
         version: str = DEFAULT_VERSION,
         deployment: Obj | None = None,
     ) -> Obj:
-        """A Cluster, its control plane, and a MachineDeployment `<name>-md` if there are to be workers."""
+        """A Cluster, its control plane, and a MachineDeployment `<name>-md` if there are workers."""
         spec: Obj = {"infrastructureRef": ref(INFRASTRUCTURE, "SimCluster", name)}
         await self.create(SIM_CLUSTERS, self.thing(INFRASTRUCTURE, "SimCluster", name))
         await self.add_templates(name)
@@ -208,7 +208,7 @@ class World:
         return await self.create(MACHINE_DEPLOYMENTS, self.core_object("MachineDeployment", name, body))
 
     def machine_spec(self, cluster: str, version: str = DEFAULT_VERSION, template: str = "") -> Obj:
-        """What the template of a MachineSet or MachineDeployment says."""
+        """The spec of Machines in the template of a MachineSet or MachineDeployment."""
         return {
             "clusterName": cluster,
             "version": version,
@@ -235,7 +235,7 @@ class RunningCore(Protocol):
     def workloads(self) -> ClusterCache: ...
 
 
-# Which controllers these are is said by whoever makes the world.
+# The creator of the world chooses these controllers.
 StartCore = Callable[[Manager, Connector], RunningCore]
 
 
@@ -263,7 +263,7 @@ class EmbeddedWorld(World):
         self.begins = server.store.revision
 
     def start_core(self, through: Callable[[Client], Client] = lambda client: client) -> None:
-        """`through`: what is put between the core and its API, if anything."""
+        """`through` wraps the core's client of its API."""
         self._starts += 1
         client = through(InProcessClient(self.server, manager="manager"))
         manager = Manager(client, self.clock, Rng(self._seed * 1000 + self._starts))
@@ -271,14 +271,14 @@ class EmbeddedWorld(World):
         self._core = asyncio.create_task(manager.run(), name="the core")
 
     async def kill_core(self) -> None:
-        """As kill -9 would: whatever it does is cut where it waits."""
+        """Stop the core as kill -9 would: it is interrupted where it waits."""
         if self._core is not None:
             self._core.cancel()
             await asyncio.gather(self._core, return_exceptions=True)
             self._core = self.core = None
 
     async def keep_journal(self) -> None:
-        """Note every write to the management API, in order, until cancelled: the same seed gives the same journal."""
+        """Record every write to the management API, in order, until cancelled: the same seed gives the same journal."""
         async with self.server.store.watch(self.begins) as batches:
             async for batch in batches:
                 self.journal += [(event.revision, event.key, event.kv is None) for event in batch]

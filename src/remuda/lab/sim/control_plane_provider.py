@@ -2,8 +2,8 @@
 
     spec: {replicas: 3, version: v1.36.3, machineTemplate: {spec: {infrastructureRef: {…SimMachineTemplate…}}}}
 
-It makes the kubeconfig secret, then Machines, says that it is initialized when the first of them has a node, replaces what is
-of another version one by one, and answers health checks by replacing what they found unhealthy.
+It makes the kubeconfig secret, then Machines, sets `controlPlaneInitialized` when the first of them has a node, replaces Machines
+of another version one by one, and replaces Machines that health checks found unhealthy.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class ControlPlanes:
         sick = [machine for machine in standing if _unhealthy(machine)]
         settled = all(dig(machine, "status", "nodeRef") for machine in standing)
         if len(standing) < wanted or (outdated and settled and not going and len(standing) == wanted):
-            # The first one alone, then the others: joiners need somebody to join.
+            # The first one alone, then the others: joiners need a server to join.
             if not standing or dig(plane, "status", "initialization", "controlPlaneInitialized"):
                 for _ in range(max(wanted - len(standing), 1) if standing else 1):
                     await self._make(plane, cluster)
@@ -249,7 +249,7 @@ def _template_name(plane: Obj) -> str:
 
 
 def _unhealthy(machine: Obj) -> bool:
-    """A health check says so, and it is for the owner to do something."""
+    """A health check found it unhealthy, and its owner must remediate."""
     return is_false(machine, "HealthCheckSucceeded") and is_false(machine, "OwnerRemediated")
 
 
@@ -265,7 +265,7 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 
 
 class Configs:
-    """SimConfigs: joiners wait for the control plane, everybody for the infrastructure."""
+    """SimConfigs: joiners wait for the control plane, all wait for the infrastructure."""
 
     controller = Controller("simconfig", SIM_CONFIGS, concurrency=20)
 

@@ -1,8 +1,8 @@
-"""What plans install on simulated hosts: servers and agents of one cluster, which join each other by URL and token.
+"""The distribution that plans install on simulated hosts: servers and agents of one cluster, which join by URL and token.
 
-The API is a real one in memory (:mod:`.workload_clusters`); there is one while a control plane is up and etcd has its majority.
-What must never happen (a second cluster beside the first, etcd without its majority by our own hand, somebody let in with a
-wrong token) is noted in :attr:`Distribution.violations`.
+The API is a real one in memory (:mod:`.workload_clusters`); it answers while a control plane is up and etcd has its majority.
+Events that must never happen (a second cluster beside the first, loss of etcd's majority by our own actions, a join with a wrong
+token) are recorded in :attr:`Distribution.violations`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .workload_clusters import SimulatedCluster, SimulatedDownstreams
 
 Obj = dict[str, Any]
 
-# Seconds from a host's death until a plan is not begun any more that was written by what was known before.
+# Seconds after a host's death during which a plan may still begin that was written before it was known.
 _NEWS = 30.0
-# A node's controller takes so long to believe that a kubelet is gone.
+# The time until a node's controller notices that a kubelet is gone.
 _SILENCE = 40.0
 
 
@@ -53,32 +53,32 @@ class Member:
 
 
 class Distribution:
-    """One cluster's."""
+    """The distribution of one cluster."""
 
     def __init__(self, cluster: SimulatedCluster, downstreams: SimulatedDownstreams, clock: Clock, runtime: str) -> None:
         self.cluster = cluster
         self.members: dict[str, Member] = {}
         self.violations: list[str] = []
-        # Who was (re)started with which version, in order.
+        # Each (re)start with its version, in order.
         self.starts: list[tuple[str, str]] = []
         # The most hosts of a kind ("etcd", else "control plane", else "worker") that were stopped at the same time.
         self.most_down = {"etcd": 0, "control plane": 0, "worker": 0}
         self._downstreams = downstreams
         self._clock = clock
         self._runtime = runtime
-        # Hosts without power, since when, and those whose Nodes tell of it.
+        # Hosts without power, since when, and those whose Nodes show it.
         self._lost: dict[str, float] = {}
         self._told: set[str] = set()
         self._tokens: tuple[str, str] | None = None
         self._agent_of = ""
-        # Members whose hosts are no more, and whether there was ever an API that could have written something.
+        # Members whose hosts were destroyed, and whether there was ever an API that could have written something.
         self._destroyed: set[str] = set()
         self._was_on = False
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
     def stop(self, name: str) -> None:
-        """A service is stopped, to be started with something else."""
+        """Stop a service, to start it with other settings."""
         member = self.members.get(name)
         if member is None or not member.up:
             return
@@ -125,12 +125,12 @@ class Distribution:
         known = [each for each in self.members.values() if each.address == address and (each.etcd or each.control_plane)]
         if not known:
             raise CannotStart(f"no server is at {server}")
-        # Who has joined before knows the others by itself.
+        # A member that has joined before knows the others by itself.
         if not known[0].up and member.name not in self.members:
             raise CannotStart(f"the server at {server} does not answer")
 
     def lose(self, name: str) -> None:
-        """A host's power is cut; that is nobody's fault here. Its Node looks well for a while."""
+        """Cut a host's power, which counts as no violation. Its Node stays ready for a while."""
         if name not in self.members:
             return
         self.members[name].up = False
@@ -138,7 +138,7 @@ class Distribution:
         self._power()
 
     def destroy(self, name: str) -> None:
-        """A host is no more, and nobody has let its member go. An etcd that never held anything is gone with its last host."""
+        """Destroy a host without removing its member. An etcd that never held data is gone with its last host."""
         self.lose(name)
         self._destroyed.add(name)
         etcd = [each.name for each in self.members.values() if each.etcd]
@@ -157,12 +157,12 @@ class Distribution:
                 await self.cluster.client.patch(NODES, name, {"status": {"conditions": [silent]}}, subresource="status")
 
     def _could_be_known(self) -> bool:
-        """Whether all lost hosts are so for a while: what was begun before that is nobody's fault."""
+        """Tells whether all hosts without power have been so for a while: earlier actions count as no violation."""
         now = self._clock.monotonic()
         return all(now - since > _NEWS for since in self._lost.values())
 
     def boot(self, name: str) -> None:
-        """A host comes up again; what is installed on it starts by itself."""
+        """Start a host; its installed services start by themselves."""
         self._forget_loss(name)
         if name in self.members:
             self.members[name].up = True
@@ -196,7 +196,7 @@ class Distribution:
                 self._downstreams.tell(self._agent_of)
 
     async def apply(self, member: Member, manifests: Mapping[str, str]) -> bool:
-        """What a control plane finds in its directory of manifests; False while there is no API."""
+        """Apply the manifests directory of a control plane; False while there is no API."""
         if not (member.control_plane and self.answers):
             return False
         for text in manifests.values():
@@ -217,7 +217,7 @@ class Distribution:
     # --- nodes ------------------------------------------------------------------------------------------------------------
 
     async def register(self, member: Member, uid: str) -> None:
-        """The host's kubelet makes itself known, as soon as there is an API."""
+        """Register the host's Node, as soon as there is an API."""
         if not self.answers:
             return
         await self._tell_of_lost()
@@ -264,7 +264,7 @@ class Distribution:
         return {"conditions": conditions, "nodeInfo": info, "addresses": addresses}
 
     async def honour_removals(self) -> None:
-        """A Node that asks to have its etcd member leave is told when it has, wherever the host is meanwhile."""
+        """Report a member's removal on the Node that requested it, wherever the host is meanwhile."""
         if not self.answers:
             return
         asked, done = f"etcd.{self._runtime}.cattle.io/remove", f"etcd.{self._runtime}.cattle.io/removed-node-name"

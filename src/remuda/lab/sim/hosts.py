@@ -1,7 +1,7 @@
 """Hosts that register with a cluster and follow their plans, in memory: the system agent without a machine beneath it.
 
-What an agent reads and writes is that of :mod:`remuda.agent` (its decisions are the very same functions), as the account that a
-host is given, with the rights of that account. What a plan would install is :mod:`.distribution`.
+The agent reads and writes as that of :mod:`remuda.agent` (its decisions are the very same functions), with the account that a
+host gets, and with that account's permissions. A plan installs :mod:`.distribution`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PERIOD = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds: until a plan is applied, and from then until what it started answers."""
+    """Seconds: until a plan is applied, and from then until the started services answer."""
 
     apply: Span = (1.0, 3.0)
     boot: Span = (1.0, 4.0)
@@ -79,12 +79,12 @@ class SimulatedHost:
         self._member = Member(name, address, "e" in roles, "c" in roles, "w" in roles)
         self._stamp = ""
         self._ready_at = 0.0
-        # Of the last plan, as long as there is no API to apply them to.
+        # The last plan's manifests, as long as there is no API to apply them to.
         self._manifests: dict[str, str] = {}
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Until its plan is gone."""
+        """Run until its plan is deleted."""
         if self.access is None:
             machine = await self._registered()
             while self.access is None:
@@ -103,7 +103,7 @@ class SimulatedHost:
         return await (self._expected() if self._token else self._newcomer())
 
     async def _expected(self) -> Obj:
-        """A machine waits for it: its script has a token."""
+        """Register for an existing machine: its script has a token."""
         while True:
             try:
                 return await self._park.door.by_bootstrap_token(self._token, self.machine_id)
@@ -111,7 +111,7 @@ class SimulatedHost:
                 if not error.is_conflict:
                     raise
             except Refused as error:
-                # Perhaps the machine is not wanted any more; whoever made the host takes it away.
+                # Perhaps the machine is being deleted; its creator removes the host.
                 self.refused = str(error)
             await self._park.clock.sleep(5)
 
@@ -127,7 +127,7 @@ class SimulatedHost:
                     client, SECRETS, wanted
                 )
             except ApiError as error:
-                # The namespace may not be there yet.
+                # The namespace may not exist yet.
                 log.debug("%s: %s", self.name, error.message)
                 request = None
             if request is not None and (why := annotations_of(request).get(REFUSED)):
@@ -162,7 +162,7 @@ class SimulatedHost:
             await asyncio.gather(following, return_exceptions=True)
 
     async def _show_token(self, access: PlanAccess) -> None:
-        """As over the network, where each request shows it: of this the server knows that the host is at work."""
+        """Authenticate as over the network, where each request has the token: so the server knows that the host is active."""
         try:
             await self._park.server.chain.identify(Credentials(bearer=access.token))
         except BadCredentials as error:
@@ -187,7 +187,7 @@ class SimulatedHost:
         except ConnectionError as error:
             log.debug("%s: %s", self.name, error)
         except ApiError as error:
-            # Somebody was faster, or took the Secret away; what they wrote is seen next.
+            # There was a concurrent write, or the Secret is gone; the next event shows which.
             if not (error.is_conflict or error.is_not_found or error.code == 403):
                 raise
 
@@ -211,7 +211,7 @@ class SimulatedHost:
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         return await client.update(SECRETS, {**secret, "data": encoded})
 
-    # --- what a plan does -------------------------------------------------------------------------------------------------
+    # --- applying a plan --------------------------------------------------------------------------------------------------
 
     async def _install(self, plan: Plan, before: Result) -> Result:
         park = self._park
@@ -258,7 +258,7 @@ class SimulatedHost:
         return json.dumps(said, sort_keys=True).encode()
 
     def _periodic(self, plan: Plan) -> bytes:
-        """What an etcd member without an API tells of itself."""
+        """The output of periodic instructions on an etcd member without an API."""
         members = {"members": [{"name": self.name, "clientURLs": [f"https://{self.address}:2379"]}]}
         said = {"capture-address": json.dumps(members), "etcd-name": self.name}
         wanted = {each.name for each in plan.periodicInstructions}
@@ -271,7 +271,7 @@ class SimulatedHost:
 
 
 class SimulatedHosts:
-    """All hosts of a world. Its `client` is the gateway's, which lets hosts in."""
+    """All hosts of a world. Its `client` is the gateway's, which registers hosts."""
 
     def __init__(
         self,
@@ -288,7 +288,7 @@ class SimulatedHosts:
         self.client = InProcessClient(server, manager="gateway")
         self.distributions: dict[Key, Distribution] = {}
         self.hosts: dict[tuple[Key, str], SimulatedHost] = {}
-        # Whether nobody reaches the management API.
+        # True while the management API is unreachable.
         self.cut = False
         self._clusters = clusters
         self._downstreams = downstreams
@@ -301,7 +301,7 @@ class SimulatedHosts:
     async def add(
         self, cluster: Key, managed: str, name: str, roles: str, runtime: str = "remuda", token: str = ""
     ) -> SimulatedHost:
-        """A host on which somebody runs the registration command of a cluster; with a `token`, the script of a machine."""
+        """Add a host that runs the registration command of a cluster; with a `token`, the script of a machine."""
         if self._following is None:
             self._following = asyncio.create_task(self._informers.run())
         if cluster not in self.distributions:
@@ -315,13 +315,13 @@ class SimulatedHosts:
         return host
 
     async def kill(self, host: SimulatedHost) -> None:
-        """Its agent, wherever it is, as kill -9 would; what it has started goes on."""
+        """Kill its agent at any point, as kill -9 would; the processes it has started go on."""
         task = self._tasks.pop((host.cluster, host.name))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     def revive(self, host: SimulatedHost) -> None:
-        """Its agent starts, for the first time or again."""
+        """Start its agent, for the first time or again."""
         self._tasks[host.cluster, host.name] = asyncio.create_task(host.run(), name=f"host {host.name}")
 
     async def power_off(self, host: SimulatedHost) -> None:
@@ -329,7 +329,7 @@ class SimulatedHosts:
         self.distributions[host.cluster].lose(host.name)
 
     async def remove(self, host: SimulatedHost) -> None:
-        """It is no more. An etcd member that nobody has let go counts for ever."""
+        """Remove the host. An etcd member that was not removed before counts for ever."""
         if (host.cluster, host.name) in self._tasks:
             await self.kill(host)
         self.hosts.pop((host.cluster, host.name), None)
@@ -345,7 +345,7 @@ class SimulatedHosts:
         self.revive(host)
 
     def is_running(self, host: SimulatedHost) -> bool:
-        """Whether its agent still follows a plan; raises what it failed with."""
+        """Tells whether its agent still follows a plan; raises the agent's exception."""
         task = self._tasks.get((host.cluster, host.name))
         if task is None:
             return False

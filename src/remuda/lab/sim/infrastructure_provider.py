@@ -1,6 +1,6 @@
-"""The simulated infrastructure provider: clusters that are there after a while, machines that join as nodes.
+"""The simulated infrastructure provider: clusters that are provisioned after a while, machines that join as nodes.
 
-What takes time is counted from times that stand on the objects, so a restart of the provider changes nothing.
+Durations count from times in the objects, so a restart of the provider changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIMULATED = "remuda.dev/simulated"
 
 
 class Clusters:
-    """SimClusters: after a while there is a workload cluster, and its endpoint is known."""
+    """SimClusters: after a while there is a workload cluster, and its endpoint is set."""
 
     controller = Controller(
         "simcluster",
@@ -86,7 +86,7 @@ def _workload(infra: Obj, cluster: Obj | None) -> Key:
 
 
 class Machines:
-    """SimMachines: after a while they are there, a while later their nodes are; both go when told to."""
+    """SimMachines: provisioned after a while, their nodes a while later; both are removed on deletion."""
 
     controller = Controller("simmachine", SIM_MACHINES, concurrency=20)
 
@@ -121,7 +121,7 @@ class Machines:
         weather, seed, now = land.weather, land.seed, land.clock.time()
         patch = land.patch(self._machines, found)
         found = with_finalizer(found, FINALIZER)
-        # One with an id was made before, under another management cluster.
+        # A machine with a provider id was made before, under another management cluster.
         there = bool(dig(found, "spec", "providerID"))
         takes = 0.0 if there else weather.within(weather.machine, seed, found, "machine")
         if weather.happens(weather.failing, seed, found, "failing"):
@@ -197,7 +197,7 @@ class Machines:
             return Result(after=left)
         workload = land.clusters.get(_workload(found, cluster))
         if workload is not None:
-            # The machine is off; its node stays until somebody deletes it, as real ones do.
+            # The machine is off; its Node stays until it is deleted, as real ones do.
             await set_ready(workload, name_of(found), False, land.clock.time())
         await land.patch(self._machines, found).write(without_finalizer(found, FINALIZER))
         return DONE
@@ -213,7 +213,7 @@ def provider_id(infra: Obj) -> str:
 
 
 def _address(infra: Obj) -> str:
-    """One of 198.18.0.0/15, which is kept for tests: the same wherever the object is moved to."""
+    """An address of 198.18.0.0/15, which is reserved for tests: the same wherever the object is moved to."""
     number = zlib.crc32(provider_id(infra).encode()) % (2**17 - 2) + 1
     return f"198.{18 + (number >> 16)}.{(number >> 8) & 255}.{number & 255}"
 
@@ -260,7 +260,7 @@ def _condition(kind: str, status: str, reason: str, message: str, now: float) ->
 
 
 async def set_ready(workload: SimulatedCluster, node: str, ready: bool, now: float) -> None:
-    """Turn a node's Ready condition; nothing when it says so already or isn't there."""
+    """Set a node's Ready condition; no change if it is set already or the node does not exist."""
     try:
         found = await workload.client.get(NODES, node)
     except ApiError as error:

@@ -1,7 +1,7 @@
-"""Machines of pools, in memory: stands in for the programs in Jobs, and for the place where they would make machines.
+"""Machines of pools, in memory: replaces the programs in Jobs, and the infrastructure where they would make machines.
 
-machineprovision makes its Jobs as ever. Each is done here after a while: a host comes up that runs the script of its machine (a
-:class:`~.hosts.SimulatedHost` that registers by the script's token), or goes as if its power were cut. Its driver is `paper`.
+machineprovision makes its Jobs as usual. Each is done here after a while: a host starts that runs the script of its machine (a
+:class:`~.hosts.SimulatedHost` that registers with the script's token), or ends as if its power were cut. Its driver is `paper`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _ALWAYS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
-    """Seconds until a machine is there, and until it is gone."""
+    """Seconds until a machine exists, and until it is gone."""
 
     create: Span = (2.0, 6.0)
     remove: Span = (1.0, 3.0)
 
 
 def schema(*fields: str) -> Obj:
-    """The DynamicSchema of the driver, which knows `fields`."""
+    """The DynamicSchema of the driver, with `fields`."""
     known = {each: {"type": "string", "create": True, "update": True, "description": each} for each in fields}
     return {
         "apiVersion": API_VERSION,
@@ -65,7 +65,7 @@ def schema(*fields: str) -> Obj:
 
 
 def offered() -> Obj:
-    """The DynamicSchema that says which drivers are active."""
+    """The DynamicSchema that lists the active drivers."""
     return {
         "apiVersion": API_VERSION,
         "kind": "DynamicSchema",
@@ -95,7 +95,7 @@ def pool(name: str, roles: str, quantity: int = 1, config: str = "small", **fiel
 
 
 class Trouble(Enum):
-    """What becomes of a machine with a bad config."""
+    """The failure of a machine with a bad config."""
 
     NOT_MADE = "its provider refuses it"
     NEVER_REGISTERS = "it is made, and its host never registers"
@@ -104,8 +104,8 @@ class Trouble(Enum):
 
 @dataclass
 class SimulatedJobs:
-    """`failures` are what the next Jobs that make machines end with, in the words of their programs. On the next `silent`
-    machines no script ever runs. `troubles` come with every machine of a size, again and again."""
+    """`failures` are the errors of the next Jobs that make machines, in the words of their programs. On the next `silent`
+    machines no script ever runs. `troubles` apply to every machine of a size, again and again."""
 
     client: Client
     park: SimulatedHosts
@@ -115,7 +115,7 @@ class SimulatedJobs:
     failures: list[str] = field(default_factory=list)
     silent: int = 0
     troubles: dict[str, Trouble] = field(default_factory=dict)
-    # By the name of the infrastructure machine: the hosts that are there.
+    # By the name of the infrastructure machine: the existing hosts.
     hosts: dict[Key, SimulatedHost] = field(default_factory=dict)
     # Every machine that was made or removed, in order.
     made: list[str] = field(default_factory=list)
@@ -155,7 +155,7 @@ class SimulatedJobs:
         return await self.client.patch(JOBS, name_of(job), patch, namespace_of(job), subresource="status")
 
     async def _create(self, job: Obj) -> str | None:
-        """What it failed with. Whatever a program needs it has read before it begins."""
+        """Create a machine; the error, if any. The program reads all its inputs before it begins."""
         key, namespace = Key(namespace_of(job), labels_of(job)[INFRA_NAME]), namespace_of(job)
         machine = await find(self.client, capi.MACHINES, labels_of(job)[CAPI_MACHINE], namespace)
         script = await find(self.client, SECRETS, dig(machine, "spec", "bootstrap", "dataSecretName") or "", namespace)
@@ -197,6 +197,6 @@ class SimulatedJobs:
 
 
 def _hostname(job: Obj) -> str:
-    """What the program would call the host."""
+    """The host name that the program would set."""
     said = dig(job, "spec", "template", "spec", "containers")[0]["args"]
     return next((str(each).removeprefix(_HOSTNAME) for each in said if each.startswith(_HOSTNAME)), str(said[-1]))

@@ -1,7 +1,7 @@
-"""What the simulated providers share: their caches, the world they live in, and how they write.
+"""Shared parts of the simulated providers: their caches, their world, and their writes.
 
-Providers follow the contract of Cluster API as strangers would: they find their owner, wait for what the core must do first,
-and say what they did in the fields of the contract. They know nothing of the core's code but its kinds and labels.
+Providers follow the contract of Cluster API as external ones would: they find their owner, wait for the core, and report in the
+fields of the contract. They know nothing of the core's code but its kinds and labels.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ def by_cluster(obj: Obj) -> Iterable[Key]:
 
 
 def of_cluster(informer: Informer) -> Callable[[Obj], Iterable[Key]]:
-    """A Cluster concerns all objects that carry its name."""
+    """Maps a Cluster to all objects that carry its name."""
     informer.add_index(BY_CLUSTER, by_cluster)
     return lambda cluster: [Key.of(obj) for obj in informer.indexed(BY_CLUSTER, Key.of(cluster))]
 
 
 def handed_over(new: Obj | None, old: Obj | None) -> bool:
-    """What providers wait for on a Cluster: its flags, its pause, its end."""
+    """Tells whether a Cluster has changed in what providers wait for: its initialization, its pause, its deletion."""
     if new is None or old is None:
         return True
     return any(
@@ -100,7 +100,7 @@ def handed_over(new: Obj | None, old: Obj | None) -> bool:
 
 
 def held(obj: Obj) -> bool:
-    """Not ours to touch: played by hand, or on its way to another management cluster."""
+    """Tells whether a test plays its provider by hand, or it is being moved to another management cluster."""
     return not annotations_of(obj).keys().isdisjoint((HOLD, MOVED_AWAY))
 
 
@@ -121,9 +121,9 @@ SIM_CONFIG_TEMPLATES = GroupVersionResource(BOOTSTRAP, VERSION, "simconfigtempla
 SIM_CONTROL_PLANES = GroupVersionResource(CONTROL_PLANE, VERSION, "simcontrolplanes")
 
 FINALIZER = "sim.remuda.dev/provider"
-# An object with this annotation is left alone by the simulation: a test plays its provider by hand.
+# The simulation ignores an object with this annotation: a test plays its provider by hand.
 HOLD = "sim.remuda.dev/hold"
-# What clusterctl writes on objects that it deletes here because they are somewhere else by now.
+# Set by clusterctl on objects that it deletes here because they were moved.
 MOVED_AWAY = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
 _KINDS = (
@@ -137,7 +137,7 @@ _KINDS = (
 
 
 def crds() -> list[Obj]:
-    """They take any spec and status: a stand-in has no rules of its own."""
+    """The provider CRDs. They accept any spec and status: a stand-in has no rules of its own."""
     return [_crd(group, kind) for group, kind in _KINDS]
 
 
@@ -184,5 +184,5 @@ def _crd(group: str, kind: str) -> Obj:
 
 
 def ref(group: str, kind: str, name: str) -> Obj:
-    """A reference as Cluster API's v1beta2 wants it."""
+    """A reference as Cluster API's v1beta2 requires it."""
     return {"apiGroup": group, "kind": kind, "name": name}

@@ -1,12 +1,12 @@
-"""A management server with everything that provisions clusters, in memory, and hosts that come to it (:mod:`.hosts`).
+"""A management server with everything that provisions clusters, in memory, and hosts that register with it (:mod:`.hosts`).
 
     async with provisioning(seed=7) as world:
         await world.want("demo", "v1.34.1+remuda1")
         await world.host("demo", "a", "ecw")
         await world.until("it is ready", lambda: world.is_ready("demo"))
 
-All controllers of `remuda serve` run, Cluster API's core and access included; only the tunnels and what is behind them are
-simulated. They can be killed and started again (:meth:`ProvisioningWorld.begin`).
+All controllers of `remuda serve` run, Cluster API's core and access included; only the tunnels and the clusters behind them are
+simulated. The controllers can be killed and started again (:meth:`ProvisioningWorld.begin`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Authority:
     ca: str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 
-# What a world is given to start its controllers.
+# Adds the controllers of a world to a manager.
 AddControllers = Callable[[Manager, "ProvisioningWorld"], None]
 
 
@@ -62,7 +62,7 @@ class ProvisioningWorld:
     def __init__(
         self, server: Server, clock: VirtualClock, seed: int, times: Times, controllers: AddControllers, pods: bool = False
     ) -> None:
-        """`controllers` adds those of one life to its manager."""
+        """`controllers` adds those of one run to its manager."""
         self.server = server
         self.clock = clock
         self.client = InProcessClient(server, manager="kubectl")
@@ -81,11 +81,11 @@ class ProvisioningWorld:
                 environment={"CATTLE_SERVER_URL": URL},
             )
         )
-        # To hash the first password costs more than most stories take.
+        # Hashing the first password costs more than most tests take.
         self.gateway.services.beside.remove(self.gateway.identity.first.run)
-        # What does the work of Jobs, where machines come in pools.
+        # The replacement for Jobs, where machines come in pools.
         self.jobs: SimulatedJobs | None = None
-        # What runs besides controllers and hosts, for as long as the world is there.
+        # Tasks besides controllers and hosts, for as long as the world exists.
         self.besides: list[asyncio.Task[None]] = []
         self._seed = seed
         self._controllers = controllers
@@ -94,7 +94,7 @@ class ProvisioningWorld:
     # --- controllers ------------------------------------------------------------------------------------------------------
 
     def begin(self, through: Callable[[Client], Client] = lambda client: client) -> asyncio.Task[None]:
-        """Start the controllers, once more if they run already; `through` is put between them and the API."""
+        """Start the controllers, once more if they run already; `through` wraps their client of the API."""
         client = through(Line(InProcessClient(self.server, manager="remuda"), lambda: not self.hosts.cut))
         manager = Manager(client, self.clock, Rng(self._seed * 1000 + len(self._lives)))
         self._controllers(manager, self)
@@ -103,14 +103,14 @@ class ProvisioningWorld:
         return life
 
     async def kill(self, life: asyncio.Task[None] | None = None) -> None:
-        """As kill -9 would: whatever they do is cut where it waits. Without a life: all of them."""
+        """Stop controllers as kill -9 would: they are interrupted where they wait. Without `life`: all of them."""
         gone = [each for each in self._lives if life is None or each is life]
         for each in gone:
             each.cancel()
         await asyncio.gather(*gone, return_exceptions=True)
 
     def check(self) -> None:
-        """Raises what controllers, hosts or Jobs failed with."""
+        """Raises the exceptions of controllers, hosts or Jobs."""
         for task in (*self._lives, *self.besides):
             if task.done() and not task.cancelled():
                 task.result()
@@ -135,7 +135,7 @@ class ProvisioningWorld:
     # --- clusters ---------------------------------------------------------------------------------------------------------
 
     async def want(self, name: str, version: str, namespace: str = WORKSPACE, **config: Any) -> str:
-        """A cluster for hosts that register by themselves; the name of its management Cluster."""
+        """Create a cluster for hosts that register by themselves; the name of its management Cluster."""
         made = {
             "apiVersion": provisioning_cattle_io.API_VERSION,
             "kind": "Cluster",
@@ -161,7 +161,7 @@ class ProvisioningWorld:
         return self.hosts.distributions[Key(namespace, cluster)]
 
     async def is_ready(self, name: str, namespace: str = WORKSPACE) -> bool:
-        """Of what is wanted now: the cluster and its control plane say so, and the spec is the one that was applied."""
+        """Tells whether the current spec is applied, and the cluster and its control plane are Ready."""
         cluster, plane = await self.cluster(name, namespace), await self.control_plane(name, namespace)
         version = dig(cluster, "spec", "kubernetesVersion")
         if version != dig(plane, "status", "appliedSpec", "kubernetesVersion") or plane["status"]["appliedSpec"] != plane["spec"]:

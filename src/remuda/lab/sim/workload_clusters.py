@@ -1,7 +1,7 @@
-"""Simulated workload clusters: each a real API server in memory, reached in process or, when it listens, by anybody.
+"""Simulated workload clusters: each a real API server in memory, reached in process or, when it listens, over the network.
 
-A cluster answers from the moment its first control-plane machine is there (:meth:`SimulatedCluster.power_on`) and while its
-line is not cut. :class:`SimulatedClusters` is the :class:`~remuda.capi.workload_clusters.Connector` of the core in a simulation.
+A cluster answers once its first control-plane machine is up (:meth:`SimulatedCluster.power_on`) and while its line is not cut.
+:class:`SimulatedClusters` is the :class:`~remuda.capi.workload_clusters.Connector` of the core in a simulation.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SimulatedCluster:
     def __init__(self, key: Key, server: Server) -> None:
         self.key = key
         self.server = server
-        # As nodes and kubelets reach it, whatever happens to the line.
+        # The connection of nodes and kubelets, independent of the line.
         self.client = InProcessClient(server, manager="kubelet")
         self.on = False
         self.cut = False
@@ -85,7 +85,7 @@ class SimulatedClusters:
         return self._clusters.get(key)
 
     async def ensure(self, key: Key) -> SimulatedCluster:
-        """The cluster, made if it isn't there."""
+        """The cluster, made if it does not exist."""
         async with self._making.setdefault(key, asyncio.Lock()):
             found = self._clusters.get(key)
             if found is None:
@@ -124,7 +124,7 @@ class SimulatedClusters:
         for task in found.tasks:
             task.cancel()
         await asyncio.gather(*found.tasks, return_exceptions=True)
-        # Its power is cut: whoever is connected notices.
+        # Its power is cut: connected clients notice.
         await found.server.close(grace=0.0)
 
     async def close(self) -> None:
@@ -132,12 +132,12 @@ class SimulatedClusters:
             await self.remove(key)
 
     def endpoint(self, key: Key) -> tuple[str, int]:
-        """Host and port of its API; nobody listens there unless it was given certificates."""
+        """Host and port of its API, which listens there only if it has certificates."""
         server = self._clusters[key].server
         return (self._host, int(server.url.rpartition(":")[2])) if self._pki is not None else (self._host, 6443)
 
     def kubeconfig(self, key: Key) -> bytes:
-        """For the secret that everybody reaches the cluster with."""
+        """The kubeconfig of the cluster, for its Secret."""
         host, port = self.endpoint(key)
         if self._pki is not None:
             return yamlio.dumps(self._pki.kubeconfig(f"https://{host}:{port}")).encode()
@@ -154,10 +154,10 @@ class SimulatedClusters:
 
 # --- kubelet --------------------------------------------------------------------------------------------------------------
 #
-# What kubelets would do to the pods of a simulated cluster: they run in name, and when told to go they go.
+# The kubelets of a simulated cluster: pods run in name, and stop when they are deleted.
 
 PODS = GroupVersionResource("", "v1", "pods")
-# A pod with this annotation ignores that it is to go, as one does whose process hangs.
+# A pod with this annotation ignores its deletion, as one whose process hangs.
 STUBBORN = "sim.remuda.dev/stubborn"
 
 
@@ -200,10 +200,10 @@ def _running(clock: Clock) -> Obj:
 
 # --- downstreams ----------------------------------------------------------------------------------------------------------
 #
-# The tunnels of simulated clusters: what :mod:`remuda.access.downstreams` and the health checks ask, without a tunnel.
+# The tunnels of simulated clusters: the interfaces of :mod:`remuda.access.downstreams` and of health checks, without a tunnel.
 #
-# A cluster is connected from the moment that its agent is started in it (:meth:`SimulatedDownstreams.connect`), and as long as
-# its API answers.
+# A cluster is connected once its agent is started in it (:meth:`SimulatedDownstreams.connect`), and as long as its API
+# answers.
 
 LOCAL = "local"
 
@@ -237,7 +237,7 @@ class SimulatedDownstreams:
             self.tell(name)
 
     def tell(self, name: str) -> None:
-        """Something about a cluster's line has changed."""
+        """Report a change of a cluster's line."""
         for handler in list(self._handlers):
             handler(name)
 

@@ -1,7 +1,8 @@
-"""`generic`: a host that exists already, reached over SSH. Nothing is made and nothing goes away; what we put on it does.
+"""`generic`: an existing host, reached over SSH. The host is neither created nor deleted, only our software on it.
 
-A file on the host says which machine it is, so that two machines never share one; whoever comes later is told. Removing runs the
-uninstallers that are on the host, so that it can be taken again; a host that does not answer any more is let go as it is.
+A file on the host says which machine it is, so that two machines never share one; the second machine fails with a message.
+Removing runs the uninstallers that are on the host, so that it can be used again; a host that does not answer any more is
+released as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..ssh import HostKeyChanged, Login, Shell, connect
 
 _KEY = "id_rsa"
 _OTHER = 75
-# Taken if nobody has it, or if it is this machine's already.
+# Claim the host if it is free or already claimed for this machine.
 _TAKE = """
 if ! (set -C; echo {text} >{claim}) 2>/dev/null; then
     grep -q "^{token} " {claim} || {{ cut -d " " -f 2 {claim}; exit 75; }}
@@ -63,11 +64,11 @@ class Generic(Driver):
     userdata = ""
     extra = "ssh"
     file_fields = {"sshKey": "sshKey"}
-    # On the host: whose it is.
+    # The file on the host that names its machine.
     claim: ClassVar[str] = "/var/lib/remuda-machine"
 
     async def precreate(self, machine: Machine) -> None:
-        """That the host is there and lets us in, before anything is begun."""
+        """Check that the host exists and accepts the login, before anything is begun."""
         options = machine.options
         address = options.text("ip-address")
         if not address:
@@ -114,7 +115,7 @@ class Generic(Driver):
             self.around.say(f"it is let go as it is: {error.message}")
             return
         except (DriverError, TimeoutError) as error:
-            # The host is its owner's: nothing of ours can be left that costs anything.
+            # The host belongs to its owner: nothing is left that costs anything.
             self.around.say(f"the host does not answer, it is let go as it is: {error}")
             return
         if code == _OTHER:
@@ -145,7 +146,7 @@ def _address_field(address: str) -> str:
 
 
 def _import_key(source: str, directory: Path) -> None:
-    """Into the machine's directory, and so into its state: the Job's files are gone afterwards."""
+    """Copy the key into the machine's directory, and so into its state: the Job's files are deleted afterwards."""
     if not source:
         return
     try:

@@ -1,12 +1,12 @@
 """`local`: hosts on this machine, without root (:mod:`remuda.hosts`). For the first steps, for demonstrations and for tests.
 
-A host is a directory below the one that the environment names (REMUDA_HOSTS_DIR): whoever runs the Job gives it, never a person's
-options. It outlives the Job and the server. After the machine itself was off, whoever starts the server calls `remuda provision
-power-on`, once, which starts what does not run: as a data centre's power comes back. A host that somebody stops meanwhile stays
-off, until then. Limits of the Job that can be lifted are, since what a host runs inherits them.
+A host is a directory below the one in the environment variable REMUDA_HOSTS_DIR, which the runner of the Job sets, never a user's
+options. It outlives the Job and the server. After this machine was off, the process that starts the server calls `remuda
+provision power-on` once, which starts all hosts that do not run, like the return of a data centre's power. A host that was
+stopped before stays off until then. Limits of the Job are lifted where possible, since a host's processes inherit them.
 
-Several servers on one etcd have a directory each, and any of them may lead when a machine is to be made, looked at or removed. So
-the state of a machine says in which directory its host is: a server with another one knows nothing of the host, and says that.
+Several servers on one etcd have a directory each, and any of them may lead when a machine is made, looked at or removed. So the
+state of a machine says in which directory its host is: a server with another directory knows nothing of the host, and says that.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Local(Driver):
         if await self._own(hosts, machine) is None:
             raise DriverError(Reason.NOT_FOUND, f"there is no host {_host_name(machine)} any more")
         host = await self._asked(hosts.start, _host_name(machine))
-        # Not as the Job's child: a host's own, found by its mark and gone with it.
+        # Not as the Job's child: a process of the host, found by its mark and ended with it.
         process = await asyncio.create_subprocess_exec(
             "sh",
             "-s",
@@ -106,7 +106,7 @@ class Local(Driver):
             await self._asked(hosts.get, name)
             self.around.say(f"the host {name} is another's: it stays")
         except NoSuchHost:
-            # What a kill left of it, if it did.
+            # The rest of it after a kill, if there is any.
             with contextlib.suppress(NoSuchHost):
                 await self._asked(hosts.remove, name)
 
@@ -171,7 +171,7 @@ class Local(Driver):
 
 
 def power_on(around: Surroundings) -> list[str]:
-    """Start every machine's host that does not run; the names of those that could not be, which has been said."""
+    """Start every machine's host that does not run; the names of those that could not be started, which has been logged."""
     _lift_limits()
     hosts = Hosts(_directory(around), around.clock, around.entropy)
     failed = []
@@ -198,7 +198,7 @@ def _directory(around: Surroundings) -> Path:
 
 
 def _here(around: Surroundings) -> str:
-    """For people: the machine, and the directory on it."""
+    """The machine, and the directory on it, in words."""
     return f"{os.uname().nodename}:{_directory(around)}"
 
 

@@ -1,6 +1,6 @@
 """The machineprovision controller: takes the steps that :mod:`.decide` names.
 
-It follows every kind of a driver's machines, by name: what belongs to a machine is named after it, so two kinds can't have one of
+It follows every kind of a driver's machines, by name: a machine's objects are named after it, so two kinds can't have machines of
 the same name. A Job runs as a pod, or by :mod:`..runner`; here that makes little difference.
 """
 
@@ -71,16 +71,16 @@ JOB_LABELS = INFRA_NAME
 _BY_INFRASTRUCTURE, _BY_CLUSTER = "infrastructure of a driver", "cluster, for drivers"
 _OF_INFRASTRUCTURE = "pods of a driver's Jobs"
 _TRIES = 5
-# What of Machines and Clusters matters here.
+# The relevant parts of Machines and Clusters.
 _MARKS = (("metadata", "deletionTimestamp"), ("metadata", "annotations"))
 _OF_MACHINES = (("spec", "bootstrap"), ("spec", "infrastructureRef"), *_MARKS)
 _OF_CLUSTERS = (("spec", "paused"), ("status", "initialization"), *_MARKS)
-# And of the clusters that users ask for: which credentials they name, and which objects those are bound to.
+# And those of provisioning clusters: the credentials that they name, and the objects to which those are bound.
 _OF_WANTED = (("spec", "cloudCredentialSecretName"), ("spec", "rkeConfig", "machinePools"), ("status", "references"))
 
 
 def jobs_of(manager: Manager) -> Informer:
-    """The one cache of Jobs that machines have, whoever asks."""
+    """The informer for machines' Jobs, which all its users share."""
     return manager.informers.of(JOBS, labels=JOB_LABELS, transform=without_managed_fields)
 
 
@@ -91,7 +91,7 @@ def infrastructure_of_job(obj: Obj) -> Iterable[Key]:
 
 
 def infrastructure_of_pod(pod: Obj) -> list[Key]:
-    """As its labels say, which anybody can write: whose it is, its owner says."""
+    """The machine that the pod's labels name. Labels can be forged; ownership is in the pod's owner references."""
     return [Key(namespace_of(pod), labels_of(pod).get(INFRA_NAME) or "")]
 
 
@@ -110,11 +110,11 @@ def _cluster_of(machine: Obj) -> list[Key]:
 
 
 class MachineProvision:
-    # Jobs come first only because a controller must have something: keys are names of machines, of whatever kind.
+    # Jobs are the main resource only because a controller must have one: keys are names of machines, of any kind.
     controller = Controller(CONTROLLER, JOBS, labels=JOB_LABELS, when=lambda new, old: False, transform=without_managed_fields)
 
     def __init__(self, manager: Manager, access: Access, environment: Mapping[str, str], *, local: bool) -> None:
-        """`local`: Jobs are run by this server, not as pods. `access` says who may read which credential."""
+        """`local`: this server runs the Jobs, not pods. `access` decides who may read which credential."""
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -161,7 +161,7 @@ class MachineProvision:
             self._manager.freshness.forget((CONTROLLER, key))
             return DONE
         if len(found) > 1:
-            # Whoever was first is served; what belongs to it is named as the other's would be.
+            # The older one is served; the other's objects would have the same names.
             found.sort(key=lambda each: (str(dig(each.obj, "metadata", "creationTimestamp") or ""), each.obj["kind"]))
         return await self._one(found[0])
 
@@ -213,7 +213,7 @@ class MachineProvision:
         return outcome_of(found, [each for each in listed["items"] if is_controlled_by(each, found)])
 
     async def _blocked(self, infra: Obj) -> str:
-        """Why a removal can't be begun; empty when it can."""
+        """The reason why a removal can't begin; empty when it can."""
         try:
             await self._reading.environment(infra)
             await self._reading.secrets(infra)
@@ -261,8 +261,8 @@ class MachineProvision:
         await self._patch(found, {"metadata": meta})
 
     async def _make_job(self, found: Found, *, removing: bool) -> None:
-        """What it needs, then the word that there may be something to remove, then the Job, then which one it is: in this order,
-        since whoever dies in between is followed by somebody who knows only what is written."""
+        """Make what the Job needs, record that there may be something to remove, make the Job, then record which one it is: in
+        this order, since after a crash the next process knows only what is written."""
         infra = found.obj
         plan = await self._reading.plan(infra, removing=removing)
         if self._local:
@@ -283,7 +283,7 @@ class MachineProvision:
         log.info("made the Job that %s it", "removes" if removing else "makes")
 
     async def _adopt(self, found: Found, snapshot: Snapshot, *, removing: bool) -> None:
-        """Ours from a life before this one, or somebody else's."""
+        """Adopt the Job if an earlier process made it for this machine; otherwise delete it."""
         assert snapshot.job is not None
         plan = await self._reading.plan(found.obj, removing=removing)
         begun = bool(machine_status.status_of(found.obj, machine_status.condition_kind(removing=removing)))
@@ -307,7 +307,7 @@ class MachineProvision:
                 JOBS,
                 name_of(found),
                 namespace_of(found),
-                # A pod that runs has to have ended before anything else is done about its machine: the Job goes after it.
+                # A running pod has to end before anything else is done about its machine: the Job is deleted after it.
                 propagation="Foreground" if runs else "Background",
                 uid=uid_of(found),
                 resource_version=resource_version_of(found),
@@ -322,7 +322,7 @@ class MachineProvision:
         infra, outcome = found.obj, snapshot.outcome
         after = machine_status.with_outcome(infra, name_of(snapshot.job), outcome, removing=removing, now=snapshot.now)
         if outcome.ended is not Ended.NOT_YET:
-            # Before the status, from which the next step follows: what was tried must not get lost.
+            # Before the status, from which the next step follows: the attempt must not get lost.
             await self._remember(snapshot, removing=removing)
         if outcome.failure is not None:
             kind = "RemovalFailed" if removing else "CreationFailed"
@@ -385,7 +385,7 @@ class MachineProvision:
             return
         patch = correction(found, wanted)
         if patch is None:
-            # Put there by somebody who hoped that it would be used.
+            # Perhaps put there by another user in the hope that it would be used.
             await remove(self._client, resource, found)
             whose = f"{wanted['kind']} {name_of(wanted)} is somebody else's"
             if await make(self._client, resource, wanted, CONTROLLER) is None:
@@ -407,7 +407,7 @@ class MachineProvision:
         self._manager.freshness.wrote((CONTROLLER, key), found.informer, written)
         return written
 
-    # --- what was tried -------------------------------------------------------------------------------------------------
+    # --- attempts -------------------------------------------------------------------------------------------------------
 
     async def _attempts(self, infra: Obj, machine: Obj | None) -> Obj | None:
         name = self._attempts_name(infra, machine)
@@ -418,7 +418,7 @@ class MachineProvision:
         return attempts_name(cluster, self._reading.pool_of(infra, machine) or "none") if cluster else ""
 
     async def _remember(self, snapshot: Snapshot, *, removing: bool, abandoned: bool = False) -> None:
-        """Kept with the cluster, since the machine will be gone. Without a cluster there is nobody to keep it for."""
+        """Record the attempt with the cluster, since the machine will be gone. Without a cluster it is not recorded."""
         infra, outcome = snapshot.infra, snapshot.outcome or Outcome(Ended.FAILED, since=snapshot.now)
         owner = self._reading.wanted_of(infra, snapshot.machine) or snapshot.cluster
         name = self._attempts_name(infra, snapshot.machine)
@@ -449,14 +449,14 @@ class MachineProvision:
 
 
 async def discard_own(client: Client, resource: GroupVersionResource, name: str, infra: Obj) -> None:
-    """Delete it if it is this machine's; one of the same name may be anybody's."""
+    """Delete it if this machine owns it; an object of the same name may have another owner."""
     found = await find(client, resource, name, namespace_of(infra))
     if found is not None and is_controlled_by(found, infra):
         await remove(client, resource, found)
 
 
 def _kinded(owner: Obj) -> Obj:
-    """With its type, which what came in a list may lack."""
+    """The owner with its type, which items of a list may lack."""
     if owner.get("apiVersion") and owner.get("kind"):
         return owner
     return {**owner, "apiVersion": provisioning.API_VERSION, "kind": "Cluster"}

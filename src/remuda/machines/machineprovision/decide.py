@@ -1,11 +1,11 @@
-"""What comes next for an infrastructure machine: a pure function of what is known about it (capr.md §2.9).
+"""The next step for an infrastructure machine: a pure function of what is known about it (capr.md §2.9).
 
-One step at a time, each of which leaves the machine in a state from which the next can be found again, whoever dies in between.
+It takes one step at a time, and each leaves the machine in a state from which the next can be found again after a crash.
 :mod:`.controller` reads the snapshot and takes the step.
 
-Where it differs from the original, it is so that nothing is paid for that nobody owns: a machine that may exist at its provider
-(its state Secret says so) is removed also when the Job that made it vanished; a removal that failed for a passing reason is tried
-again; and one whose state is empty needs no removal, which could only fail.
+It differs from the original so that no machine is left behind and paid for: a machine that may exist at its provider (its state
+Secret says so) is removed also when the Job that made it vanished; a removal that failed for a temporary reason is tried again;
+and one whose state is empty needs no removal, which could only fail.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ Obj = dict[str, Any]
 
 # How long a removal that failed rests before it is tried once more.
 REMOVAL_PAUSE = 300.0
-# With these a removal of what could not be made fails, too, however often: there is nothing, or nobody may touch it.
+# After these failures a removal fails, too, and so does each retry: there is nothing to remove, or it may not be touched.
 _HOPELESS = frozenset({Reason.AUTH_FAILED, Reason.PERMISSION_DENIED, Reason.INVALID, Reason.MISSING_PROGRAM, Reason.NOT_FOUND})
 
 
 class Step(StrEnum):
-    """What is done now. Everything else follows from the next look."""
+    """The step to take now. Everything else follows from the next look."""
 
     NOTHING = "Nothing"
-    MARK = "Mark"  # finalizer and label: from now on nobody deletes it without us
+    MARK = "Mark"  # finalizer and label: from now on it can't be deleted without us
     MAKE_JOB = "MakeJob"
-    ADOPT_JOB = "AdoptJob"  # there is a Job of that name that nobody took note of: keep it if it is the one that is wanted
+    ADOPT_JOB = "AdoptJob"  # there is a Job of that name that was not recorded: keep it if it is the wanted one
     DROP_JOB = "DropJob"
     TELL = "Tell"  # write down how the Job goes
     INTERRUPTED = "Interrupted"  # write down that the Job went before it ended
@@ -64,12 +64,12 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known. `job` has the name of the machine's Job, whoever made it; `outcome` is how it went.
+    """The known state of a machine. `job` has the name of the machine's Job and any creator; `outcome` is its result.
 
-    `state`: whether the state Secret holds a machine, asked for only when it matters (`needs_state`).
-    `pause`: how long a machine that failed has to stay, at least. `interruptible`: its program is ours, which may be killed
-    at any point: what it has made by then is kept, or found again. `blocked`: why a removal can't even be begun, asked for only
-    when somebody wants to have it let go (`is_forced`).
+    `state`: the state Secret holds a machine; read only when it matters (`needs_state`).
+    `pause`: the least time that a failed machine has to stay. `interruptible`: its program is ours, which may be killed at any
+    point: what it has made by then is kept, or found again. `blocked`: the reason why a removal can't begin, computed only when
+    a user forces the removal (`is_forced`).
     """
 
     infra: Obj
@@ -104,7 +104,7 @@ def decide(snapshot: Snapshot) -> Decision:
 
 
 def needs_state(snapshot: Snapshot) -> bool:
-    """Whether the next step depends on what the state Secret holds."""
+    """True if the next step depends on the content of the state Secret."""
     infra = snapshot.infra
     if not is_being_deleted(infra) or not has_finalizer(infra, FINALIZER) or status_of(infra, DELETE_JOB):
         return False
@@ -141,7 +141,7 @@ def _creation(snapshot: Snapshot) -> Decision:
 
 
 def _gate(snapshot: Snapshot, machine: Obj) -> Decision | None:
-    """What has to be there before a machine is paid for; None when all is."""
+    """The first missing precondition, before a machine is paid for; None when all are met."""
     infra, cluster = snapshot.infra, snapshot.cluster
     if is_being_deleted(machine):
         on = Ref(capi.GROUP, "Machine", *Key.of(machine))
@@ -162,7 +162,7 @@ def _gate(snapshot: Snapshot, machine: Obj) -> Decision | None:
 
 
 def _failed(snapshot: Snapshot, machine: Obj) -> Decision:
-    """It stays for a while, so that somebody can look; then its Machine goes."""
+    """It stays for a while, so that a user can inspect it; then its Machine is deleted."""
     if is_being_deleted(machine):
         return Decision(Step.NOTHING)
     condition = condition_of(snapshot.infra, CREATE_JOB) or {}
@@ -193,7 +193,7 @@ def _removal(snapshot: Snapshot) -> Decision:
     if made == UNKNOWN and not removed:
         return _unfinished(snapshot)
     if snapshot.blocked and removed != TRUE and is_forced(infra, snapshot.machine) and not _has_begun(snapshot):
-        # No Job could ever fail, so it would be waited for until somebody mends that.
+        # No Job could ever fail, so the removal would wait until a user fixes the cause.
         return Decision(Step.RELEASE, removing=True, abandoned=f"{FORCE_REMOVE} says so, and {snapshot.blocked}")
     if not removed:
         if not snapshot.state:
@@ -207,8 +207,8 @@ def _removal(snapshot: Snapshot) -> Decision:
 
 
 def _unfinished(snapshot: Snapshot) -> Decision:
-    """It is being made. What has not begun is called off, and so is what can be interrupted; the rest is waited for, since who is
-    killed while it makes a machine may not have said yet which."""
+    """The steps for a machine that is being made. A Job that has not begun, or that can be interrupted, is deleted; otherwise its
+    end is awaited, since a program that is killed while it makes a machine may not have recorded it yet."""
     infra, job = snapshot.infra, snapshot.job
     if job is None or not is_recorded(snapshot):
         if job is not None:
@@ -261,13 +261,13 @@ def _not_removed(snapshot: Snapshot) -> Decision:
         return Decision(Step.DROP_JOB if snapshot.job is not None else Step.MAKE_JOB, removing=True)
     why = f"its removal failed ({failure.reason}: {failure.message})" if failure else "its removal failed"
     why += f" and is tried again; {FORCE_REMOVE}=true lets it go without"
-    # Of what passes, the provider is the one to wait for; all else is for a person to mend.
+    # For a temporary failure the provider is awaited; all others need a user.
     actor = Actor.PROVIDER if failure is not None and failure.passes else Actor.USER
     return Decision(Step.NOTHING, (Wait(Code.DELETION, subject_of(infra), actor, None, why),), left, removing=True)
 
 
 def is_forced(infra: Obj, machine: Obj | None) -> bool:
-    """Whether somebody wants it let go, with what may be left of it at its provider."""
+    """True if a user wants it released, even if something of it may remain at its provider."""
     return any(annotations_of(each or {}).get(FORCE_REMOVE) == "true" for each in (infra, machine))
 
 
@@ -276,7 +276,7 @@ def _waits(infra: Obj, code: Code, actor: Actor, why: str) -> Decision:
 
 
 def owning_machine(infra: Obj, machines: Sequence[Obj]) -> Obj | None:
-    """The Machine that it belongs to, by uid; a MachineSet that made it a moment ago is none."""
+    """The Machine that owns it, by uid; a MachineSet that made it a moment ago does not count."""
     uids = {
         each.get("uid")
         for each in owner_references_of(infra)

@@ -1,4 +1,4 @@
-"""The kinds of drivers' machines, which come and go with their definitions; each is followed from when it is known."""
+"""The kinds of drivers' machines, which exist as long as their definitions; each has an informer while it is known."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MachineKinds:
         self.crds.on_change(self._changed)
 
     def find(self, namespace: str, name: str) -> list[Found]:
-        """All of this name, of whatever kind; as a rule there is one at most."""
+        """All machines of this name, of any kind; usually there is one at most."""
         found = ((each.get(namespace, name), each) for each in self._informers.values())
         return [Found(obj, informer.resource, informer) for obj, informer in found if obj is not None]
 

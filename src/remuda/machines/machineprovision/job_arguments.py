@@ -1,7 +1,7 @@
-"""What a Job runs: the arguments of `remuda provision` (rancher-machine's) made from the typed spec of a machine. Pure.
+"""The arguments of a Job's program, `remuda provision` (rancher-machine's), made from the typed spec of a machine. Pure.
 
-The same arguments are in a pod's Job and given to a local process; only the places of files differ. Nothing of it is ever read
-back from a Job (protocols.md §5.1, §7.3).
+The same arguments are in a pod's Job and given to a local process; only the places of files differ. They are never read back from
+a Job (protocols.md §5.1, §7.3).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLUSTER_TAG = "kubernetes.io/cluster/"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the program finds the bootstrap script, and the directory of the files that flags name."""
+    """The paths of the bootstrap script, and of the directory of the files that flags name."""
 
     script: str = "/run/secrets/machine/value"
     files: str = "/path/to/machine/files"
@@ -41,7 +41,8 @@ IN_A_POD = Places()
 
 @dataclass(frozen=True, slots=True)
 class DriverFacts:
-    """What a NodeDriver says that matters to a Job. `aliases`: fields that hold a file's content, and the fields for its path."""
+    """The fields of a NodeDriver that matter to a Job. `aliases`: fields that hold a file's content, and the fields for its
+    path."""
 
     name: str
     url: str = ""
@@ -63,7 +64,7 @@ def driver_of(kind: str) -> str:
 
 
 def driver_facts(name: str, node_driver: Obj | None, status: Obj | None = None) -> DriverFacts:
-    """Of the NodeDriver; when it is gone, of what the machine's status kept of it."""
+    """The facts from the NodeDriver, or from the machine's status when the NodeDriver is deleted."""
     if node_driver is None:
         return DriverFacts(name, str(dig(status, "driverUrl") or ""), str(dig(status, "driverHash") or ""))
     url = str(dig(node_driver, "spec", "url") or "")
@@ -102,8 +103,8 @@ def with_files(spec: Obj, facts: DriverFacts, places: Places) -> tuple[Obj, dict
 
 
 def variables(facts: DriverFacts, secrets: Mapping[str, str]) -> dict[str, str]:
-    """The variables in which the program gets the secret fields that are no files, by name. Their values are in no argument: a
-    Job shows its arguments to everybody who may read it, and a machine those of its processes."""
+    """The environment variables, by name, that hold the secret fields other than files. Their values are in no argument:
+    arguments are shown to all readers of the Job, and to all processes of the machine."""
     return {_variable(facts.name, name): value for name, value in secrets.items() if name not in facts.aliases}
 
 
@@ -142,7 +143,7 @@ def _literal(value: str, shown: bool) -> str:
 
 
 def _completed(driver: str, spec: Obj, belonging: Belonging) -> Obj:
-    """What Amazon's machines need to be found by their cluster, and to leave security groups alone that somebody else made."""
+    """The spec with what Amazon's machines need to be found by their cluster, and to leave foreign security groups alone."""
     if driver != "amazonec2":
         return spec
     made, tags = dict(spec), str(spec.get("tags") or "")

@@ -1,8 +1,8 @@
-"""What is made for one Job: the Secret that its program writes, an account that may do that and nothing else, the Job. Pure.
+"""The objects of one Job: the Secret that its program writes, an account that may do that and nothing else, the Job. Pure.
 
-All of it belongs to the infrastructure machine and goes with it. Where Jobs are pods, what the program needs is mounted from
-Secrets beside it. Where they are processes of this server (:mod:`..runner`), credentials, files and the script never are in the
-machine's namespace at all: whoever may make pods there can't get at them.
+The infrastructure machine owns them all, and they are deleted with it. If Jobs are pods, the program's inputs are mounted from
+Secrets beside it. If they are processes of this server (:mod:`..runner`), credentials, files and the script are never in the
+machine's namespace: users who may create pods there have no access to them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Obj = dict[str, Any]
 _RBAC = "rbac.authorization.k8s.io"
 _USER = 1000
 _CERTIFICATES = "/etc/rancher/ssl"
-# What a pod may at most be where Kubernetes' own rules for pods are the strictest ("restricted").
+# The rights that a pod may have at most under the Pod Security level "restricted".
 _SECURITY: Obj = {
     "runAsUser": _USER,
     "runAsGroup": _USER,
@@ -62,9 +62,9 @@ _SECURITY: Obj = {
 # Where our own image's program writes, keys among it: so not to a node's disk.
 _SCRATCH: Mapping[str, str] = {"home": "/home/machine", "tmp": "/tmp"}
 _SCRATCH_SIZE = "256Mi"
-# A create is tried once: whoever failed is deleted, and another takes its place. A removal must succeed.
+# A create is tried once: a failed machine is deleted, and another takes its place. A removal must succeed.
 CREATE_RETRIES, REMOVE_RETRIES = 0, 3
-# What an API server adds to a pod's template by itself.
+# Fields that an API server adds to a pod's template.
 _DEFAULTED = frozenset({"dnsPolicy", "schedulerName", "securityContext", "serviceAccount", "terminationGracePeriodSeconds"})
 _DEFAULTED_IN_CONTAINER = frozenset({"resources", "terminationMessagePath", "terminationMessagePolicy"})
 
@@ -76,8 +76,8 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """How Jobs run: as processes of this server (`local`), or as pods with an image. `own`: it is ours, so where it writes is
-    known, and the rest of it can be read-only."""
+    """The way in which Jobs run: as processes of this server (`local`), or as pods with an image. `own`: the image is ours, so
+    its writable paths are known, and the rest of it can be read-only."""
 
     local: bool = True
     image: str = ""
@@ -88,7 +88,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What the program gets besides its arguments: environment, script (the name of its Secret), certificates by name."""
+    """The program's inputs besides its arguments: environment, script (the name of its Secret), certificates by name."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     script: str = ""
@@ -153,7 +153,7 @@ def _mounted(plan: Plan) -> list[Made]:
 
 
 def helpers(infra: Obj) -> list[tuple[GroupVersionResource, str]]:
-    """What may have been made besides the Job and the state, by name: to be taken away when the Job has done its work."""
+    """The objects that may have been made besides the Job and the state, by name: to be deleted with the Job."""
     name = job_name(name_of(infra))
     return [
         (ROLE_BINDINGS, name),
@@ -185,7 +185,7 @@ def _pod(plan: Plan) -> Obj:
     pod: Obj = {"restartPolicy": "Never", "serviceAccountName": name, "containers": [container]}
     if plan.running.local:
         return pod
-    # Else whoever can make a Service gives the program variables, some of which are a driver's options.
+    # Otherwise users who may create Services could set variables of the program, some of which are driver options.
     pod["enableServiceLinks"] = False
     container["imagePullPolicy"] = plan.running.pull_policy
     container["envFrom"] = [{"secretRef": {"name": environment_name(name_of(plan.infra))}}]
@@ -239,7 +239,7 @@ def _binding(infra: Obj, name: str, role: str) -> Obj:
     return {**_object(f"{_RBAC}/v1", "RoleBinding", name, infra), "roleRef": ref, "subjects": [account]}
 
 
-# --- what was found -----------------------------------------------------------------------------------------------------------
+# --- found objects ------------------------------------------------------------------------------------------------------------
 
 
 def is_controlled_by(obj: Obj, infra: Obj) -> bool:
@@ -248,19 +248,19 @@ def is_controlled_by(obj: Obj, infra: Obj) -> bool:
 
 
 def is_pods(found: Obj) -> bool:
-    """Whether Kubernetes makes pods for a Job; others are processes of this server."""
+    """True if Kubernetes makes pods for a Job; other Jobs are processes of this server."""
     return not dig(found, "spec", "managedBy")
 
 
 def runs_ours(found: Obj) -> bool:
-    """Whether a Job runs `remuda provision`; other images have a driver of the same name, perhaps, but not ours."""
+    """True if a Job runs `remuda provision`; other images may have a driver of the same name, but not ours."""
     containers = dig(found, "spec", "template", "spec", "containers") or [{}]
     return not is_pods(found) or f"/{MACHINE_REPOSITORY}:" in f"/{containers[0].get('image') or ''}"
 
 
 def correction(found: Obj, wanted: Obj) -> Obj | None:
-    """A merge patch that makes what was found what is wanted, {} when it is; None when it can't be: somebody else's, to be made
-    anew. Of a state only its owner counts, for the program writes it."""
+    """A merge patch from the found object to the wanted one, {} when they agree; None when it has another owner or can't be
+    changed, and has to be replaced. For a state only its owner counts, since the program writes it."""
     same = all(found.get(part) == wanted.get(part) for part in ("type", "roleRef"))
     if not same or found.get("immutable") or owner_references_of(found) != owner_references_of(wanted):
         return None
@@ -271,7 +271,7 @@ def correction(found: Obj, wanted: Obj) -> Obj | None:
 
 
 def is_alike(found: Obj, wanted: Obj) -> bool:
-    """Whether a Job, whoever made it, is the one that is wanted: nothing of it differs, and nothing was added that would run."""
+    """True if a Job is the wanted one, no matter who made it: nothing of it differs, and nothing was added that would run."""
     pod, expected = dig(found, "spec", "template", "spec") or {}, dig(wanted, "spec", "template", "spec") or {}
     containers = pod.get("containers") or [{}]
     added = pod.keys() - expected.keys() - _DEFAULTED

@@ -1,7 +1,8 @@
-"""How a Job went, and why it failed in words that a person can act on. Pure.
+"""The result of a Job, and the reason of its failure in words that a user can act on. Pure.
 
 The program's last words are in the status of the Job's newest pod, or, where the Job was a process of this server, in the Job's
-own Failed condition. Drivers of ours begin them with a :class:`~..errors.Reason`; what rancher-machine says is told by its words.
+own Failed condition. Drivers of ours begin them with a :class:`~..errors.Reason`; rancher-machine's messages are recognised by
+their words.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Obj = dict[str, Any]
 
 LONGEST = 4096
 _OWN = re.compile(rf"(?:^|\b)({'|'.join(re.escape(reason.value) for reason in Reason)}): (.+)$")
-# What providers say through rancher-machine, by the words in it; the first that fits counts.
+# Providers' messages through rancher-machine, by the words in them; the first match counts.
 _TOLD: tuple[tuple[Reason, re.Pattern[str]], ...] = tuple(
     (reason, re.compile(words, re.IGNORECASE))
     for reason, words in (
@@ -59,7 +60,7 @@ class Ended(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Failure:
     reason: Reason
-    # The sentence that counts, and all that the program said last.
+    # The relevant sentence, and all of the program's last output.
     message: str
     text: str = ""
 
@@ -70,9 +71,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`began` and `since` are times; 0 when they are not known. `began` is 0 also for a Job that nobody has begun.
+    """`began` and `since` are times; 0 when they are not known. `began` is 0 also for a Job that has not started.
 
-    `stuck` is why the pod of one that has not ended does not even start.
+    `stuck` is the reason why the pod of a Job that has not ended does not start.
     """
 
     ended: Ended
@@ -101,8 +102,8 @@ def _since(condition: Obj) -> float:
 
 
 def last_words(pods: Iterable[Obj]) -> str:
-    """What the newest pod's first container that failed left as its last message, else what is said of that pod (it was evicted,
-    its image is not there). Never what an older one left: that was another try, and perhaps another reason."""
+    """The last message of the newest pod's first failed container, else the pod's own reason (it was evicted, its image is
+    missing). Never an older pod's message: that was another try, and perhaps failed for another reason."""
     newest = _newest(pods)
     for container in dig(newest, "status", "containerStatuses") or ():
         ended = dig(container, "state", "terminated") or {}
@@ -113,7 +114,7 @@ def last_words(pods: Iterable[Obj]) -> str:
 
 
 def stuck_of(pods: Iterable[Obj]) -> str:
-    """Why the newest pod does not start; empty when it does, or may yet."""
+    """The reason why the newest pod does not start; empty when it does, or still may."""
     newest = _newest(pods)
     for container in dig(newest, "status", "containerStatuses") or ():
         waits = dig(container, "state", "waiting") or {}
@@ -132,10 +133,10 @@ def _newest(pods: Iterable[Obj]) -> Obj:
 
 
 def failure_of(text: str) -> Failure:
-    """Of what a program said last. Where the runner wrote that another try begins, only what comes after that counts."""
+    """The failure in a program's last output. After the runner's line about a further try only the rest counts."""
     text = _of_last_try(text.strip())[-LONGEST:]
     every = [line.strip() for line in text.splitlines() if line.strip()]
-    # Without what the runner writes above and below the words of programs.
+    # Without the lines that the runner writes above and below the program's.
     lines = [line for line in every if not line.startswith(_RUNNER)]
     for line in reversed(lines):
         found = _OWN.search(line)

@@ -1,9 +1,9 @@
-"""What machineprovision and the local runner know about a machine: read from the same places, so that both mean the same Job.
+"""The inputs about a machine for machineprovision and the local runner: read in one place, so that both mean the same Job.
 
 A machine may use the cloud credential that its cluster names, and no other: a user who can make machines could otherwise have
-another user's credential used. Whether the cluster may use it, and whether it may go to the addresses in the machine's spec, is
-decided in :mod:`remuda.provisioning.references`, at each use. A machine that goes needs what it was made with, and gets that one
-even when the cluster's user has lost the right to it, but never another of the same name.
+another user's credential used. :mod:`remuda.provisioning.references` decides at each use whether the cluster may use it, and
+whether it may be sent to the addresses in the machine's spec. A machine that is being deleted needs the credential that it was
+made with, and gets it even when the cluster's user has lost the right to it, but never another of the same name.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from .well_known import NAMESPACES, STATE_KEY, state_name
 
 Obj = dict[str, Any]
 
-# Our own image; whoever chooses rancher-machine's instead gets the same Job.
+# Our own image; with rancher-machine's image instead the Job is the same.
 IMAGE = f"{MACHINE_REPOSITORY}:{__version__}"
 _PRIVATE_CAS = ("cattle-system", "tls-additional")
 
@@ -94,7 +94,7 @@ class Reading:
     def settings(self) -> Settings:
         return Settings(self._settings.objects(), self._environment)
 
-    # --- who belongs to whom --------------------------------------------------------------------------------------------
+    # --- owners ---------------------------------------------------------------------------------------------------------
 
     def machine_of(self, infra: Obj) -> Obj | None:
         names = [each.get("name") or "" for each in owner_references_of(infra) if _is_machine(each)]
@@ -106,21 +106,21 @@ class Reading:
         return self.clusters.get(namespace_of(machine or {}), name) if name else None
 
     def wanted_of(self, infra: Obj, machine: Obj | None) -> Obj | None:
-        """The cluster that somebody asked for."""
+        """The provisioning cluster that a user created."""
         name = dig(machine, "spec", "clusterName") or labels_of(infra).get("cluster.x-k8s.io/cluster-name") or ""
         return self.wanted.get(namespace_of(infra), name) if name else None
 
     def pool_of(self, infra: Obj, machine: Obj | None) -> str:
         return labels_of(machine or infra).get(POOL_NAME) or labels_of(infra).get(POOL_NAME) or ""
 
-    # --- what a Job needs -----------------------------------------------------------------------------------------------
+    # --- inputs of a Job ------------------------------------------------------------------------------------------------
 
     async def plan(self, infra: Obj, *, removing: bool) -> Plan:
         """Raises NotYet."""
         machine = self.machine_of(infra)
         wanted = self.wanted_of(infra, machine)
         if not removing and not _asks_for(wanted, infra["kind"]):
-            # Whoever can make a machine's objects could otherwise have it made with any driver, of which some run programs here.
+            # Otherwise users who can create a machine's objects could use any driver, and some run programs here.
             why = f"no pool of a cluster that it is for has machines of the kind {infra['kind']}"
             raise NotYet(Wait(Code.REFERENCE, subject_of(infra), Actor.USER, None, why))
         facts, secrets = await self.facts(infra), await self.secrets(infra)
@@ -162,20 +162,19 @@ class Reading:
         image, registry = settings.text("machine-provision-image"), settings.text("system-default-registry")
         own = image.startswith(f"{MACHINE_REPOSITORY}:")
         if own and not registry:
-            # Every server has it; under that name alone it would be looked for where it could be anybody's.
+            # Every server has it; by that name alone it would be pulled from a public registry, where others could own it.
             registry = registry_at(settings.text("server-url"))
         pull = tuple(filter(None, (each.strip() for each in settings.text("system-default-registry-pull-secrets").split(","))))
         return Running(local=False, image=f"{registry}/{image}" if registry else image, own=own, pull_secrets=pull)
 
     async def environment(self, infra: Obj) -> dict[str, str]:
-        """Proxies that are let through, the cloud credential, whose machines they are, which addresses may be connected to.
-
-        Raises NotYet."""
+        """Permitted proxies, the cloud credential, the owner of the machines, the addresses that may be connected to. Raises
+        NotYet."""
         settings = self.settings()
         passed = [name.strip() for name in settings.text("whitelist-envvars").split(",")]
         proxies = {name: self._environment[name] for name in passed if name and self._environment.get(name)}
         data = await self._credential(infra)
-        # What is ours comes last: no field of a credential takes its place.
+        # Our own come last: no field of a credential replaces them.
         return {
             **proxies,
             **options.environment(driver_of(infra["kind"]), data),
@@ -184,7 +183,7 @@ class Reading:
         }
 
     def credential_name(self, infra: Obj) -> str:
-        """The credential that a machine uses; what it was made with when its own spec says nothing."""
+        """The credential that a machine uses; the one that it was made with when its own spec names none."""
         return str(dig(infra, "spec", "common", "cloudCredentialSecretName") or "")
 
     async def _credential(self, infra: Obj) -> dict[str, str]:
@@ -203,7 +202,8 @@ class Reading:
         return {field: text for field, value in (found.get("data") or {}).items() if (text := _decoded(value))}
 
     async def _refusal(self, infra: Obj, name: str, found: Obj | None) -> str:
-        """Why a machine may not use a credential that its cluster names, or that it was made with; empty when it may."""
+        """The reason why a machine may not use a credential that its cluster names, or that it was made with; empty when it
+        may."""
         key, wanted = _credential_key(infra, name), self.wanted_of(infra, self.machine_of(infra))
         named = None if wanted is None else self._references.of(wanted)
         known = {dig(infra, "status", "cloudCredentialUID") or "", self._bound_uid(infra, key)} - {""}
@@ -221,9 +221,9 @@ class Reading:
         return ""
 
     async def _misdirected(self, infra: Obj, key: Key, credential: Obj) -> str:
-        """Why a credential may not go to the addresses in a machine's spec; empty when it may. They are the template's, and so is
-        the record of who wrote them; what the config says of the same address is newer. A machine that goes has shown them the
-        credential that it was made with."""
+        """The reason why a credential may not be sent to the addresses in a machine's spec; empty when it may. The template holds
+        these addresses, and the record of who wrote them; the config is newer where it has the same address. The credential that
+        a machine was made with may be sent to them while the machine is being deleted."""
         addresses = addresses_of(driver_of(infra["kind"]), infra.get("spec"))
         made_with = dig(infra, "status", "cloudCredentialUID") or uid_of(credential)
         if not addresses or (is_being_deleted(infra) and made_with == uid_of(credential)):
@@ -245,7 +245,8 @@ class Reading:
         return "" if wanted is None else self._references.of(wanted).uid(key_of(SECRETS, *key))
 
     def credential_uid(self, infra: Obj) -> str:
-        """The uid of the credential that a machine is made with, or was made with if it goes; empty if there is no record."""
+        """The uid of the credential that a machine is made with, or was made with if it is being deleted; empty if there is no
+        record."""
         name, before = self.credential_name(infra), str(dig(infra, "status", "cloudCredentialUID") or "")
         if not name or is_being_deleted(infra):
             return before
@@ -253,7 +254,7 @@ class Reading:
 
     def _may_use(self, infra: Obj, name: str) -> bool:
         if dig(infra, "status", "cloudCredentialSecretName") == name:
-            # It was allowed to when it was made; it has to be able to go.
+            # It was allowed when the machine was made; the machine must be removable.
             return True
         wanted = self.wanted_of(infra, self.machine_of(infra))
         if wanted is None:
@@ -286,7 +287,7 @@ class Reading:
         return base64.b64decode(value)
 
     async def holds_machine(self, infra: Obj) -> bool:
-        """Whether the state says that there is, or may be, a machine at the provider."""
+        """True if the state says that there is, or may be, a machine at the provider."""
         secret = await find(self._client, SECRETS, state_name(name_of(infra)), namespace_of(infra))
         data = dig(secret, "data", STATE_KEY)
         if not data:
@@ -294,7 +295,7 @@ class Reading:
         try:
             return bool(machine_state.machines(base64.b64decode(data)))
         except (machine_state.ArchiveError, binascii.Error, ValueError):
-            # Whoever can't be read may be anybody.
+            # An unreadable state may be that of any machine.
             return True
 
 

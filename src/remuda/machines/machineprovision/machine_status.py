@@ -1,4 +1,4 @@
-"""What an infrastructure machine says of its Jobs (protocols.md §7.4): CreateJob, DeleteJob and Ready, and failures. Pure."""
+"""An infrastructure machine's status about its Jobs (protocols.md §7.4): CreateJob, DeleteJob and Ready, and failures. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Obj = dict[str, Any]
 CREATE_JOB, DELETE_JOB, READY = "CreateJob", "DeleteJob", "Ready"
 # Cluster API's words.
 CREATE_ERROR, DELETE_ERROR = "CreateError", "DeleteError"
-# Of a CreateJob whose Job went before it ended.
+# The reason in a CreateJob whose Job was deleted before it ended.
 INTERRUPTED = "Interrupted"
 CREATING, DELETING = "creating machine provision job", "creating machine deletion job"
 
@@ -101,5 +101,5 @@ def with_provision(infra: Obj) -> Obj:
 
 
 def waiting(infra: Obj, message: str, *, now: float) -> Obj:
-    """Why nothing happens yet, for who looks at the machine."""
+    """The status with the reason why the machine waits, for users."""
     return with_condition(infra, READY, FALSE, "Waiting", message, now=now)

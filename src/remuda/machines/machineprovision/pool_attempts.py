@@ -1,6 +1,6 @@
-"""What was tried for the machines of a pool, kept when the machines are gone: one ConfigMap for each pool. Pure.
+"""The attempts to make and remove the machines of a pool, kept when the machines are gone: one ConfigMap for each pool. Pure.
 
-It belongs to the cluster that wants the pool and goes with it. The newest attempts are last; old ones make room.
+The pool's cluster owns it, and it is deleted with the cluster. The newest attempts are last; the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Attempt(msgspec.Struct, omit_defaults=True, frozen=True):
     ended: str = ""
     reason: str = ""
     message: str = ""
-    # The last that its program said.
+    # The last output of its program.
     text: str = ""
 
 
 def attempt(job: str, machine: str, kind: str, *, removing: bool, outcome: Outcome, abandoned: bool = False) -> Attempt:
-    """`abandoned`: the machine is let go although its removal failed."""
+    """`abandoned`: the machine was released although its removal failed."""
     failure = outcome.failure
     result = "Abandoned" if abandoned else "Complete" if outcome.ended is Ended.COMPLETE else "Failed"
     return Attempt(
@@ -59,7 +59,7 @@ def attempt(job: str, machine: str, kind: str, *, removing: bool, outcome: Outco
 
 
 def attempts_of(config_map: Obj | None) -> list[Attempt]:
-    """What a ConfigMap holds; nothing of what somebody else wrote into it."""
+    """The attempts in a ConfigMap; none if it can't be decoded."""
     text = ((config_map or {}).get("data") or {}).get(KEY) or "[]"
     try:
         return msgspec.json.decode(text, type=list[Attempt])
@@ -84,8 +84,8 @@ def text_of(attempts: Sequence[Attempt]) -> str:
 
 
 def pause(attempts: Sequence[Attempt]) -> float:
-    """How long a machine that could not be made stays before another takes its place: nothing the first time, then longer with
-    each failure in a row, or a wrong password would be tried ten times a second."""
+    """The time for which a machine that could not be made stays before another replaces it: zero the first time, then longer with
+    each failure in a row. Otherwise a wrong password would be tried ten times a second."""
     failures = 0
     for each in reversed([each for each in attempts if each.action == "create"]):
         if each.result == "Complete":

@@ -1,6 +1,6 @@
-"""What is made for a machine's Jobs is called and marked with, byte for byte as Rancher does (protocols.md §7.2, §7.3).
+"""The names and labels of the objects for a machine's Jobs, byte for byte Rancher's (protocols.md §7.2, §7.3).
 
-Names are found again by computing them, so they must never change.
+Objects are found again by computing their names, so these must never change.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ FILE_ALIASES: Final = "nodedriver.cattle.io/file-to-field-aliases"
 # Ours. On an infrastructure machine: the uid of the one Job that machineprovision made for it. As long as it is there, there may
 # be more that was made for the Job.
 JOB_UID: Final = "remuda.dev/provision-job"
-# Ours. On what machineprovision keeps of the past, for those who look for it.
+# Ours. A label on the records of past attempts, to find them.
 ATTEMPTS: Final = "remuda.dev/machine-attempts"
 LOG: Final = "remuda.dev/machine-log"
 
 STATE_TYPE: Final = "rke.cattle.io/machine-state"
 STATE_KEY: Final = "extractedConfig"
-# Who runs Jobs where there are no pods: Kubernetes' own controller leaves those alone that name another (spec.managedBy).
+# The runner of Jobs without pods: Kubernetes' own controller ignores Jobs that name another manager (spec.managedBy).
 LOCAL_RUNNER: Final = "remuda.dev/job-runner"
-# A Role that others may make, for drivers that need more (a pod driver); its absence harms nobody.
+# A Role that others may create, for drivers that need more (a pod driver); it is optional.
 EXTENSION_ROLE: Final = "rke2-machine-provisioner"
 
 
@@ -55,7 +55,7 @@ def environment_name(infra: str) -> str:
 
 
 def state_name(infra: str) -> str:
-    """The Secret in which the program keeps what it knows of its machine, SSH keys included."""
+    """The Secret in which the program keeps the state of its machine, SSH keys included."""
     return safe_concat(infra, "machine", "state")
 
 
@@ -69,5 +69,5 @@ def log_name(infra: str) -> str:
 
 
 def attempts_name(cluster: str, pool: str) -> str:
-    """The ConfigMap with what was tried for the machines of a pool."""
+    """The ConfigMap with the attempts for the machines of a pool."""
     return safe_concat(cluster, pool, "machine", "attempts")

@@ -1,5 +1,5 @@
-"""Node drivers and the kinds that they bring: which drivers there are, what fields each has, and the three definitions
-(`<D>Config`, `<D>Machine`, `<D>MachineTemplate`) that come and go with it (protocols.md §6).
+"""Node drivers and their kinds: the drivers, the fields of each, and its three definitions (`<D>Config`, `<D>Machine`,
+`<D>MachineTemplate`) that exist as long as it does (protocols.md §6).
 
 ```
  NodeDriver ──► nodedriver ──► DynamicSchema <d>config, <d>credentialconfig ──► dynamicschema ──► three definitions
@@ -7,7 +7,6 @@
                    of rancher-machine, or flags.json
 ```
 
-The controllers are :mod:`.nodedriver` and :mod:`.dynamicschema`; :mod:`.admission` says what may be written,
-:mod:`.credential_admission` what a cloud credential must have. Not here: the drivers themselves (`..drivers`).
-Read :mod:`.nodedriver` first.
+The controllers are :mod:`.nodedriver` and :mod:`.dynamicschema`; :mod:`.admission` checks writes, :mod:`.credential_admission`
+those of cloud credentials. Not here: the drivers themselves (`..drivers`). Read :mod:`.nodedriver` first.
 """

@@ -1,13 +1,13 @@
-"""What may be written of node drivers, and who may use which.
+"""The rules for writes to node drivers, and for the use of drivers.
 
-- A driver is a program that gets credentials, and may run on the server's own machine. What is downloaded needs a checksum, and
-  only who may do everything says where from; nobody's driver takes the name of one of ours.
-- A driver with machines stays active, and stays (as in Rancher): nothing else could remove them.
-- Machines of `local` and `container` are processes beside the server, so configs for them, and clusters with them, are for who
-  has the verb `use` on that NodeDriver.
+- A driver is a program that gets credentials, and may run on the server's own machine. A download needs a checksum, and only
+  users with all rights may set its address; no driver may take the name of one of ours.
+- A driver with machines stays active, and can't be deleted (as in Rancher): nothing else could remove them.
+- Machines of `local` and `container` are processes beside the server, so configs for them, and clusters with them, require the
+  verb `use` on that NodeDriver.
 
-Which credentials a cluster may name is in :mod:`remuda.provisioning.references`.
-What a cloud credential must have is in :mod:`.credential_admission`.
+:mod:`remuda.provisioning.references` decides which credentials a cluster may name, and :mod:`.credential_admission` what a cloud
+credential must have.
 """
 
 from __future__ import annotations
@@ -125,14 +125,14 @@ class Rules:
                 if (dig(obj, "spec", field) or "") != (dig(old, "spec", field) or ""):
                     yield forbidden_field(f"spec.{field}", "the driver came with the server")
 
-    # --- who may use which ------------------------------------------------------------------------------------------------
+    # --- use of drivers ---------------------------------------------------------------------------------------------------
 
     def config_errors(self, attributes: Attributes) -> Iterable[FieldError]:
         if not attributes.kind.endswith("Config"):
             return []
         schema = attributes.kind.lower()
         if attributes.operation != CREATE:
-            # Whoever may say what they are like may have anything run, just as who makes them.
+            # A user who may change the config may have anything run, just as one who may create it.
             changed = attributes.obj is not None and _said_in(attributes.obj) != _said_in(attributes.old or {})
             if changed and not self._may_use(attributes, schema.removesuffix("config")):
                 raise attributes.forbidden(_restricted(schema.removesuffix("config")))
@@ -183,12 +183,12 @@ def _restricted(driver: str) -> str:
 
 
 def _said_in(config: Obj) -> Obj:
-    """What a config says of machines."""
+    """The fields of a config that describe machines."""
     return {name: value for name, value in config.items() if name not in _ENVELOPE}
 
 
 def _driver_of_pool(pool: Obj) -> str:
-    """Whichever way a pool refers to what its machines are made from."""
+    """The driver of a pool, which may refer to a machine config or to a machine template."""
     kind = str(dig(pool, "machineConfigRef", "kind") or "").lower()
     for ending in ("machinetemplate", "config"):
         if kind.endswith(ending):

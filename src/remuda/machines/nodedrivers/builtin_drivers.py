@@ -1,7 +1,7 @@
-"""The node drivers that come with the server: Rancher's (protocols.md §6.1, §6.2) and those in Python that Rancher has not.
+"""The node drivers that come with the server: Rancher's (protocols.md §6.1, §6.2) and those in Python that Rancher does not have.
 
-Those of `local://` are part of rancher-machine, or of this program. The others are downloaded when somebody activates them; their
-checksums are here, so that nothing else is ever run under their names.
+Those of `local://` are part of rancher-machine, or of this program. The others are downloaded when an administrator activates
+them; their checksums are here, so that nothing else is ever run under their names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GITHUB: Final = "https://github.com"
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """One of them. `active` says whether pools can use it before anybody has chosen."""
+    """A built-in driver. `active`: pools can use it on a new server."""
 
     name: str
     shape: Shape = field(default_factory=Shape)
@@ -223,7 +223,7 @@ def node_driver(each: BuiltIn) -> Obj:
 
 
 def restored(existing: Obj, each: BuiltIn) -> Obj | None:
-    """What a built-in driver should be made: all but whether it is active. None when it is that already."""
+    """The driver with the built-in spec, except for whether it is active. None when nothing differs."""
     wanted = {**(existing.get("spec") or {}), **_spec(each)}
     annotations = {**annotations_of(existing), **each.shape.annotations()}
     if wanted == existing.get("spec") and annotations == annotations_of(existing):

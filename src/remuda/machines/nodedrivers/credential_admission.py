@@ -1,10 +1,10 @@
-"""What a cloud credential must have, and who may make which Secret where credentials are (protocols.md §6.5).
+"""The rules for cloud credentials, and for other Secrets in their namespace (protocols.md §6.5).
 
 A credential is a Secret with the keys `<driver>credentialConfig-<field>`. Its fields are those of the driver's credential schema;
-whoever writes it hears at once which is missing or strange and, where the driver can ask its provider cheaply, whether that takes
-it. Who makes one is noted on it, and gets at it by that (:mod:`remuda.provisioning.references.cloud_credentials`).
+a write with missing or unknown fields is refused and, where the driver can ask its provider cheaply, also one that the provider
+rejects. An annotation names the creator, who gets access to it by that (:mod:`remuda.provisioning.references.cloud_credentials`).
 
-Users may make Secrets in `cattle-global-data`, but credentials only: what else is there is read by controllers.
+Users may create Secrets in `cattle-global-data`, but only credentials: controllers read the other Secrets there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .driver_schemas import credential_name
 
 Obj = dict[str, Any]
 
-# Not a node driver's: where snapshots go.
+# Not node drivers: the storage of snapshots.
 _OTHERS: Final[Mapping[str, frozenset[str]]] = {
     "s3": frozenset(
         {
@@ -56,7 +56,7 @@ _OTHERS: Final[Mapping[str, frozenset[str]]] = {
         }
     )
 }
-# As Rancher calls them. Other names are for controllers, which would take what is there for theirs.
+# Rancher's prefix. Other names are reserved for controllers, which would take such Secrets for their own.
 _PREFIX: Final = "cc-"
 _VERIFY_SECONDS: Final = 8.0
 
@@ -126,7 +126,7 @@ class Rules:
         self._clock = clock
 
     def with_creator(self, attributes: Attributes) -> Obj | None:
-        """Whoever makes a credential is noted, to be given access to it."""
+        """The credential with its creator noted, who thereby gets access to it."""
         obj = attributes.obj
         if obj is None or attributes.operation != CREATE or not is_person(attributes.user) or CREATOR in annotations_of(obj):
             return None
@@ -145,7 +145,7 @@ class Rules:
         return field_errors(credential, self._fields(credential.driver), attributes)
 
     def _refuse_strangers(self, attributes: Attributes, obj: Obj, credential: Credential | None) -> None:
-        """What else is in this namespace is for who may write any Secret there."""
+        """Refuse all but credentials in this namespace, except to users who may write any Secret there."""
         user = attributes.user
         if self._held.may(user, "update", SECRETS, "", attributes.namespace):
             return
@@ -173,7 +173,7 @@ class Rules:
         return Settings([found] if found is not None else [], os.environ).outbound()
 
     async def verify(self, attributes: Attributes) -> Iterable[FieldError]:
-        """Ask the provider. Only its clear no refuses: one that can't be asked now says nothing about the credential."""
+        """Ask the provider. Only a clear no is a refusal: a provider that can't be reached says nothing about the credential."""
         obj = attributes.obj
         if obj is None or attributes.dry_run or attributes.operation not in (CREATE, UPDATE) or not _is_new(obj, attributes.old):
             return []

@@ -1,5 +1,5 @@
-"""What a NodeDriver's annotations say about its fields: which make up its credential, which hold secrets or whole files
-(protocols.md §6.2)."""
+"""A NodeDriver's annotations about its fields: which make up its credential, which hold secrets or whole files (protocols.md
+§6.2)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Shape:
         return {name: value for name, value in made.items() if value}
 
     def renamed(self, own: str) -> str:
-        """What the driver's own field is called in a machine config. Aliases may be spelled like a flag (`cloud-config`)."""
+        """The name of a driver's own field in a machine config. Aliases may be spelled like a flag (`cloud-config`)."""
         return next((alias for alias, theirs in self.aliases.items() if _plain(theirs) == _plain(own)), own)
 
 

@@ -1,7 +1,7 @@
-"""Drivers of others: programs that are downloaded, checked, unpacked, and put where rancher-machine finds them.
+"""External drivers: programs that are downloaded, checked, unpacked, and put where rancher-machine finds them.
 
-Nothing is kept, let alone run, that does not have the checksum that the NodeDriver says. The directory of a driver is named after
-that checksum, so that two versions of it never mix.
+Only a program with the checksum in the NodeDriver is kept, let alone run. The directory of a driver is named after that checksum,
+so that two versions of it never mix.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _CHECKSUM: Final = re.compile(r"^[0-9a-f]{64}$")
 _NAME: Final = re.compile(r"^[a-z0-9]+$")
 _ELF, _ZIP, _GZIP = b"\x7fELF", b"PK\x03\x04", b"\x1f\x8b"
 
-# Gives what is at a URL; raises FetchError.
+# A function that gets the content at a URL; raises FetchError.
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
 def fetcher(clock: Clock, environment: Mapping[str, str], policy: Current = Policy.for_administrators) -> Fetch:
-    """From the web, as the system believes and through the environment's proxy, at addresses that the policy permits."""
+    """A download with the system's trusted CAs and the environment's proxy, from addresses that the policy permits."""
 
     async def fetch(url: str) -> bytes:
         return await fetched(
@@ -59,7 +59,7 @@ def fetcher(clock: Clock, environment: Mapping[str, str], policy: Current = Poli
 
 
 def url_problem(url: str) -> str:
-    """What is wrong with the address of a driver; nothing if it is good."""
+    """The problem with a driver's address; empty if there is none."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -154,14 +154,14 @@ def _bounded(stream: IO[bytes] | gzip.GzipFile) -> bytes:
 
 
 def _install(program: bytes, path: Path) -> None:
-    """Whole or not at all."""
+    """Install the whole program, or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     handle, name = tempfile.mkstemp(dir=path.parent)
     scratch = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(program)
-        # Whoever runs a Job may be somebody else.
+        # Jobs may run as another user.
         scratch.chmod(0o555)
         scratch.replace(path)
     except BaseException:

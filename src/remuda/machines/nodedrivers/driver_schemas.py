@@ -19,12 +19,12 @@ DRIVER_LABEL: Final = "io.cattle.node_driver.name"
 NODE: Final = "nodeconfig"
 NODE_TEMPLATE: Final = "nodetemplateconfig"
 CREDENTIAL: Final = "credentialconfig"
-# Of the schemas that say which drivers there are: what they are embedded in.
+# The schemas that list the drivers, each with the type in which it is embedded.
 EMBEDDED: Final[Mapping[str, str]] = {NODE: "node", NODE_TEMPLATE: "nodeTemplate", CREDENTIAL: "cloudCredential"}
 
 
 def driver_of(obj: Obj) -> str:
-    """The driver's own name: what a NodeDriver displays, or is called."""
+    """The driver's own name: a NodeDriver's display name, or its name."""
     return str(dig(obj, "spec", "displayName") or dig(obj, "metadata", "name") or "")
 
 
@@ -45,7 +45,7 @@ def has_credentials(obj: Obj) -> bool:
 
 
 def driver_schema(obj: Obj, name: str, fields: Mapping[str, Obj]) -> Obj:
-    """A schema that goes with its NodeDriver."""
+    """A schema that its NodeDriver owns."""
     metadata = {
         "name": name,
         "labels": {DRIVER_LABEL: driver_of(obj)},
@@ -55,8 +55,8 @@ def driver_schema(obj: Obj, name: str, fields: Mapping[str, Obj]) -> Obj:
 
 
 def embedding_schemas(drivers: Iterable[Obj], known: Iterable[str]) -> list[Obj]:
-    """Which drivers there are; `known` are the names of DynamicSchemas that exist, since a field of a schema that is not there
-    yet would be of no type."""
+    """The schemas that list the drivers. `known` are the names of DynamicSchemas that exist, since a field that refers to a
+    missing schema would have no type."""
     there = set(known)
     listed = sorted(drivers, key=driver_of)
     configs = [driver_of(each) for each in listed if is_active(each) and config_name(driver_of(each)) in there]
@@ -73,9 +73,8 @@ def embedding_schemas(drivers: Iterable[Obj], known: Iterable[str]) -> list[Obj]
 
 
 def active_driver(templates: Obj | None, schema: str) -> str:
-    """The driver whose machine configs a DynamicSchema of this name is for, if pools may use it; else nothing.
-
-    `templates` is the schema `nodetemplateconfig`.
+    """The driver whose machine configs a DynamicSchema of this name describes, if pools may use it; else empty. `templates` is
+    the schema `nodetemplateconfig`.
     """
     for field in dig(templates, "spec", "resourceFields") or {}:
         if field.lower() == schema:
@@ -93,10 +92,10 @@ def _schema(metadata: Obj, spec: Obj) -> Obj:
 
 # --- schema fields --------------------------------------------------------------------------------------------------------
 #
-# From a driver's flags to the fields of its schemas (protocols.md §6.3).
+# The fields of a driver's schemas, from its flags (protocols.md §6.3).
 #
-# Integers are strings, as in Rancher; a flag that takes a file's path becomes a field with the file's content where the
-# driver's annotations say so; whatever is secret is a `password`.
+# Integers are strings, as in Rancher; a flag that takes a file's path becomes a field with the file's content where the driver's
+# annotations say so; a secret is a `password`.
 
 STRING: Final = "string"
 PASSWORD: Final = "password"
@@ -146,7 +145,7 @@ def credential_fields(driver: str, fields: Mapping[str, Obj], shape: Shape) -> d
 
 
 def hints(shape: Shape) -> dict[str, Obj]:
-    """For a page: what is a whole file needs more than a line."""
+    """Hints for a page: a field with a whole file needs more than one line."""
     return {name: {"type": "multiline"} for name in sorted(shape.aliases)}
 
 
@@ -155,7 +154,7 @@ def _field(flag: Flag) -> Obj:
     initial = flag.initial
     match flag.kind:
         case FlagKind.BOOL:
-            # Said although it is what stands for nothing: it is part of what machines are known by.
+            # Given although it is the empty value: it is part of the machines' definition.
             return {"type": BOOLEAN, "default": _values(), **made}
         case FlagKind.STRINGS:
             assert isinstance(initial, tuple)
@@ -169,5 +168,5 @@ def _plain(description: str = "") -> Obj:
 
 
 def _values(text: str = "", texts: Iterable[str] | None = None) -> Obj:
-    """All four are always there, as Go writes them."""
+    """All four are always present, as Go writes them."""
     return {"stringValue": text, "intValue": 0, "boolValue": False, "stringSliceValue": list(texts) if texts else None}

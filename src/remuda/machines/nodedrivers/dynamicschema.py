@@ -1,7 +1,7 @@
 """The controller of DynamicSchemas: the three definitions of each driver that pools may use (capr.md §2.8).
 
-They change only so far as objects allow that are there already (:func:`.machine_crds.compatible`), and go when their driver is
-gone or not active any more and no object of their kinds is left.
+They change only as far as existing objects allow (:func:`.machine_crds.compatible`), and are deleted when their driver is deleted
+or inactive and no object of their kinds is left.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DynamicSchemas:
         )
 
     def _all(self, changed: Obj) -> Iterable[Key]:
-        """Which drivers there are concerns every schema, also of what was made of one that is gone."""
+        """All schemas when the list of drivers changes, also those that are gone but still have definitions."""
         if name_of(changed) != NODE_TEMPLATE:
             return ()
         made = {key for each in self._definitions.objects() for key in _schema_of(each)}
@@ -89,13 +89,13 @@ class DynamicSchemas:
         return DONE
 
     async def _keep(self, wanted: Obj, who: tuple[str, Key]) -> bool:
-        """Whether it is there as it should be."""
+        """True if the definition is there as it should be."""
         existing = self._definitions.get("", name_of(wanted)) or await find(self._client, CRDS, name_of(wanted))
         if existing is not None:
             if is_being_deleted(existing):
                 return False
             kept = compatible(wanted, existing)
-            # Only a difference is worth a look at whether anybody would mind.
+            # Whether it is used matters only if there is a difference.
             if kept != wanted and await self._is_used(existing):
                 wanted = kept
             if is_current(wanted, existing):

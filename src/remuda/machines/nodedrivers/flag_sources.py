@@ -1,7 +1,7 @@
-"""Where the flags of a driver come from: Python, the program rancher-machine, or what we know of that program.
+"""The sources of a driver's flags: Python, the program rancher-machine, or what we know of that program.
 
-A driver in Python counts first: it is what makes the machines. Otherwise rancher-machine does, so the one that is installed is
-asked; without it `flags.json` stands in, so that kinds and credentials are there, and a Job says what to install.
+A driver in Python comes first: it makes the machines. Otherwise rancher-machine makes them, so the installed program is asked;
+without it `flags.json` is used, so that kinds and credentials exist, and a Job says what to install.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The flags of a driver. `version` is of the program that they were read from; `usable` says that machines can be made here,
+    """The flags of a driver. `version` is that of the program with these flags; `usable` says that machines can be made here,
     `missing` otherwise what is missing for that."""
 
     flags: tuple[Flag, ...]
@@ -78,7 +78,7 @@ class Sources:
         return Flags(await beside.flags(name), await self._version(program))
 
     async def version(self, driver: Obj) -> str:
-        """What :meth:`flags` would say the version is; cheap."""
+        """The version that belongs to the result of :meth:`flags`; cheap."""
         if is_local(driver) and python_driver(driver_of(driver)) is not None:
             return __version__
         program = self._program()

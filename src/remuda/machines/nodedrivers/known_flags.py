@@ -1,4 +1,4 @@
-"""The flags of drivers that Remuda has no Python driver for, as data: what rancher-machine's drivers say of themselves.
+"""The flags of drivers that are not in Python, as data: the output of rancher-machine's drivers.
 
 `flags.json` is written by `tests/real/describe_flags.py` from the program itself and compared with it by a test; the drivers in
 `BY_HAND` are not part of that program.

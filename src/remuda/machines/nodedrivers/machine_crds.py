@@ -1,8 +1,8 @@
-"""From a driver's schema to the definitions of its three kinds (protocols.md §6.4), and how those change while objects exist.
+"""The definitions of a driver's three kinds, made from its schema (protocols.md §6.4), and their changes while objects exist.
 
 A config has the fields at its top, with defaults; machines and templates have them in their spec, without. :func:`compatible`
-is what a definition becomes when its driver has learnt something else: what objects may have said stays readable, so nobody's
-machines are replaced because a field was dropped.
+changes a definition when its driver's flags have changed: existing fields stay readable, so no machine is replaced because a
+field was dropped.
 """
 
 from __future__ import annotations
@@ -218,8 +218,8 @@ def _default(field: Obj) -> Any:
 
 
 def compatible(wanted: Obj, existing: Obj) -> Obj:
-    """`wanted` as far as objects that were written under `existing` allow: fields that are gone stay, as do the types of those
-    that are another thing now."""
+    """`wanted` as far as objects that were written under `existing` allow: removed fields stay, and so do the former types of
+    fields whose type has changed."""
     path = ("spec", "versions")
     before = next((each for each in dig(existing, *path) or () if each.get("name") == VERSION), None)
     if before is None:
@@ -245,7 +245,7 @@ def _merged(new: Obj, old: Obj) -> Obj:
 
 
 def is_current(wanted: Obj, existing: Obj) -> bool:
-    """Whether the server has it already; it fills in what we leave out."""
+    """True if the server has it already; the server fills in what we leave out."""
     if annotations_of(existing).get(SCHEMA) != annotations_of(wanted).get(SCHEMA) or name_of(wanted) != name_of(existing):
         return False
     if not labels_of(wanted).items() <= labels_of(existing).items():

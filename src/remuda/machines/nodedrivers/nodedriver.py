@@ -1,8 +1,8 @@
-"""The controller of NodeDrivers: the built-in ones are there, and what each offers is said in DynamicSchemas (protocols.md §6).
+"""The controller of NodeDrivers: creates the built-in ones, and describes each driver in DynamicSchemas (protocols.md §6).
 
 A driver that is active, or that credentials can be made for, gets the schemas of its machine configs and of its credentials;
-three more schemas say which drivers there are. They are made anew from all drivers each time, so nothing has to be remembered of
-one that is gone. :mod:`.dynamicschema` makes definitions of them.
+three more schemas list the drivers. They are made anew from all drivers each time, so deleted drivers need no record.
+:mod:`.dynamicschema` makes definitions of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EMBEDDING: Final = (CONTROLLER, "embedding")
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Not what is written here."""
+    """Ignores changes that this controller writes."""
     if new is None or old is None:
         return True
     return new.get("spec") != old.get("spec") or annotations_of(new) != annotations_of(old) or is_being_deleted(new)
@@ -57,7 +57,7 @@ class NodeDrivers:
         when=_matters,
         concurrency=4,
         timeout=600.0,
-        # A newer rancher-machine tells nobody.
+        # A new version of rancher-machine causes no event.
         resync=3600.0,
         wait=_AGAIN,
     )
@@ -73,13 +73,13 @@ class NodeDrivers:
         self._schemas = manager.informers.of(DYNAMIC_SCHEMAS)
         self._ours = ours
         self._builtin: dict[str, BuiltIn] = {}
-        # Flags are read once for each version of what they are read from.
+        # Flags are read once for each version of their source.
         self._read: dict[str, tuple[tuple[str, ...], Flags]] = {}
         self._embedding = asyncio.Lock()
         manager.beside(self._begin)
 
     async def _begin(self) -> None:
-        """Nothing tells of what was never there."""
+        """Queue the built-in drivers, since there is no event for one that does not exist."""
         self._builtin = dict(self._ours())
         working = self._manager.working(CONTROLLER)
         for name in self._builtin if working is not None else ():
@@ -103,7 +103,7 @@ class NodeDrivers:
         return result
 
     async def _furnish(self, key: Key, who: tuple[str, Key]) -> None:
-        """Once in each life: a driver of ours is there, and as this version of Remuda has it."""
+        """Create or update a built-in driver for this version of Remuda, once in the life of this process."""
         ours = self._builtin.pop(key.name, None)
         if ours is None:
             return
@@ -178,7 +178,7 @@ class NodeDrivers:
         self._fresh.wrote(who, self._schemas, written)
 
     async def _say(self, driver: Obj, who: tuple[str, Key], told: Obj) -> None:
-        """What became of it, and what a page needs to know of its fields."""
+        """Write the status, and the hints about the driver's fields for pages."""
         hinted = jsonio.dumps(hints(Shape.of(driver))).decode()
         if hinted != "{}" and annotations_of(driver).get(HINTS) != hinted:
             patch = {"metadata": {"annotations": {HINTS: hinted}}}
@@ -211,7 +211,7 @@ def _says(existing: Obj, wanted: Obj) -> bool:
     )
 
 
-# --- what is said of a driver -------------------------------------------------------------------------------------------------
+# --- status of a driver -------------------------------------------------------------------------------------------------------
 
 
 def _inactive(driver: Obj, now: float) -> Obj:

@@ -1,8 +1,8 @@
-"""The program `rancher-machine`, where somebody installed it: which version it is, and what flags its drivers have.
+"""The program `rancher-machine`, where it is installed: its version, and the flags of its drivers.
 
-Flags are read from `create -d NAME --help`, since the drivers' own protocol is Go's alone. The help tells apart what takes a
-value from what does not by a blank, does not tell integers from texts (both are texts in a machine config), and keeps the
-defaults of lists to itself; :mod:`.known_flags` knows those.
+Flags are read from `create -d NAME --help`, since the drivers' own protocol is specific to Go. In the help a blank marks flags
+that take a value; integers look like texts (both are texts in a machine config), and the defaults of lists are missing;
+:mod:`.known_flags` has those.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MOST_OUTPUT = 1 << 20
 _KEPT = ("PATH", "HOME", "TMPDIR", "LANG")
 _VERSION = re.compile(r"version ([^\s,]+)")
 _INTEGER = re.compile(r"^-?[0-9]+$")
-# `--name`, then a default in quotes, or `[--name option …]`, or a blank alone, or nothing; then tabs and what it is for.
+# `--name`, then a default in quotes, or `[--name option …]`, or a blank alone, or nothing; then tabs and its purpose.
 _LINE = re.compile(
     r"^ {3}--(?P<name>[A-Za-z0-9][A-Za-z0-9_-]*)"
     r'(?P<value> \[[^\t]*\]| "(?P<default>[^\t]*)"| ?)'
     r"(?:\t+(?P<usage>.*))?$"
 )
 _ENV = re.compile(r"^(?P<usage>.*?) ?\[(?P<all>\$[A-Za-z0-9_]+(?:, \$[A-Za-z0-9_]+)*)\]$", re.DOTALL)
-# What `create` takes whatever the driver is.
+# Flags of `create` that do not depend on the driver.
 _SHARED = frozenset({"driver", "custom-install-script", "hostname-override", "tls-san", "swarm", "help"})
 _SHARED_BEGINNINGS = ("engine-", "swarm-")
 
@@ -66,7 +66,7 @@ class RancherMachine:
         return said[1] if said is not None else out.strip()
 
     async def flags(self, driver: str) -> tuple[Flag, ...]:
-        """The flags of one of its drivers, in the order of their names. Raises DriverError when it has none of that name."""
+        """The flags of one of its drivers, in the order of their names. Raises DriverError when it has no such driver."""
         found = parsed(driver, await self._run("create", "-d", driver, "--help"))
         if not found:
             raise DriverError(Reason.MISSING_PROGRAM, f"{self.path} has no driver {driver}")

@@ -1,4 +1,4 @@
-"""Which fields of a driver are secret, and so are sealed (:mod:`..secretfields`). Pure.
+"""The secret fields of a driver, which are sealed (:mod:`..secretfields`). Pure.
 
 A field is secret when its NodeDriver says so (its schema has the type `password`), when a driver in Python marks the flag, or
 when the flag's name has the word password, passphrase, secret, token or key. A word at the end that says what *about* a key it is
@@ -28,12 +28,12 @@ _PUBLIC: Final = frozenset({"public"})
 # Reviewed: the flag has the word, and the value is no secret.
 _PLAIN: Final = frozenset({("amazonec2", "kmsKey")})
 _WORD: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-# What a schema says of text.
+# A schema's types of text.
 _TEXTS: Final = frozenset({STRING, PASSWORD})
 
 
 def is_secret(driver: str, field: str, types: Mapping[str, Obj] | None = None) -> bool:
-    """`types` are the fields of the driver's schema; without them what comes with the server is known."""
+    """`types` are the fields of the driver's schema; without them only the built-in knowledge counts."""
     said = None if types is None else str((types.get(field) or {}).get("type") or STRING)
     if said is not None and said not in _TEXTS:
         return False
@@ -45,7 +45,7 @@ def is_secret(driver: str, field: str, types: Mapping[str, Obj] | None = None) -
 
 
 def says_secret(field: str) -> bool:
-    """Whether a field's name alone says that it holds a secret."""
+    """True if a field's name alone says that it holds a secret."""
     words = [word.lower() for word in _WORD.findall(field)]
     return not _SECRET.isdisjoint(words) and words[-1] not in _ABOUT and _PUBLIC.isdisjoint(words)
 

@@ -31,7 +31,7 @@ _REMOVE = {"-y": "", "-f": "force", "--force": "force", "--update-config": ""}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for. `rest` are the words after `create` that only a driver understands."""
+    """The parsed request. `rest` are the words after `create` that only a driver understands."""
 
     verb: str
     names: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ def driver_arguments(words: Sequence[str], flags: Sequence[Flag]) -> dict[str, o
 
 
 def _create(words: list[str]) -> dict[str, object]:
-    # The name is the last word; before it, what is no option of ours is the driver's, which may take the word after it.
+    # The name is the last word; before it, options that are not ours are the driver's, and may take the word after them.
     name = words.pop() if words and not words[-1].startswith("-") else ""
     if not _NAME.fullmatch(name):
         raise _wrong(

@@ -17,7 +17,7 @@ from ..driver import Keep, Machine, Surroundings
 from ..errors import DriverError, Reason
 
 _TRIES, _PAUSE = 60, 3.0
-# What the script itself calls and a bare system may lack.
+# Programs that the script calls and a bare system may lack.
 _CURL = (
     "command -v curl >/dev/null 2>&1 || { "
     "if command -v apt-get >/dev/null; then apt-get update -q && "
@@ -35,7 +35,7 @@ _NAME = (
 
 
 def login_of(machine: Machine) -> ssh.Login:
-    """How a machine is reached, by what its driver has kept."""
+    """The SSH login of a machine, from what its driver has kept."""
     key = str(machine.state.get("SSHKeyPath") or "") or str(machine.directory / "id_rsa")
     return ssh.Login(
         machine.address,
@@ -55,7 +55,7 @@ async def reached(machine: Machine, keep: Keep, around: Surroundings, tries: int
         try:
             shell = await opened.__aenter__()
         except DriverError as error:
-            # A user's key may come to a new machine later than its SSH server does.
+            # A user's key may be installed on a new machine later than its SSH server.
             waits = error.retryable or error.reason is Reason.AUTH_FAILED
             if not waits or attempt == tries:
                 raise
@@ -98,7 +98,7 @@ async def run_script(shell: ssh.Shell, script: str, hostname: str, around: Surro
 
 
 async def as_root(shell: ssh.Shell) -> str:
-    """What makes a shell's words root's: nothing special if we are root, else sudo, which must not ask."""
+    """The prefix that runs a shell command as root: a plain shell if we are root, else sudo, which must not ask."""
     code, said = await shell.run('[ "$(id -u)" = 0 ] && echo root || sudo -n true')
     if code != 0:
         raise DriverError(
@@ -114,10 +114,10 @@ def last_line(said: str) -> str:
 
 # --- userdata -------------------------------------------------------------------------------------------------------------
 #
-# The bootstrap script put into a person's user data, as rancher-machine does it (protocols.md §5.5). Pure.
+# The bootstrap script put into a user's user data, as rancher-machine does it (protocols.md §5.5). Pure.
 #
-# What the person wrote is not read as values and written again but stays as it is written, node by node: `0644` and `yes` mean
-# to cloud-init what they mean in a file, whatever another program's YAML thinks of them.
+# The user's text is not parsed and written again but stays as it is, node by node: `0644` and `yes` keep the meaning that they
+# have for cloud-init, even if another program's YAML reads them otherwise.
 
 _SHEBANG = re.compile(rb"\A#!.*\n")
 _LINUX = ("sh", "/usr/local/custom_script/install.sh", "hostname")
@@ -130,7 +130,7 @@ class UserdataError(ValueError):
 
 
 def merged(userdata: bytes, script: bytes, name: str, hostname: str = "", system: str = "linux") -> bytes:
-    """Cloud-config that does what the person wants and then runs the script; raises UserdataError."""
+    """Cloud-config that carries out the user's data and then runs the script; raises UserdataError."""
     script = _SHEBANG.sub(b"", script)
     if userdata.startswith(b"#!"):
         return _cloud_config(_mapping(), _SHEBANG.sub(b"", userdata) + b"\n\n" + script, hostname or name, system)
@@ -203,7 +203,7 @@ def _text(value: str) -> yaml.ScalarNode:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists stand in from their key, and what is in a list follows its dash, as Go's YAML has them."""
+    """Lists are indented below their key, and items follow their dash, as in Go's YAML."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         outside = self.indent

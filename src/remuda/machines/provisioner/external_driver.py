@@ -1,11 +1,11 @@
 """Drivers that are not in Python: the real `rancher-machine` does the work, on the same state Secret, with the same words.
 
 It extracts the state's archive to the absolute paths in it, so the archive is moved to where it may write before it is called.
-Drivers that rancher-machine itself does not have are programs of their own, from a URL and with a checksum: what is run with
-somebody's cloud credentials must be known exactly.
+Drivers that rancher-machine itself does not have are separate programs, from a URL and with a checksum: a program that gets a
+user's cloud credentials must be known exactly.
 
-What it connects to can't be seen. So the hosts that its options name are checked before it is called, as far as names are known
-here (:mod:`.external_driver`), and what it says of a failed connection is cut down to what our own drivers say.
+Its connections can't be observed. So the hosts that its options name are checked before it is called, as far as the options are
+known here, and its messages about a failed connection are cut down to what our own drivers say.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from .state_store import StateSecret
 _LINES = 50
 _PRE_CREATE = 3
 _PDEATHSIG = 1
-# Lines of Go's that say nothing a person could use.
+# Go's lines that are of no use to a user.
 _NOISE = re.compile(r"^(?:goroutine \d+|\s+/|exit status \d+|time=|\(.*\) Closing plugin)")
 
 
 async def run(
     request: Request, words: list[str], storage: Path, secret: StateSecret | None, around: Surroundings, driver: str
 ) -> int:
-    """Its exit code. Raises DriverError when it can't be run; what it said has been said."""
+    """Its exit code. Raises DriverError when it can't be run; its output has been printed."""
     environ = dict(around.environ)
     program = shutil.which(PROGRAM, path=environ.get("PATH"))
     if program is None:
@@ -68,7 +68,7 @@ async def run(
 
 
 def without_ours(words: list[str]) -> list[str]:
-    """What its image's entry point keeps from it, too."""
+    """The arguments without those that its image's entry point also removes."""
     kept, left = [], list(words)
     while left:
         word = left.pop(0)
@@ -119,8 +119,8 @@ async def _called(command: list[str], environ: dict[str, str], around: Surroundi
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """What makes the child end with this process, also when that is killed: it could keep nothing any more, and whoever goes on
-    with the Job would make the same machine beside it."""
+    """A function that makes the child end with this process, also when that is killed: its state could not be kept any more, and
+    the process that continues the Job would make the same machine beside it."""
     libc = ctypes.CDLL(None)
 
     def bind() -> None:
@@ -147,12 +147,12 @@ def _reason(lines: list[str], code: int) -> str:
 
 # --- external driver hosts ------------------------------------------------------------------------------------------------
 #
-# Hosts that a foreign driver's options name, checked before the driver runs; and what it says of connections, in our words.
+# Hosts that a foreign driver's options name, checked before the driver runs; and its messages about connections, in our words.
 #
 # The program connects by itself, so a name that changes between the check and its own lookup, a redirect, or an address that is
-# in no option can't be kept from it: where that matters, confine the network of Jobs.
+# in no option can't be prevented: if that matters, confine the network of Jobs.
 
-# What Go says of a connection that did not come about. Which of these it was tells whether a port is open.
+# Go's messages about a failed connection. Which of them it is tells whether a port is open.
 _FAILED = re.compile(
     r"dial (?:tcp|udp)\d?\b.*|lookup \S+(?: on \S+)?: .*"
     r"|(?:connect: )?(?:connection (?:refused|timed out|reset by peer)|no route to host|network is unreachable)"

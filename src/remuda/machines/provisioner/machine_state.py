@@ -1,6 +1,6 @@
-"""A machine's `config.json`, as rancher-machine writes and reads it, and `remuda.json` beside it for what only we know. Pure.
+"""A machine's `config.json`, as rancher-machine writes and reads it, and `remuda.json` beside it for our own fields. Pure.
 
-Ours is a file of its own, since rancher-machine drops what it does not know when it writes its own file again.
+Ours is a separate file, since rancher-machine drops unknown fields when it writes its own file again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _UNUSED = {"EngineOptions": None, "SwarmOptions": None, "AuthOptions": None}
 
 
 class ConfigError(Exception):
-    """A machine's state that nobody can read."""
+    """A machine's state that can't be read."""
 
 
 class Phase(StrEnum):
-    """How far a machine has come; kept before the next step is begun."""
+    """The progress of a machine; kept before the next step begins."""
 
     CREATING = "creating"
     CREATED = "created"
@@ -47,7 +47,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """All that is known of a machine. `foreign` says that rancher-machine made it: nothing of ours is beside its state."""
+    """All that is known of a machine. `foreign`: rancher-machine made it, so its state has no file of ours."""
 
     name: str
     driver: str
@@ -89,12 +89,12 @@ def dumps(kept: Kept, home: str) -> dict[str, bytes]:
         "owner": kept.owner,
         "options": dict(kept.options),
     }
-    # Ours first: whoever writes files one by one may be killed between them, and without the other there is no machine.
+    # Ours first: a process that writes files one by one may be killed between them, and without the other there is no machine.
     return {OURS: json.dumps(ours, indent=4).encode(), CONFIG: json.dumps(config, indent=4).encode()}
 
 
 def loads(files: Mapping[str, bytes], name: str) -> Kept | None:
-    """What the files say; None if there are none. Raises ConfigError."""
+    """The state in the files; None if there is none. Raises ConfigError."""
     if CONFIG not in files:
         return None
     config = _parsed(files[CONFIG], CONFIG)
@@ -125,7 +125,7 @@ def moved(kept: Kept, before: str, after: str) -> Kept:
 
 
 def relocated(content: bytes, before: str, after: str) -> bytes:
-    """The same of a config.json that may be anybody's, of which nothing else changes. Raises ConfigError."""
+    """The same for a config.json that may be another program's, of which nothing else changes. Raises ConfigError."""
     return json.dumps(_followed(_parsed(content, CONFIG), before, after), indent=4).encode()
 
 
@@ -154,19 +154,19 @@ def _parsed(content: bytes, path: str) -> dict[str, Any]:
 # The state archive: a machine's files as the tar.gz in its state Secret (protocols.md §5.4, §15.9). Pure.
 #
 # rancher-machine names members by absolute paths and extracts them to just there, so ours are below the place where its image
-# keeps them. Whoever reads takes what follows `/machines/NAME/`, whatever is before it, and nothing that is no plain file.
+# keeps them. A reader takes what follows `/machines/NAME/`, ignores what is before it, and skips all but plain files.
 
 KEY = "extractedConfig"
 # Where rancher-machine's image has its store.
 HOME = "/home/machine/.docker/machine"
-# What neither program keeps: images of disks.
+# Files that neither program keeps: images of disks.
 _LEFT_OUT = (".iso", ".tar.gz", ".vmdk", ".img")
-# A Secret holds a megabyte; what is larger than this unpacked is an attack.
+# A Secret holds a megabyte; a larger unpacked size is an attack.
 _LARGEST = 64 << 20
 
 
 class ArchiveError(Exception):
-    """What is in the Secret is no archive."""
+    """The content of the Secret is not an archive."""
 
 
 def write(name: str, files: Mapping[str, bytes], home: str = HOME) -> bytes:
@@ -183,7 +183,7 @@ def write(name: str, files: Mapping[str, bytes], home: str = HOME) -> bytes:
 
 
 def read(data: bytes, name: str) -> tuple[str, dict[str, bytes]]:
-    """Where the store of whoever wrote it was, and the machine's files; nothing if it is not in it. Raises ArchiveError."""
+    """The path of the writer's store, and the machine's files; empty if the machine is not in it. Raises ArchiveError."""
     home, files = "", {}
     try:
         unpacked = zlib.decompressobj(wbits=31).decompress(data, _LARGEST)
@@ -195,7 +195,7 @@ def read(data: bytes, name: str) -> tuple[str, dict[str, bytes]]:
                 if content is not None:
                     files[path] = content.read()
     except tarfile.ReadError as error:
-        # An archive with no members at all is what is left after a removal.
+        # After a removal the archive has no members at all.
         if unpacked.strip(b"\0"):
             raise ArchiveError(f"the machine's state is no archive: {error}") from None
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
@@ -216,7 +216,7 @@ def machines(data: bytes) -> list[str]:
 
 
 def _split(member: str, name: str) -> tuple[str, str]:
-    """The store's place and the path below the machine's directory; both empty for what is not the machine's."""
+    """The store's path and the path below the machine's directory; both empty for files of other machines."""
     # Python's reader drops a leading slash of a directory's name in no version, a trailing one in all.
     home, found, path = f"{member}/".partition(f"/machines/{name}/")
     path = posixpath.normpath(path.rstrip("/")) if path else ""

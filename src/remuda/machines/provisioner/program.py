@@ -1,8 +1,8 @@
-"""The program in a Job: reads its words, does what they say, and ends with a code and a last line that says why it failed.
+"""The program in a Job: reads its arguments, carries them out, and ends with a code and a last line with the reason of a failure.
 
 That line is `Reason: message` (:func:`remuda.machines.errors.parsed` reads it), on the standard error stream and in the
-termination log, where a Job's status gets it from. Codes are rancher-machine's: 1 for any failure, 3 for one that was seen
-before anything was made.
+termination log, from which a Job's status gets it. Codes are rancher-machine's: 1 for any failure, 3 for one before anything was
+made.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def _remove(place: _Workplace, request: Request, words: list[str]) -> int:
         try:
             known = await place.store.load(name)
             if known is None:
-                # Whatever a driver makes, something was kept before: so there is nothing.
+                # Every driver keeps something before it makes anything: so there is nothing to remove.
                 place.around.say(f"nothing is known of {name}: nothing to remove")
                 await place.store.clear(name)
                 continue
@@ -173,7 +173,7 @@ async def _driver(kind: type[Driver], around: Surroundings) -> AsyncIterator[Dri
 
 @asynccontextmanager
 async def _workplace(request: Request, around: Surroundings) -> AsyncIterator[_Workplace]:
-    """Files in a directory that goes with us when the state is in a Secret, and stays when it is not."""
+    """Files in a directory that is removed at the end if the state is in a Secret, and stays otherwise."""
     async with contextlib.AsyncExitStack() as held:
         if not request.secret_name:
             home = Path(around.environ.get("HOME") or Path.home())
@@ -203,12 +203,12 @@ def _say(line: str) -> None:
 
 
 def _tell_the_server_apart() -> None:
-    """Mark what the log of :mod:`remuda.kube.network.outbound` says: for the server's log, since tenants read the Job's."""
+    """Mark log lines of :mod:`remuda.kube.network.outbound`: they are for the server's log, since tenants read the Job's."""
 
     class Aside(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             line = " ".join(record.getMessage().split())[: _LAST_WORDS // 4]
-            print(f"{ASIDE}{line}", file=sys.stderr, flush=True)  # noqa: T201 - to whoever started the Job
+            print(f"{ASIDE}{line}", file=sys.stderr, flush=True)  # noqa: T201 - to the Job's runner
 
     outbound.log.handlers[:] = [Aside()]
     outbound.log.setLevel(logging.INFO)
@@ -225,14 +225,14 @@ def _leave_word(line: str, environ: dict[str, str]) -> None:
 
 # --- trusted cas ----------------------------------------------------------------------------------------------------------
 #
-# Which authorities the program trusts in a pod: the system's, and those that the server has put beside it.
+# The CAs that the program trusts in a pod: the system's, and those that the server has mounted.
 #
 # A pod's Job has the server's certificates, and those of the setting for private ones, as plain files in a directory that
 # $SSL_CERT_DIR names. Go reads such a directory as it is; OpenSSL looks for names made of hashes, and botocore for one file. So
 # one file is made of all of them.
 
 DIRECTORY = "SSL_CERT_DIR"
-# Who reads the one file: OpenSSL, and botocore.
+# The readers of the one file: OpenSSL, and botocore.
 FILES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE")
 
 

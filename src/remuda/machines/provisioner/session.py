@@ -1,7 +1,6 @@
-"""Making a machine and taking it away: what is kept when, so that a kill at any point costs nothing but time.
+"""The creation and removal of a machine, with its state kept so that a kill at any point costs only time.
 
-Every irreversible step is a driver's; between them stands a :class:`~.machine_state.Phase` that is kept before the next one is
-begun.
+Every irreversible step is a driver's; between two of them a :class:`~.machine_state.Phase` is kept before the next one begins.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from .machine_state import Kept, Phase
 from .state_store import Store
 
 _RUNNING_SECONDS, _RUNNING_PAUSE = 180.0, 3.0
-# Installing takes minutes on a slow line; a host that can't reach its server tries for hours, which nobody waits for.
+# Installing takes minutes on a slow line; a host that can't reach its server tries for hours, which is too long to wait.
 _BOOTSTRAP_SECONDS = 1200.0
 _MERGED = "userdata.merged"
 
 
 class PreCreateError(DriverError):
-    """What was said before anything was made."""
+    """A failure before anything was made."""
 
     def __init__(self, error: DriverError) -> None:
         super().__init__(error.reason, error.message, retryable=error.retryable, field=error.field)
@@ -56,7 +55,8 @@ class Session:
         self._machine = Machine("", Options(driver.name, driver.flags), Path())
 
     async def create(self, order: Order, known: Kept | None) -> Machine:
-        """Until the machine runs and its script was run or handed over. `known` is what the store has. Raises DriverError."""
+        """Create a machine, and return when it runs and its script was run or handed over. `known` is the state in the store.
+        Raises DriverError."""
         if known is not None:
             self._check_resumable(order, known)
         self._take(order, known or Kept(order.name, self._driver.name))
@@ -138,7 +138,7 @@ class Session:
             await self._keep({})
 
     def _merge_userdata(self, order: Order) -> None:
-        """Where the driver's flag names a file, one that runs the script besides. It has secrets in it: not kept."""
+        """Point the driver's flag at a file that also runs the script. The file holds secrets, so it is not kept."""
         flag = self._driver.userdata
         if self._driver.bootstrapping is not Bootstrapping.USERDATA or not order.script:
             return

@@ -38,7 +38,7 @@ class Store:
         return self.storage / "machines" / name
 
     async def load(self, name: str) -> Kept | None:
-        """What is known of a machine; None if nothing is. Raises DriverError."""
+        """The known state of a machine; None if there is none. Raises DriverError."""
         try:
             if self._secret is not None:
                 home, files = state_archive.read(data, name) if (data := await self._secret.read()) else ("", {})
@@ -84,7 +84,7 @@ class Store:
         }
 
     def _unpack(self, name: str, files: dict[str, bytes]) -> None:
-        """What lies there of an earlier run is not what was kept."""
+        """Replace what an earlier run left on disk with the kept files."""
         base = self.directory(name)
         shutil.rmtree(base, ignore_errors=True)
         base.mkdir(mode=0o700, parents=True)
@@ -107,8 +107,8 @@ def _write(path: Path, content: bytes) -> None:
 #
 # The state Secret, through the API, with the few rights that a Job has: get and update of this one.
 #
-# Waits for a server that is away for a while. Notices when somebody else wrote the state: then another run of the same Job goes
-# on elsewhere, and this one must not touch anything any more.
+# Waits for a server that is away for a while. Notices when another process wrote the state: then another run of the same Job
+# continues elsewhere, and this one must not touch anything any more.
 
 Obj = dict[str, Any]
 
@@ -137,7 +137,7 @@ class StateSecret:
         return self._known
 
     async def write(self, data: bytes) -> None:
-        """Durable when it returns. Raises DriverError; CONFLICT when somebody else wrote since."""
+        """Durable when it returns. Raises DriverError; CONFLICT when another process has written since."""
         if data == self._known:
             return
         await self._patiently(lambda: self._write(data))
@@ -155,7 +155,7 @@ class StateSecret:
         except ApiError as error:
             if error.code == 404 or not (error.is_conflict or _passes(error)):
                 raise
-            # Perhaps it was written after all, perhaps somebody changed something else in it, perhaps it was somebody like us.
+            # Perhaps it was written after all; perhaps another client changed something else in it, or another run wrote it.
             self._secret, found = await self._read()
             if found == data:
                 self._known = data

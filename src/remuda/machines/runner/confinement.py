@@ -1,7 +1,7 @@
-"""What a Job's process may use: a directory of its own, little of the environment, limits, and no file of the server's. Pure.
+"""The confinement of a Job's process: its own directory, little of the environment, limits, and no file of the server's. Pure.
 
-Drivers that make machines out of this one (`local`, `container`) can't be confined, since what they start inherits it and has to
-outlive the Job; whoever may use them may run programs here anyway.
+Drivers whose machines run on this one (`local`, `container`) can't be confined, since the processes that they start inherit it
+and have to outlive the Job; their users may run programs here anyway.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from ..machineprovision.job_arguments import KEY_FILE
 HOSTS_VARIABLE = "REMUDA_HOSTS_DIR"
 # Their machines are processes of this one.
 ON_THIS_MACHINE = frozenset({"local", "container"})
-# When the server is root, each process that runs at the same time is a user of its own; nobody else has these numbers
-# (systemd keeps them for services that have no user).
+# When the server is root, each process that runs at the same time has a user id of its own; these numbers are otherwise unused
+# (systemd reserves them for services that have no user).
 FIRST_USER = 61184
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
-# What would change which code runs, or whom it believes, whatever a credential's field or a driver is called.
+# Variables that change the code that runs, or the servers it trusts; no driver's or field's name may result in one.
 _FORBIDDEN = re.compile(
     r"LD_|DYLD_|PYTHON|GLIBC_|GCONV_|MALLOC_|SSL_|OPENSSL_|KUBE|K8S_|MACHINE_|REMUDA_|BASH_|GIT_|SSH_"
     r"|(PATH|HOME|TMPDIR|SHELL|ENV|IFS|USER|LOGNAME)$"
 )
-# What of a Job's environment may be read in its log.
+# Variables of a Job whose values may be in its log.
 _TOLD = re.compile(rf".*_(REGION|ZONE|PORT|ENVIRONMENT)|REMUDA_OWNER|{outbound.VARIABLE}|NO_PROXY|no_proxy")
 _SECRET_IN_SCRIPT = re.compile(
     rb"""^(?:export )?[A-Z0-9_]*(?:TOKEN|PASSWORD|SECRET)[A-Z0-9_]*=["']?([^"'\s]+)["']?$""", re.MULTILINE
@@ -45,27 +45,27 @@ _SYSTEM = ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr", "/etc
 _NAMES = ("/run/systemd/resolve", "/run/resolvconf", "/run/nscd", "/var/lib/ca-certificates", "/dev/urandom", "/dev/random")
 _DEVICES = ("/dev/null", "/dev/zero")
 _MEGABYTE = 1 << 20
-# Of processes: what the program never needs more of. Seconds of the processor, and bytes.
+# A process's limits, more than the program ever needs. Seconds of the processor, and bytes.
 _LIMITS = {"CORE": 0, "CPU": 900, "DATA": 4096 * _MEGABYTE, "FSIZE": 256 * _MEGABYTE, "NOFILE": 1024}
 _PROCESSES = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Jailed:
-    """What :mod:`.jail` is told."""
+    """The instructions for :mod:`.jail`."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     directory: str
     parent: int
     uid: int = 0
-    # Root, and it can't be anybody else: without what only root may do.
+    # It has to run as root: without the capabilities that only root has.
     powerless: bool = False
     confined: bool = True
     limits: Mapping[str, int] = field(default_factory=dict)
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
-    # What its user has to be able to read, besides the program.
+    # The paths that its user must be able to read, besides the program.
     needed: Sequence[str] = ()
 
     def told(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Jailed:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What of this process its children need: where Python is, and its modules."""
+    """The parts of this process that its children need: the paths of Python and of its modules."""
 
     executable: str = sys.executable
     prefixes: tuple[str, ...] = (sys.prefix, sys.base_prefix)
@@ -87,7 +87,7 @@ class Around:
     def this(cls, environment: Mapping[str, str]) -> Around:
         said = [each for each in (environment.get("PYTHONPATH") or "").split(os.pathsep) if each]
         own = str(Path(__file__).resolve().parents[3])
-        # Where somebody stood who started the server is no place for modules: it may be a home, or the data directory itself.
+        # The server's working directory is no place for modules: it may be a home, or the data directory itself.
         here = str(Path.cwd())
         found = [str(Path(each).resolve()) for each in sys.path if each and Path(each).exists()]
         modules = [own, *(str(Path(each).resolve()) for each in said), *(each for each in found if each != here)]
@@ -102,7 +102,7 @@ def _is_installed(directory: str) -> bool:
 
 
 def environment(around: Around, directory: str, given: Mapping[str, str], server: Mapping[str, str]) -> dict[str, str]:
-    """`given` is what the Job brings: credentials and proxies that are let through. `server` is this process' own."""
+    """`given` are the Job's variables: credentials and permitted proxies. `server` are this process' own."""
     kept = {name: value for name, value in given.items() if is_harmless(name, value)}
     kept |= {name: given[name] for name in (OWNER_VARIABLE, outbound.VARIABLE) if given.get(name)}
     passed = {name: server[name] for name in ("LANG", "LC_ALL", "TZ") if server.get(name)}
@@ -124,18 +124,19 @@ def environment(around: Around, directory: str, given: Mapping[str, str], server
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Whether a variable only says something to a driver."""
+    """True if a variable only says something to a driver."""
     if name in _PROXIES:
         return "\0" not in value
     return bool(_VARIABLE.fullmatch(name)) and not _FORBIDDEN.match(name) and "\0" not in value
 
 
 def on_this_machine(driver: str, hosts: Path | None, server: Mapping[str, str]) -> dict[str, str]:
-    """What drivers need besides whose machines are this one's processes: where those are, or the way to who runs containers."""
+    """Variables for drivers whose machines are processes of this one: the directory of hosts, or the way to the container
+    engine."""
     if driver not in ON_THIS_MACHINE:
         return {}
     passed = ("HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CONTAINER_HOST", "DOCKER_HOST")
-    # What they start outlives the Job, so its home is none of the Job's, also where a service has none (:mod:`.directories`).
+    # The hosts outlive the Job, so their home is not the Job's, even if a service has none (:mod:`.directories`).
     made = {"HOME": _home(), **{name: server[name] for name in passed if server.get(name)}}
     return {**made, HOSTS_VARIABLE: str(hosts)} if hosts is not None else made
 
@@ -148,21 +149,21 @@ def _home() -> str:
 
 
 def secrets(given: Mapping[str, str], script: bytes = b"", files: Mapping[str, str] | None = None) -> list[str]:
-    """What must not be found in a log: what the environment says, what the bootstrap script lets a host in with, and keys. More
-    people read a log than may have those."""
+    """Texts that must not appear in a log: the values in the environment, the secrets in the bootstrap script, and keys. More
+    people can read a log than may have those."""
     told = [value for name, value in given.items() if not _TOLD.fullmatch(name)]
     told += [found[1].decode(errors="replace") for found in _SECRET_IN_SCRIPT.finditer(script)]
     return told + [text for name, text in (files or {}).items() if name == KEY_FILE]
 
 
 def user_of(driver: str, slot: int) -> int:
-    """The user whom a process runs as; 0 for the server's own. `slot`: which of those that run at the same time it is."""
+    """The user id of a process; 0 for the server's own. `slot`: its number among those that run at the same time."""
     return FIRST_USER + slot if os.geteuid() == 0 and driver not in ON_THIS_MACHINE and _others_can_run_it() else 0
 
 
 @cache
 def _others_can_run_it() -> bool:
-    """Whether other users can read the program; not if it is in a home of root's."""
+    """True if other users can read the program; not if it is in root's home."""
     places = (sys.executable, sys.prefix, sys.base_prefix, __file__)
     paths = {path for place in places for path in (Path(place).resolve(), *Path(place).resolve().parents)}
     return all(path.stat().st_mode & stat.S_IROTH and (path.is_file() or path.stat().st_mode & stat.S_IXOTH) for path in paths)

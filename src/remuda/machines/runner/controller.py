@@ -1,8 +1,8 @@
-"""The controller of local Jobs: queues those that are to be run, runs a few at a time, and writes down how they went.
+"""The controller of local Jobs: queues those that should run, runs a few at a time, and records their results.
 
-A Job that has not ended and has no process gets one: so it is after a crash, and after another server has led. One that is
-deleted loses its process. All of it ends with the term of whoever leads. Clusters take turns, so that a large one keeps nobody
-waiting.
+A Job that has not ended and has no process gets one, also after a crash, and after another server has led. A deleted Job loses
+its process. All processes end when this server loses the lease. Clusters take turns, so that a large one does not delay the
+others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CONCURRENCY = 16
 # How long one may take.
 PATIENCE = 3600.0
 _TOKEN_SECONDS = 2 * int(PATIENCE)
-# How often what was said is written down: soon at first, when somebody may look on.
+# The interval for writing output: short at first, when a user may be watching.
 _FIRST_FLUSH, _FLUSH_SECONDS = 0.5, 5.0
 _NOT_YET_SECONDS = 10.0
 _KILLED_SECONDS = 1.0
@@ -78,9 +78,10 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What processes stand on. `api` says where they find the server, as a kubeconfig does of a cluster; None: nobody knows yet.
+    """The surroundings of processes. `api` is the server's address and trust, as a kubeconfig's cluster entry; None: not known
+    yet.
 
-    `hosts` is where the driver `local` keeps its hosts; None: there is no such place.
+    `hosts` is the directory in which the driver `local` keeps its hosts; None: there is none.
     """
 
     api: Callable[[], Obj | None]
@@ -118,9 +119,9 @@ class JobRunner:
         self._running: dict[Key, _Run] = {}
         self._slots = set(range(ground.concurrency))
         self._queue: WorkQueue[Key] | None = None
-        # What keeps a Job from being begun, by its key.
+        # The reasons why Jobs do not begin, by key.
         self._held: dict[Key, Wait] = {}
-        # Those of which it was said that they are about to begin.
+        # The Jobs that were told that they begin next.
         self._expected: set[Key] = set()
         gauge = manager.registry.gauge("remuda_job_processes", "Processes of local Jobs, and Jobs that wait for one.", ("state",))
         gauge.read(self._counted)
@@ -191,7 +192,7 @@ class JobRunner:
         )
         self._queue = queue
         try:
-            # What was queued before there was a queue.
+            # Jobs that were seen before there was a queue.
             for key in list(self._jobs.keys()):
                 if (working := self._manager.working(CONTROLLER)) is not None:
                     working.queue.add(key)
@@ -209,7 +210,7 @@ class JobRunner:
             return DONE
         infra = self._machine_of(job)
         if infra is None or refusal(job, infra):
-            # Whatever changes that wakes the controller.
+            # A change of either wakes the controller.
             return DONE
         run = self._running[key] = _Run(uid_of(job))
         slot = self._slots.pop()
@@ -236,7 +237,7 @@ class JobRunner:
             return Result(_NOT_YET_SECONDS)
         self._held.pop(key, None)
         work = _Work(plan, api, slot, given, script)
-        # Who deletes a Job that has not begun does so for the state in which it was seen: either they win, or this does.
+        # A client that deletes a Job which has not begun does so in the state that it saw: either the delete or this write wins.
         bound = {"metadata": {"resourceVersion": resource_version_of(job)}}
         try:
             job = await self._tell(job, {**bound, **job_status.began(job, self._clock.time())})
@@ -254,13 +255,14 @@ class JobRunner:
         return await self._ended(job, code, output, removing=removing)
 
     def _disappoint(self) -> None:
-        """Who was said to be about to begin before others took the last places has to wait, which is to be said instead."""
+        """Queue again the Jobs that were told they would start next, but lost the last slots: their status must say that they
+        wait."""
         if (working := self._manager.working(CONTROLLER)) is not None:
             for key in self._expected:
                 working.queue.add(key)
 
     def _hold(self, key: Key, wait: Wait) -> None:
-        """Have it said why the Job does not begin."""
+        """Record the reason why the Job does not begin."""
         if self._held.get(key) != wait:
             self._held[key] = wait
             if (working := self._manager.working(CONTROLLER)) is not None:
@@ -276,19 +278,19 @@ class JobRunner:
             words += f"\n{Reason.TIMED_OUT}: its process took longer than {PATIENCE / 60:.0f} minutes"
         failure = failure_of(words)
         log.info("failed: %s: %s", failure.reason, failure.message)
-        # Who was killed did not say that it can't be done: it goes on where it was.
+        # A killed process does not prove that it can't be done: the next one continues.
         killed = code is not None and code < 0
         retries = REMOVE_RETRIES if removing or killed else CREATE_RETRIES
         written = await self._told(job, job_status.failed(job, words, now, retries=retries))
         if job_status.is_over(written):
             return DONE
         pause = _KILLED_SECONDS if killed else job_status.pause(job_status.failures(written))
-        # At rest, since what was written just now wakes the controller, who would queue it at once.
+        # With `rest`, since the write a moment ago wakes the controller, which would queue it at once.
         return Result(pause, rest=pause)
 
     async def _told(self, job: Obj, patch: Obj) -> Obj:
-        """How a process ended, written down also by a server that is away for a while. Else another process would do it all
-        again, and not every program knows what one before it has made."""
+        """Record how a process ended, also when the server is away for a while. Otherwise another process would do it all again,
+        and not every program knows what an earlier one has made."""
         until, pause = self._clock.monotonic() + _TELLING_SECONDS, 0.5
         while True:
             try:
@@ -311,7 +313,7 @@ class JobRunner:
     # --- one process -----------------------------------------------------------------------------------------------------
 
     async def _supervised(self, run: _Run, work: _Work) -> tuple[int | None, Output]:
-        """Its exit status (None when it took too long), and what it said. Raises OSError."""
+        """The process's exit status (None when it took too long), and its output. Raises OSError."""
         infra, given, driver = work.plan.infra, work.given, work.plan.facts.name
         async with self._granted(infra) as token, self._directory(work, token) as prepared:
             directory, argv = prepared
@@ -407,7 +409,7 @@ def _job_of(infra: Obj) -> Iterable[Key]:
 
 
 def _says_another(new: Obj | None, old: Obj | None) -> bool:
-    """Which Job was made for it, or what is to be done."""
+    """True if the machine names another Job, or another thing to do."""
     if new is None or old is None:
         return True
     return annotations_of(new).get(JOB_UID) != annotations_of(old).get(JOB_UID) or wanted(new) != wanted(old)

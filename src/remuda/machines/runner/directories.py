@@ -1,7 +1,7 @@
-"""The private directories of Jobs' processes, below one of this server's own, which goes with it; one that it left is swept.
+"""The private directories of Jobs' processes, in one directory of this server, removed at its end; leftovers are swept.
 
-With what a server left go the processes that still run there. A Job's own process dies with its server, but what that has started
-(rancher-machine, and the plugins that it starts) may not; whoever does the same Job again must not do so beside it.
+With the leftovers of a server the processes that still run there are ended. A Job's own process dies with its server, but
+processes that it has started (rancher-machine, and its plugins) may not; the Job must not be repeated while they run.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Directories:
     def __init__(self, base: Path | None = None) -> None:
         self._base = base or Path(tempfile.gettempdir())
         self._mine: Path | None = None
-        # Whoever is cancelled while a thread makes one does not wait for it; what it makes then must go, too.
+        # A cancelled task does not wait for a thread that makes a directory; that directory must be removed, too.
         self._lock = threading.Lock()
         self._closed = False
 
     def open(self) -> None:
-        """Throw away what servers left that are no more. Blocks."""
+        """Remove directories of servers that have ended. Blocks."""
         self._closed = False
         for path in self._base.glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):
@@ -45,7 +45,7 @@ class Directories:
         try:
             self._fill(directory, files, uid)
         except BaseException:
-            # On a disk that is full, say: half of it may be somebody's key.
+            # On a full disk, for example: the half that was written may be a key.
             shutil.rmtree(directory, ignore_errors=True)
             raise
         return directory
@@ -66,7 +66,7 @@ class Directories:
         shutil.rmtree(directory, ignore_errors=True)
 
     def close(self) -> None:
-        """All of them go, and no more are made until it is opened again."""
+        """Remove them all; no more are made until it is opened again."""
         with self._lock:
             self._closed = True
             if self._mine is not None:
@@ -78,14 +78,15 @@ class Directories:
             raise FileNotFoundError("no more Jobs are begun here")
         if self._mine is None or not self._mine.is_dir():
             made = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-{_started(os.getpid())}-", dir=self._base))
-            # Other users may pass, to their own directory; nobody may look around.
+            # Other users may pass, to their own directory; they can't list it.
             made.chmod(0o711)
             self._mine = made
         return self._mine
 
 
 def _end_processes(directory: Path) -> None:
-    """Those whose home is below this directory. Machines of the driver `local`, which have to stay, have another one."""
+    """End the processes whose home is below this directory. Machines of the driver `local`, which have to stay, have another
+    home."""
     mark = f"HOME={directory}/".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
@@ -106,7 +107,7 @@ def _lives(name: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty when there is none."""
+    """The start time of a process, in the kernel's ticks; empty when there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

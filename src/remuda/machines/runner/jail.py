@@ -1,8 +1,8 @@
-"""What a Job's process runs before its program: gives up all that the program does not need, then becomes it.
+"""The first step of a Job's process: gives up all that the program does not need, then becomes it.
 
-Run as a file with nothing but the standard library (`python -I -S jail.py`), so that it costs little and nothing that a tenant
-wrote is looked at. What to do comes on standard input, as JSON, since it holds secrets. A child between fork and exec could do
-the same, but forking a large server copies its page tables, and code of a library may hold a lock that nobody will ever release.
+Run as a file with nothing but the standard library (`python -I -S jail.py`), so that it costs little and reads nothing that a
+tenant wrote. Its instructions come on standard input, as JSON, since they hold secrets. A child between fork and exec could do
+the same, but forking a large server copies its page tables, and code of a library may hold a lock that is never released.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> None:
     # Last, since a change of the user takes it away.
     _prctl(_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != told["parent"]:
-        # Whoever started this is gone already.
+        # The parent is gone already.
         os._exit(_NOBODY_THERE)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -85,7 +85,7 @@ def _refuse(why: str) -> NoReturn:
 
 
 def drop_capabilities() -> None:
-    """For root: from now on it may do what its user may, and no program that it becomes may more."""
+    """For root: limit this process, and all programs that it runs, to its user's rights."""
     for number in range(64):
         if _libc.prctl(_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
             break
@@ -102,12 +102,12 @@ def limit(number: int, value: int) -> None:
 
 
 def version() -> int:
-    """Which Landlock the kernel has; 0 for none."""
+    """The kernel's version of Landlock; 0 for none."""
     return max(int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG))), 0)
 
 
 def confine(readable: list[str], writable: list[str]) -> bool:
-    """From now on no file can be reached but below these, by this process and all that come of it; False if the kernel can't."""
+    """Restrict this process and its children to files below these paths; False if the kernel can't."""
     known = version()
     if not known:
         return False

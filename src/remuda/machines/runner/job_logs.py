@@ -1,6 +1,6 @@
-"""The logs of local Jobs: a ConfigMap for each machine, kept for a while when the machine is gone, then thrown away.
+"""The logs of local Jobs: a ConfigMap for each machine, kept for a while when the machine is gone, then deleted.
 
-It belongs to the cluster that the machine is of. `remuda machine logs` reads it; where Jobs are pods, their logs are the pods'.
+The machine's cluster owns it. `remuda machine logs` reads it; if Jobs are pods, the pods have the logs.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _MANAGER = "job-runner"
 
 
 async def kept_before(client: Client, infra: Obj) -> str:
-    """What earlier processes for this machine said."""
+    """The output of earlier processes for this machine."""
     found = await find(client, CONFIG_MAPS, log_name(name_of(infra)), namespace_of(infra))
     return str(((found or {}).get("data") or {}).get(KEY) or "") if LOG in labels_of(found or {}) else ""
 
 
 async def keep(client: Client, infra: Obj, owner: Obj | None, output: Output, now: float) -> None:
-    """What was said so far. A log is no reason to fail: what can't be written is told here."""
+    """Store the output so far. A log is no reason to fail: errors are only logged here."""
     name, namespace = log_name(name_of(infra)), namespace_of(infra)
     meta: Obj = {
         "name": name,
@@ -67,7 +67,7 @@ async def keep(client: Client, infra: Obj, owner: Obj | None, output: Output, no
 
 
 async def sweep(client: Client, clock: Clock) -> None:
-    """Throw away what is too old, now and every hour."""
+    """Delete expired logs, now and every hour."""
     while True:
         try:
             await sweep_once(client, clock.time())
@@ -91,9 +91,9 @@ async def sweep_once(client: Client, now: float) -> None:
 
 # --- job output -----------------------------------------------------------------------------------------------------------
 #
-# What a Job's process says: its last lines, without the secrets that it was given. Pure.
+# The output of a Job's process: its last lines, without the secrets that it was given. Pure.
 #
-# Kept in a ConfigMap, since the process is gone when somebody asks, and perhaps this server too; :mod:`.job_logs` writes it.
+# Kept in a ConfigMap, since the process, and perhaps this server, may be gone when a user asks for it.
 
 LARGEST = 64 << 10
 _LONGEST_LINE = 4096
@@ -102,8 +102,8 @@ _SHORTEST_SECRET = 6
 
 
 class Output:
-    """`secrets` are hidden wherever they come up, besides all that looks like one. `before` is what earlier processes said: it is
-    kept with the rest, but it is not what this one said (:meth:`last`). `aside` gets the lines that are for the server alone."""
+    """`secrets` are hidden wherever they occur, and so is all that looks like one. `before` is the output of earlier processes:
+    it is kept with the rest, but not part of this one's (:meth:`last`). `aside` gets the lines that are for the server alone."""
 
     def __init__(self, secrets: Iterable[str] = (), before: str = "", aside: Callable[[str], None] = lambda line: None) -> None:
         parts = {part for secret in secrets for part in (secret, *secret.splitlines())}
@@ -113,7 +113,7 @@ class Output:
         self._size = 0
         self._rest = b""
         self._aside = aside
-        # Moves with every line, for who looks whether there is more.
+        # Grows with every line, so that readers notice new output.
         self.count = 0
         for line in before.splitlines():
             self._keep(line)
@@ -121,7 +121,7 @@ class Output:
         self._own = 0
 
     def begin(self, title: str) -> None:
-        """A line above what comes now. It is not among what the process said."""
+        """A line above the following output. It is not part of the process's output."""
         self._keep(title)
         self._own = 0
 
@@ -136,7 +136,7 @@ class Output:
             self.line(line.decode(errors="replace"))
 
     def end(self) -> None:
-        """There will be no more."""
+        """The end of the output."""
         if self._rest:
             self.line(self._rest.decode(errors="replace"))
             self._rest = b""
@@ -167,7 +167,7 @@ class Output:
         return "".join(f"{line}\n" for line in self._lines)
 
     def last(self, most: int) -> str:
-        """The end of what this process said, in whole lines, of at most so many bytes; nothing of what others said before it."""
+        """The end of this process's output, in whole lines, of at most so many bytes; nothing of earlier output."""
         kept: deque[str] = deque()
         size = 0
         for line in islice(reversed(self._lines), self._own):

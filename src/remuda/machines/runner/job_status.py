@@ -1,4 +1,4 @@
-"""What a Job's status says of processes, as Kubernetes' own controller would of pods. Pure.
+"""The status of a Job that runs as a process, written as Kubernetes' own controller would for pods. Pure.
 
 With `spec.managedBy` the API checks a status strictly: one that has ended has a start, no active pods, and the conditions that
 lead to its last one (SuccessCriteriaMet before Complete, FailureTarget before Failed).
@@ -77,20 +77,20 @@ def _and(conditions: list[Obj], kind: str, reason: str, message: str, now: float
 
 # --- job choice -----------------------------------------------------------------------------------------------------------
 #
-# Which Jobs are run here: those that machineprovision made for a machine that exists, and no others. Pure.
+# The Jobs that are run here: those that machineprovision made for a machine that exists, and no others. Pure.
 #
-# Anybody who may write in a cluster's namespace can make a Job that looks like one of ours. So nothing of a Job counts but
-# which one it is: the machine names the one Job that was made for it, by uid, and says itself what is to be done; image,
-# command, arguments, volumes and accounts of the Job are never looked at.
+# Any user who may write in a cluster's namespace can create a Job that looks like one of ours. So only the identity of a Job
+# counts: the machine names the one Job that was made for it, by uid, and says itself what to do; image, command, arguments,
+# volumes and accounts of the Job are never looked at.
 
 
 def is_managed(job: Obj) -> bool:
-    """Whether it asks to be run here; others are somebody else's business."""
+    """True if it asks to be run here; others belong to other controllers."""
     return bool(dig(job, "spec", "managedBy") == LOCAL_RUNNER)
 
 
 def refusal(job: Obj, infra: Obj | None) -> str:
-    """Why it is not run (yet); empty when it is."""
+    """The reason why it is not run (yet); empty when it is."""
     if infra is None:
         return "no machine of a driver owns it"
     if not is_controlled_by(job, infra) or name_of(job) != job_name(name_of(infra)):
@@ -105,7 +105,7 @@ def refusal(job: Obj, infra: Obj | None) -> str:
 
 
 def wanted(infra: Obj) -> bool | None:
-    """Whether the machine is to be removed (True) or made (False), as itself says; None: neither."""
+    """True if the machine's status says that it is to be removed, False if made, None if neither."""
     if status_of(infra, DELETE_JOB):
         return True if status_of(infra, DELETE_JOB) == UNKNOWN and is_being_deleted(infra) else None
     return False if status_of(infra, CREATE_JOB) == UNKNOWN else None

@@ -1,4 +1,4 @@
-"""What lets a Job's program write its state: a token of the Job's own account, in a kubeconfig that nobody else can read.
+"""The credential of a Job's program for its state: a token of the Job's own account, in a kubeconfig that only it can read.
 
 The token is bound to a Secret that exists for this one run. A run that begins makes a new one first, so that a process that
 somehow outlived its server (or runs at another) can't keep anything any more, and stops before it does what it could not keep.
@@ -29,7 +29,7 @@ def run_name(infra: str) -> str:
 
 
 async def granted(client: Client, infra: Obj, seconds: int) -> tuple[str, Obj]:
-    """A token for this run, and what it is bound to. Tokens of earlier runs count no more."""
+    """A token for this run, and the Secret to which it is bound. Tokens of earlier runs are revoked."""
     name, namespace = run_name(name_of(infra)), namespace_of(infra)
     await discard(client, SECRETS, name, namespace)
     meta = {"name": name, "namespace": namespace, "ownerReferences": [reference(infra, controller=True)]}
@@ -46,7 +46,7 @@ async def revoked(client: Client, run: Obj) -> None:
 
 
 def cluster_of(server: str, ca: bytes, **more: Any) -> Obj:
-    """What a kubeconfig says of a cluster: where its API is, and how one knows that it is the right one."""
+    """The cluster entry of a kubeconfig: the address of the API, and the CA to trust for it."""
     made = {"server": server, **{name.replace("_", "-"): value for name, value in more.items() if value}}
     return {**made, "certificate-authority-data": base64.b64encode(ca).decode()} if ca else made
 

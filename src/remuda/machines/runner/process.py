@@ -1,6 +1,6 @@
-"""One process of a Job, from start to end: what it says goes to a sink, and nobody of its session outlives it.
+"""One process of a Job, from start to end: its output goes to a sink, and no process of its session outlives it.
 
-What it started in sessions of its own stays: the hosts of the driver `local` have to.
+Processes that it started in other sessions stay, as the hosts of the driver `local` must.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .confinement import Jailed
 
 _JAIL = str(Path(__file__).with_name("jail.py"))
 _CHUNK = 1 << 16
-# What is read at most when it has ended: somebody who holds the other end could go on writing for ever.
+# The most that is read after it has ended: another process with the same pipe could go on writing for ever.
 _REST = 64
 
 
@@ -52,7 +52,7 @@ class Child:
             # Opened before it can have been waited for, so that it is this very process.
             self._exit = os.pidfd_open(self.pid)
         except BaseException:
-            # It waits for what it is told, and has not begun.
+            # It waits for its instructions, and has not begun.
             self._process.kill()
             self._process.stdin.close()
             self._process.wait()
@@ -89,14 +89,14 @@ class Child:
         return self._process.wait()
 
     def kill(self) -> None:
-        """It and all of its session, if they live. Whoever waits sees it end."""
-        # Until it is waited for nobody else can have its number, nor its group's.
+        """Kill it and all of its session, if they live. The waiting task sees it end."""
+        # Until it is waited for, no other process can have its id, nor its group's.
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill it if it lives; then nothing of it is held any more."""
+        """Kill it if it lives, and release its resources."""
         if self._exit < 0:
             return
         self.kill()
@@ -106,7 +106,7 @@ class Child:
         self._exit = -1
 
     def _read(self) -> bytes | None:
-        """What there is; nothing at the end, None when there is nothing yet."""
+        """The available output; empty at the end, None when there is nothing yet."""
         try:
             found = os.read(self._output, _CHUNK)
         except BlockingIOError:
@@ -117,5 +117,5 @@ class Child:
 
 
 def named(code: int | None) -> str:
-    """How a process has ended, in words."""
+    """The end of a process, in words."""
     return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"

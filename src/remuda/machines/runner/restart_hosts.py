@@ -22,7 +22,8 @@ log = logger(__name__)
 
 
 async def power_on(ground: Ground) -> None:
-    """Until those that can be started run; what fails is logged. Without hosts it is done at once."""
+    """Start the hosts, and return when all that can be started run; failures are logged. Returns at once if there are no
+    hosts."""
     if ground.hosts is None or not ground.hosts.is_dir():
         return
     directories = Directories(ground.directory)

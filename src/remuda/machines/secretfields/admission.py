@@ -93,7 +93,7 @@ class Sealing:
         return is_secret(place.driver, field, dig(schema, "spec", "resourceFields"))
 
     def shown_of_the_past(self, action: Action, obj: Obj) -> Obj:
-        """What older versions stored, without the values of its secret fields for callers who may not read Secrets there."""
+        """An old state of an object, without values of secret fields for callers who may not read Secrets there."""
         place = Place.of_resource(action.group, action.resource)
         if place is None or self._held.may(action.user, "get", SECRETS, "", namespace_of(obj)):
             return obj
@@ -111,7 +111,7 @@ class Sealing:
         try:
             await self._vault.keep(namespace, marker, value)
         except ApiError as error:
-            # A namespace that is being deleted takes no Secret. What is in it goes, and must be able to.
+            # A namespace that is being deleted takes no Secret. Its objects are deleted, and that must be possible.
             if error.code == 403 and value == before:
                 return ""
             raise
@@ -142,7 +142,8 @@ class Sealing:
     async def _machine_errors(
         self, attributes: Attributes, place: Place, field: str, marker: str, before: str
     ) -> list[FieldError]:
-        """What machines were made from stays: of a value that older versions stored, the marker of that very value."""
+        """Errors for a change of what machines were made from: for a value that older versions stored only the marker of that
+        very value is allowed."""
         if attributes.group != MACHINE_GROUP or not before or is_marker(before) or not marker:
             return []
         if marker == await self._vault.marker(attributes.namespace, before, dry_run=attributes.dry_run):
@@ -161,14 +162,14 @@ class Sealing:
         made = {}
         for name, value in found.items():
             marker = await self._vault.marker(attributes.namespace, value, dry_run=attributes.dry_run)
-            # Nothing is kept for what kubectl remembers: only the field itself is ever used.
+            # Values in kubectl's annotation are not kept: only the field itself is ever used.
             made[name] = shown[name] if is_marker(shown.get(name)) else marker
         return with_last_applied(obj, place.replaced(applied, made))
 
     # --- templates --------------------------------------------------------------------------------------------------------
 
     def _with_digests(self, attributes: Attributes, old: Obj, place: Place, obj: Obj, same: list[str]) -> Obj:
-        """A config with what its templates were called before the fields `same` were sealed; no writer takes that away."""
+        """A config with the digests of its templates from before the fields `same` were sealed; no writer can remove them."""
         kept = sealed_digests(old)
         before = place.replaced(obj, {name: place.texts(old)[name] for name in same})
         for cluster, pool in self._users(attributes, obj) if same else ():
@@ -192,8 +193,8 @@ class Sealing:
 
 
 def _moved(attributes: Attributes) -> list[Address]:
-    """The addresses of a config that a write changes. The second look at a write, after webhooks, sees markers for values that
-    the writer gave; what the writer changed was judged before."""
+    """The addresses of a config that a write changes. In the second round, after webhooks, the values that the writer gave are
+    markers already; the writer's changes were checked in the first."""
     again = attributes.reinvocation is not None and attributes.reinvocation.second_round
     if attributes.group != CONFIG_GROUP or attributes.old is None or again:
         return []

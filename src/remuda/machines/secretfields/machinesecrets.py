@@ -1,9 +1,9 @@
 """The machinesecrets controller: values that older versions left in objects are moved into Secrets, and Secrets that no object
 refers to any more are removed.
 
-The keys are the names of definitions. Each kind's objects are looked at when the controller begins, and when the definition has
-changed: a driver may say of another field that it is secret. An object is moved by writing it as it is; admission does the rest
-(:mod:`.admission`), so that a crash in between loses nothing, and what was moved is not moved again.
+The keys are the names of definitions. Each kind's objects are checked when the controller begins, and when the definition has
+changed: a driver may declare another field secret. An object is moved by writing it as it is; admission does the rest
+(:mod:`.admission`), so that a crash in between loses nothing, and no object is moved twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PAGE: Final = 200
 # A write that used a value has ended long before, one way or the other.
 UNUSED_SECONDS: Final = 3600.0
 _EVERY_SECONDS: Final = 3600.0
-# What the API says of an object that it does not take.
+# The API's codes for an object that it does not accept.
 _REFUSALS: Final = (400, 403, 413, 422)
 # A definition that has just changed is not served everywhere yet.
 _AGAIN_SECONDS: Final = 5.0
@@ -58,7 +58,7 @@ class MachineSecrets:
         self._clock = manager.clock
         self._rng = manager.rng
         self._crds = Contracts(manager.informers).crds
-        # By the name of a definition: the generation whose objects were looked at.
+        # By the name of a definition: the generation whose objects were checked.
         self._moved: dict[str, int] = {}
         manager.beside(self._sweep_for_ever)
 
@@ -102,7 +102,8 @@ class MachineSecrets:
 
 
 async def move(client: Client, definition: Obj) -> int:
-    """How many objects of a kind had values where markers belong. Raises ApiError (404 when the kind is not served)."""
+    """Rewrite the objects of a kind that have values where markers belong, and count them. Raises ApiError (404 when the kind is
+    not served)."""
     resource, place = _kind(definition)
     if place is None:
         return 0
@@ -116,7 +117,7 @@ async def move(client: Client, definition: Obj) -> int:
         if not any(True for each in (obj, last_applied(obj) or {}) for _ in place.values(each, secret)):
             continue
         try:
-            # Whatever it is by now, as long as it is this one.
+            # Any version of it, as long as it is the same object.
             same = {"metadata": {"uid": uid_of(obj)}}
             written = await client.patch(resource, name_of(obj), same, namespace_of(obj), field_manager=CONTROLLER)
         except ApiError as error:
@@ -137,7 +138,7 @@ async def move(client: Client, definition: Obj) -> int:
 
 
 async def sweep(client: Client, definitions: list[Obj], now: float) -> int:
-    """How many Secrets were removed. Those that a write may still be about to refer to stay."""
+    """Remove unused Secrets, and count them. Those that a write may still be about to refer to stay."""
     old = [each async for each in _objects(client, SECRETS, f"type={TYPE}") if now - used_at(each) > UNUSED_SECONDS]
     if not old:
         return 0

@@ -1,4 +1,4 @@
-"""Markers: what an object shows in place of a secret value, and where in the objects of a driver values are. Pure.
+"""Markers, which objects show in place of secret values, and the places of values in the objects of a driver. Pure.
 
 A marker names a Secret in the object's own namespace. The same value always has the same marker there, so that writing it again
 changes nothing; without the server's key a marker says nothing about the value.
@@ -22,7 +22,7 @@ Obj = dict[str, Any]
 
 PREFIX: Final = "remuda.dev/sealed:"
 _MARKER: Final = re.compile(rf"{re.escape(PREFIX)}([0-9a-f]{{32}})")
-# kubectl keeps what it was given here.
+# kubectl's copy of the applied object.
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _ENVELOPE: Final = frozenset({"apiVersion", "kind"})
 _SUFFIXES: Final = (
@@ -38,7 +38,7 @@ def marker_of(key: bytes, namespace: str, value: str) -> str:
 
 
 def is_marker(value: object) -> bool:
-    """Whether a value is meant as a marker; one that is none of ours is refused, and never taken for a secret."""
+    """True if a value is meant as a marker; an unknown marker is refused, and never taken for a secret."""
     return isinstance(value, str) and value.startswith(PREFIX)
 
 
@@ -50,7 +50,7 @@ def secret_name(marker: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the objects of one kind have their driver's fields."""
+    """The place of the driver's fields in the objects of one kind."""
 
     driver: str
     path: tuple[str, ...]
@@ -96,7 +96,7 @@ class Place:
 
 
 def last_applied(obj: Obj) -> Obj | None:
-    """What kubectl was given; None when that is not known."""
+    """The object that kubectl last applied; None when that is not known."""
     try:
         found = msgspec.json.decode(annotations_of(obj).get(LAST_APPLIED) or "null")
     except msgspec.DecodeError:

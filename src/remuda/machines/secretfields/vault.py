@@ -1,7 +1,7 @@
-"""The Secrets behind markers: one for each value in a namespace, named after it by a key that only the server has.
+"""The Secrets behind markers: one for each value in a namespace, its name derived from the value by a key of the server.
 
-A value is durable before any object shows its marker. Values that objects refer to no more are removed by :mod:`.machinesecrets`,
-some time after a write has last used them: a write that has been admitted and not yet stored must find its value again.
+A value is durable before any object shows its marker. :mod:`.machinesecrets` removes unused values some time after a write has
+last used them: a write that has been admitted and not yet stored must find its value again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Vault:
         return marker_of(await self._known_key(dry_run), namespace, value)
 
     async def holds(self, namespace: str, marker: str, value: str) -> bool:
-        """Whether a marker stands for this value."""
+        """True if a marker stands for this value."""
         kept = await read(self._client, namespace, marker)
         return kept is not None and hmac.compare_digest(kept.encode(), value.encode())
 
@@ -73,7 +73,7 @@ class Vault:
             await self._used(found)
 
     async def _used(self, secret: Obj) -> bool:
-        """Whether it is still there, and marked as used."""
+        """True if it still exists and is marked as used."""
         now = self._clock.time()
         if now - used_at(secret) < _FRESH_SECONDS:
             return True
@@ -112,7 +112,7 @@ class Vault:
 
 
 async def read(client: Client, namespace: str, marker: str) -> str | None:
-    """What a marker stands for, as far as `client` may read it; None when it is not kept."""
+    """The value that a marker stands for, if `client` may read it; None when it is not kept."""
     name = secret_name(marker)
     found = await find(client, SECRETS, name, namespace) if name else None
     return None if found is None else value_of(found)
@@ -136,7 +136,7 @@ def value_of(secret: Obj) -> str | None:
 
 
 def used_at(secret: Obj) -> float:
-    """When a write last used it; the beginning of time when that is not known."""
+    """The time at which a write last used it; the beginning of time when that is not known."""
     return time_of(annotations_of(secret).get(USED)) or 0.0
 
 

@@ -1,6 +1,6 @@
-"""What is refused of changes to the deployments that this server makes in a cluster: its agent, fleet's agent, the webhook.
+"""Validation of changes to the deployments that this server makes in a cluster: its agent, fleet's agent, the webhook.
 
-A deployment that its cluster would not take cuts the cluster off, so what the cluster would say is said here, before.
+A deployment that its cluster rejects cuts the cluster off, so the cluster's own checks are made here first.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _items(obj: Obj | None, *path: str) -> list[Obj]:
 def _budget_errors(budget: object, path: str) -> list[FieldError]:
     if not isinstance(budget, dict):
         return []
-    # "0%" is out by the schema already.
+    # The schema refuses "0%" already.
     said = [name for name in ("minAvailable", "maxUnavailable") if budget.get(name) not in (None, "", "0")]
     return [forbidden_field(path, "only one of minAvailable and maxUnavailable can be set")] if len(said) > 1 else []
 

@@ -1,7 +1,7 @@
-"""What is refused of clusters that are wanted, besides what their definition says already.
+"""Validation of clusters.provisioning.cattle.io, besides their schema.
 
-Rules are about what is written now: a cluster that was there before them can still be changed elsewhere, and deleted. Who may
-write what is with the roles.
+Rules apply to changed fields only: a cluster older than a rule can still be changed elsewhere, and deleted. Roles decide
+which user may write what.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _READ_BY_SHELLS = set(" \\\"'`$*?[]{}()<>|&;!#~")
 
 # The workspace of a management Cluster by its name; None when there is no such cluster.
 Workspace = Callable[[str], str | None]
-# Whether there is a Cluster of Cluster API with this key that was made by somebody else.
+# True if there is a Cluster API Cluster with this key that was not made for the cluster of that key.
 Taken = Callable[[Key], bool]
 
 
 def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
-    """`source` knows the management Clusters that there are."""
+    """`source` knows the existing management Clusters."""
 
     def workspace(name: str) -> str | None:
         found = source.get(management.GROUP, "clusters", "", name)
@@ -85,10 +85,10 @@ class Rules:
             why = "names of the form c-xxxxx are for clusters.management.cattle.io that there are, in their workspaces"
             return [invalid_value("metadata.name", name, why)]
         if self._taken(Key(namespace, name)):
-            # What belongs to a cluster is labelled with its name: whoever makes this one would get the other's secrets.
+            # A cluster's objects are labelled with its name: this cluster's creator would get the other's secrets.
             why = "there is a clusters.cluster.x-k8s.io of this name already that was not made for it"
             return [invalid_value("metadata.name", name, why)]
-        # It becomes a label of everything that is made for the cluster, and part of host names.
+        # The name becomes a label of all objects made for the cluster, and part of host names.
         return [invalid_value("metadata.name", name, why) for why in dns_label_problems(name)]
 
 
@@ -164,7 +164,7 @@ def _file_errors(selections: list[Obj]) -> list[FieldError]:
 
 
 def directory_errors(config: Obj, before: Obj | None, path: str) -> list[FieldError]:
-    """What is wrong with the data directories of a configuration that is found at `path`; `before` is the one it replaces."""
+    """Errors in the data directories of the configuration at `path`; `before` is the one it replaces."""
     now, old = (_directories(each) for each in (config, before or {}))
     if before is not None:
         return [forbidden_field(f"{path}.{field}", _IMMUTABLE) for field in _DIRECTORIES if now[field] != old[field]]
@@ -179,7 +179,7 @@ def _place_problem(value: str) -> str:
         return "must be an absolute path without . or .. in it"
     if value.split("/")[1] in _WITHOUT_FILES:
         return "must be where files can be kept"
-    # It goes into scripts and units.
+    # The value goes into scripts and units.
     if not value.isprintable() or set(value) & _READ_BY_SHELLS:
         return "must not have blanks, quotes, variables or other signs in it that a shell reads"
     return ""
@@ -191,7 +191,7 @@ def _directories(rke: Obj) -> dict[str, str]:
 
 
 def _nested(path: str, found: dict[str, str]) -> list[FieldError]:
-    """What one of them removes or replaces must not be another's."""
+    """Errors for directories inside one another: operations on one affect the other."""
     said = {field: value.rstrip("/") for field, value in found.items() if value}
     return [
         invalid_value(f"{path}.{field}", found[field], f"must not be in {path}.{other}, which is {found[other]}")

@@ -1,10 +1,10 @@
-"""The last etcd machine of a cluster at admission: writes that would delete it are refused, by the rule of
+"""Refusal of writes that would delete the last etcd machine of a cluster, by the rule of
 :mod:`..operations.etcd_removal`.
 
-Deletions of the Machine itself, of its infrastructure, its MachineSet or its MachineDeployment; a set or a deployment that is
-scaled to nothing; and a cluster whose pools have no etcd any more. Controllers are refused like users: they try again until
-another etcd machine is there. Which machine goes when a set shrinks is the set's own choice, so that is left to the Machine's
-own rule, and so is what comes by the scale subresource, which is not admitted here.
+It covers deletion of the Machine itself, its infrastructure, its MachineSet or its MachineDeployment; a set or deployment
+scaled to zero; and a cluster whose pools no longer have etcd. Controllers are refused like users: they retry until another
+etcd machine exists. A shrinking set chooses its machine itself, so the Machine's own rule covers that case, and also the
+scale subresource, which is not admitted here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
 
 
 class Rules:
-    """Each raises what a client is to see."""
+    """Each raises the error that a client sees."""
 
     def __init__(self, source: ObjectSource) -> None:
         self._source = source
@@ -69,7 +69,7 @@ class Rules:
 
     def machine_set(self, attributes: Attributes) -> Iterable[FieldError]:
         old = attributes.old
-        # What a deployment does to its sets is a rollout, and waits for each machine.
+        # A deployment's change of its sets is a rollout, and waits for each machine.
         if old is not None and _empties(attributes, old) and (attributes.operation == DELETE or controller_of(old) is None):
             self._refuse(attributes, old, lambda machines: [each for each in machines if _is_of(each, old)])
         return ()
@@ -84,7 +84,7 @@ class Rules:
         return ()
 
     def infrastructure(self, attributes: Attributes) -> Iterable[FieldError]:
-        """Cluster API deletes it when nothing holds its Machine any more; anybody else would take the host from under it."""
+        """Cluster API deletes it when nothing holds its Machine any more; any other deletion would remove a host in use."""
         old = attributes.old
         if attributes.operation != DELETE or old is None or is_being_deleted(old):
             return ()
@@ -109,7 +109,7 @@ class Rules:
 
 
 def kept_machines(source: ObjectSource, namespace: str, cluster: str, going: Callable[[list[Obj]], Sequence[Obj]]) -> list[Obj]:
-    """Those of a cluster's machines that may not go. Machines are only listed where there is something to lose."""
+    """Those of a cluster's machines that must stay. Machines are listed only if there is data to lose."""
     control_plane = source.get(rke.GROUP, "rkecontrolplanes", namespace, cluster)
     groups = (capi.GROUP, provisioning.GROUP)
     if not has_data(control_plane, *(source.get(group, "clusters", namespace, cluster) for group in groups)):
@@ -119,7 +119,7 @@ def kept_machines(source: ObjectSource, namespace: str, cluster: str, going: Cal
 
 
 def last_etcd_errors(source: ObjectSource, attributes: Attributes) -> list[FieldError]:
-    """Of a cluster whose pools change: with some etcd wanted, machines wait for each other."""
+    """Errors for a cluster whose pools lose etcd; while some pool wants etcd, machines wait for each other."""
     old = attributes.old
     if old is None or any(_wants_etcd(pool) for pool in pools_written(attributes.obj)):
         return []

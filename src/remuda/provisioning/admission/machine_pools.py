@@ -1,7 +1,7 @@
-"""What is refused of a machine pool, besides what its schema says; for the object graph must be able to become what it asks for.
+"""Validation of a machine pool, besides its schema, so that the object graph can be built from it.
 
-That a pool has a role and a name is with :mod:`remuda.provisioning.admission.clusters`, which judges clusters without machines
-too.
+Roles and names of pools are checked in :mod:`remuda.provisioning.admission.clusters`, which also validates clusters
+without machines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is refused of clusters that are made here, and of the objects that they are made of, besides what schemas say.
+"""Validation of provisioned clusters and of the objects they consist of, besides the schemas.
 
-Rules are about what is written now: what was there before them can still be changed elsewhere, and deleted. For clusters,
-:mod:`remuda.provisioning.admission.clusters` has its own rules besides; the server asks both. Which versions follow which is in
+Rules apply to changed fields only: objects older than a rule can still be changed elsewhere, and deleted. For clusters,
+:mod:`remuda.provisioning.admission.clusters` has further rules; the server applies both. Version order is in
 :mod:`.version_changes`.
 """
 
@@ -42,7 +42,7 @@ NO_PROXY = "NO_PROXY"
 _RKE = "spec.rkeConfig"
 _RESTORE = f"{_RKE}.etcdSnapshotRestore"
 _IMMUTABLE = "field is immutable"
-# What a restore needs of a snapshot's memory, by what it is to bring back.
+# The fields that a restore needs in a snapshot's metadata, by `restoreRKEConfig`.
 _REMEMBERED = {"kubernetesVersion": ("kubernetesVersion",), "all": ("kubernetesVersion", "rkeConfig")}
 
 
@@ -65,12 +65,12 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
 # --- plan secrets -------------------------------------------------------------------------------------------------------------
 
 
-# The account of a host has the name of the Secret with its plan; a webhook is asked about no other Secrets.
+# A host's account has the name of the Secret with its plan; a webhook is not called for other Secrets.
 _BY_ITS_ACCOUNT = "request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':' + request.name"
 
 
 def plan_secret_errors(attributes: Attributes) -> Iterable[FieldError]:
-    """What a host writes of its own plan's Secret. Raises for what it may not."""
+    """Validates a host's write to its own plan's Secret; raises if it is not allowed."""
     old, new, user = attributes.old, attributes.obj, attributes.user.name
     if old is None or new is None or user != f"system:serviceaccount:{attributes.namespace}:{attributes.name}":
         return ()
@@ -83,7 +83,7 @@ def plan_secret_errors(attributes: Attributes) -> Iterable[FieldError]:
 
 
 def with_dynamic_schemas(attributes: Attributes) -> Obj | None:
-    """A client that does not know what the pools' fields were when they were made must not make them forget it."""
+    """Keeps the pools' `dynamicSchemaSpec` when a client that does not know the field omits it."""
     obj, old = attributes.obj, attributes.old
     if obj is None or old is None or annotations_of(obj).get(KEEP_SCHEMA_OFF) == "true":
         return None
@@ -147,7 +147,7 @@ class ClusterRules:
             yield Running(name_of(machine), dig(machine, "status", "nodeInfo", "kubeletVersion") or "", server)
 
     def _restored_version(self, attributes: Attributes, plane: Obj | None) -> str:
-        """The version that comes back with a snapshot that is still to be restored."""
+        """The version that a pending restore of a snapshot brings back."""
         restore = dig(attributes.obj, "spec", "rkeConfig", "etcdSnapshotRestore")
         if not dig(restore, "name") or dig(restore, "restoreRKEConfig") not in _REMEMBERED:
             return ""
@@ -164,13 +164,13 @@ class ClusterRules:
             dig(each, "spec", "rkeConfig", "etcdSnapshotRestore") for each in (attributes.obj, attributes.old or {})
         )
         name = dig(restore, "name")
-        # Whoever creates a cluster has nothing to restore yet, but may copy the spec of one that had.
+        # A new cluster has nothing to restore yet, but its spec may be a copy of one that had.
         if not name or restore == before or attributes.old is None:
             return []
         snapshot = self._source.get(rke.GROUP, "etcdsnapshots", attributes.namespace, name)
         of = dig(snapshot, "spec", "clusterName") or attributes.name
         if snapshot is None or of != attributes.name:
-            # Another cluster's snapshot is none of this writer's business: the same words.
+            # The writer must not learn of another cluster's snapshot: the same message.
             why = f"etcd restore references missing snapshot {name} in namespace {attributes.namespace}"
             return [invalid_value(f"{_RESTORE}.name", name, why)]
         needed = _REMEMBERED.get(restore.get("restoreRKEConfig") or "")
@@ -246,11 +246,11 @@ def _selector_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
     return errors
 
 
-# --- what clusters are made of ------------------------------------------------------------------------------------------------
+# --- the objects of clusters --------------------------------------------------------------------------------------------------
 
 
 def control_plane_errors(attributes: Attributes) -> Iterable[FieldError]:
-    """Versions may change as they like here: the cluster that they come from was judged."""
+    """Versions may change freely here: the cluster they come from was validated."""
     if not _spec_changed(attributes):
         return []
     spec, old = dig(attributes.obj, "spec") or {}, attributes.old
@@ -263,7 +263,7 @@ def control_plane_errors(attributes: Attributes) -> Iterable[FieldError]:
 
 
 def infrastructure_errors(attributes: Attributes) -> Iterable[FieldError]:
-    """An endpoint is whole. It may be another one at any time: its controller tells Cluster API."""
+    """An endpoint needs host and port. It may change at any time: its controller tells Cluster API."""
     if not _spec_changed(attributes):
         return []
     path = "spec.controlPlaneEndpoint"
@@ -281,7 +281,7 @@ def infrastructure_errors(attributes: Attributes) -> Iterable[FieldError]:
 
 
 def owned_errors(attributes: Attributes) -> Iterable[FieldError]:
-    """What belongs to one cluster can't be given to another."""
+    """An object of one cluster can't be moved to another."""
     return _same(attributes, "clusterName") if _spec_changed(attributes) else []
 
 
@@ -302,6 +302,6 @@ def _is_host(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        # Numbers and dots alone are an address that somebody mistyped.
+        # Digits and dots alone are a mistyped address.
         return not dns_subdomain_problems(text.lower()) and not text.rpartition(".")[2].isdigit()
     return True

@@ -1,14 +1,14 @@
-"""What admission keeps and refuses of references: who wrote each (:mod:`..references.authors`), and names that their writer may
-not use.
+"""References at admission: records the author of each (:mod:`..references.authors`), and refuses names that their writer
+may not use.
 
-The record is made anew at every write, from what it was before and what the write changes: what a client sends of it counts for
-nothing. A credential is refused at once to a writer who may not read it. Everything else may be named before it is there, so it
-is accepted whether it is there or not, and decided when it is used (:mod:`..references.authorization`).
+The record is computed anew at every write, from its previous state and the write's changes; a client's own value is
+ignored. A credential that the writer may not read is refused at once. All other objects may be named before they exist, so
+they are accepted either way and checked when they are used (:mod:`..references.authorization`).
 
-Machine configs are marked with who made them: until a cluster has one, no role gives it to anybody. They are also marked with who
-wrote each of their addresses (:mod:`..references.driver_addresses`). An address is refused to a writer who may not read the
-credential of a pool that is made from the config, and so is, in a pool, a config with addresses whose author may not read the
-pool's credential. Of clusters that the writer may not read nothing is told: there it is decided when the credential is used.
+Machine configs are annotated with their creator: until a cluster has one, no role grants it. They also record the
+author of each of their addresses (:mod:`..references.driver_addresses`). An address is refused if its writer may not read the
+credential of a pool made from the config; in a pool, a config is refused if the author of one of its addresses may not read
+the pool's credential. Clusters that the writer may not read are not mentioned: they are checked when the credential is used.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from ..well_known import ADDRESS_AUTHORS, CONFIG_API_VERSION, CONFIG_GROUP, reso
 
 Obj = dict[str, Any]
 
-# The one name that must be right from the start: of a credential for snapshots nothing else would tell for hours.
+# This name must be right from the start: an error in a credential for snapshots would stay unnoticed for hours.
 _SNAPSHOTS = ".etcd.s3.cloudCredentialName"
 _CREATOR_PATH = f"metadata.annotations[{CREATOR}]"
 
 
 def admitted(source: ObjectSource, rbac: Rbac, *, secrets: bool = True) -> tuple[AdmittedType, ...]:
-    """`source` knows the kinds of node drivers as far as they are served; without `secrets` it does not know those."""
+    """`source` knows the kinds of node drivers that are served; without `secrets` it does not know Secrets."""
     rules = Rules(source, Holdings(source, rbac), secrets=secrets)
     return (
         AdmittedType(
@@ -86,7 +86,7 @@ class Rules:
         return None if obj is attributes.obj else obj
 
     def _accepted(self, attributes: Attributes, named: Iterable[Reference]) -> Iterator[Reference]:
-        """The references that a writer may take upon themselves."""
+        """The references that the writer may take responsibility for."""
         for reference in named:
             if self._may_use(attributes.user, reference):
                 yield reference
@@ -123,7 +123,7 @@ class Rules:
         yield from self._pool_errors(attributes, obj, old)
 
     def control_plane_errors(self, attributes: Attributes) -> Iterable[FieldError]:
-        """Controllers copy what a cluster says, which was checked there. Another writer says it for themselves."""
+        """Controllers copy the cluster's fields, which were checked there. Another writer needs rights of its own."""
         obj, old = attributes.obj, attributes.old
         if obj is None or not concerns(attributes) or (old is not None and obj.get("spec") == old.get("spec")):
             return
@@ -154,11 +154,11 @@ class Rules:
                 return obj
             return _marked(obj, CREATOR, attributes.user.name)
         before = annotations_of(attributes.old or {}).get(CREATOR)
-        # A client that sends only what it knows does not mean to take it away.
+        # A client that omits the annotation does not mean to remove it.
         return _marked(obj, CREATOR, before) if before and CREATOR not in said else obj
 
     def _accepted_addresses(self, attributes: Attributes, config: Obj) -> tuple[Address, ...]:
-        """The addresses that a writer takes upon themselves: all or none."""
+        """The addresses that the writer takes responsibility for: all or none."""
         for _, secret in self._sent(attributes, config):
             if not self._may_read(attributes.user, secret):
                 why = f"{attributes.user.name} may not read Secret {secret}"
@@ -189,8 +189,8 @@ class Rules:
             yield forbidden_field(_CREATOR_PATH, "is the user who makes the machine config")
 
     def _sent(self, attributes: Attributes, config: Obj) -> Iterator[tuple[str, Key]]:
-        """The credentials that the driver of a config is given, each with its pool in words, as far as the writer may read the
-        cluster: any cluster may name the config."""
+        """The credentials that the driver of a config is given, each with its pool, in clusters that the writer may read:
+        any cluster may name the config."""
         seen: set[Key] = set()
         for cluster in self._source.list(provisioning.GROUP, "clusters", attributes.namespace):
             for pool in pools_written(cluster):
@@ -209,7 +209,7 @@ class Rules:
     # --- configs in pools -------------------------------------------------------------------------------------------------
 
     def _pool_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-        """Of pools that a write gives another config or credential, those whose credential would go to another's address."""
+        """Errors for pools with a new config or credential whose credential would go to an address of another author."""
         before = {(config_of(pool), credential_of(old or {}, pool)) for pool in pools_written(old)}
         for index, pool in enumerate(pools_written(obj)):
             (kind, name), credential = config_of(pool), credential_of(obj, pool)
@@ -224,7 +224,7 @@ class Rules:
                     yield forbidden_field(f"spec.rkeConfig.machinePools[{index}].machineConfigRef", why)
 
     def _usable_config(self, attributes: Attributes, kind: str, name: str) -> Obj | None:
-        """A config that the writer knows; of others nothing is told."""
+        """A config that the writer may know of; None for all others."""
         resource = resource_of(CONFIG_API_VERSION, kind)
         found = self._source.get(resource.group, resource.resource, attributes.namespace, name)
         if found is None or annotations_of(found).get(CREATOR) == attributes.user.name:
@@ -233,7 +233,7 @@ class Rules:
 
 
 def _marked(obj: Obj, annotation: str, text: str) -> Obj:
-    """With an annotation of this text, without it when it is empty; the same object when it is so already."""
+    """Sets an annotation, or removes it if the text is empty; the same object if nothing changes."""
     if (annotations_of(obj).get(annotation) or "") == text:
         return obj
     path = ("metadata", "annotations", annotation)
@@ -241,7 +241,7 @@ def _marked(obj: Obj, annotation: str, text: str) -> Obj:
 
 
 def _written(named: Iterable[Reference], known: Iterable[Reference]) -> Iterator[Reference]:
-    """The references that a write adds: a name that is new, or that another field had."""
+    """The references that a write adds: new names, and names moved from another field."""
     before = {(each.place, each.key) for each in known}
     return (each for each in named if (each.place, each.key) not in before)
 

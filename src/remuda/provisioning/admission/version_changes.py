@@ -1,9 +1,9 @@
-"""Which version of Kubernetes a cluster may be brought to, given what its machines run; a pure question, asked at admission.
+"""Rules for changes of a cluster's Kubernetes version, given its machines' versions; pure, called at admission.
 
-Servers go up one minor version at a time, since an API server reads what the one before it has stored, not what older ones
-have. They never go down: what the newer one has stored may mean nothing to the older. The way back is a snapshot of etcd that
-was taken on that version. Kubelets may lag three minor versions behind their API servers. Within a minor version everything
-goes, but who goes back is warned. :mod:`.provider_objects` asks.
+Servers go up one minor version at a time, since an API server reads what the previous minor version stored, not what
+older ones did. They never go down: an older server may not understand what a newer one stored. The way back is an etcd
+snapshot taken on that version. Kubelets may be three minor versions behind their API servers. Within a minor version every
+change is allowed, but a downgrade is warned about. :mod:`.provider_objects` is the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXAMPLE = "v1.34.1+rke2r1"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A machine, and what it runs; an empty version as long as nobody knows."""
+    """A machine and its version; the version is empty while it is unknown."""
 
     machine: str
     version: str
@@ -32,7 +32,7 @@ class Running:
 
 
 def parsed(version: str) -> semver.Version | None:
-    """A version of Kubernetes as it is written in specs, with its `v`; None when it is none."""
+    """A Kubernetes version as in specs, with its `v`; None if it is invalid."""
     if not version.startswith("v"):
         return None
     try:
@@ -42,13 +42,13 @@ def parsed(version: str) -> semver.Version | None:
 
 
 def distribution(version: str) -> Runtime | None:
-    """The distribution that a version names after its `+`; None when it names none that can be installed."""
+    """The distribution that a version names after its `+`; None if it names none that can be installed."""
     build = version.partition("+")[2]
     return distributions.of_version(version) if any(each.name in build for each in distributions.ALL) else None
 
 
 def form_problem(version: str) -> str:
-    """Why this is no version that could be installed; "" when it is one."""
+    """The reason why this version can't be installed; "" if it can."""
     if parsed(version) is None:
         return f"must be a version such as {EXAMPLE}"
     if distribution(version) is None:
@@ -58,10 +58,10 @@ def form_problem(version: str) -> str:
 
 
 def change_problem(old: str, new: str, machines: Iterable[Running], *, initialized: bool, restoring: str = "") -> str:
-    """Why a cluster can't be brought from one version to the other; "" when it can.
+    """The reason why a cluster can't change from one version to the other; "" if it can.
 
-    `initialized`: its control plane has run, so there is something to lose. `restoring`: the version that a restore of etcd
-    that is still to be done brings back with it.
+    `initialized`: the control plane has run, so there is data to lose. `restoring`: the version that a pending restore of
+    etcd brings back.
     """
     before, after = parsed(old), parsed(new)
     if before is None or after is None:
@@ -76,7 +76,7 @@ def change_problem(old: str, new: str, machines: Iterable[Running], *, initializ
 
 
 def goes_back(old: str, new: str) -> bool:
-    """Whether the new version is an older release."""
+    """True if the new version is an older release."""
     before, after = parsed(old), parsed(new)
     return before is not None and after is not None and compare(after, before) == -1
 

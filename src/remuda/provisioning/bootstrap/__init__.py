@@ -1,4 +1,4 @@
-"""The bootstrap provider: what a Machine needs before its host can register.
+"""The bootstrap provider: the objects a Machine needs before its host can register.
 
 `rkebootstrap` is the controller; `machine_objects` builds the plan Secret, the ServiceAccounts and the bootstrap
 data.

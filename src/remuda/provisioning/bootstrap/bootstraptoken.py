@@ -1,7 +1,7 @@
 """The bootstraptoken controller: marks tokens of install scripts that have expired (capr.md §2.7).
 
-When that is, is :mod:`.bootstraptoken`. The mark is for good: a token that has ended does not come back to life when
-somebody raises a setting.
+:class:`Terms` sets the time. The mark is permanent: an expired token does not become valid when a user raises
+a setting.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def terms_of(settings: Settings) -> Terms:
 
 
 async def invalidate(client: Client, secret: Obj, field_manager: str) -> None:
-    """Mark a token as ended. Bound to what was seen: a host that comes in this moment is known first, or finds the mark."""
+    """Mark a token as expired. Bound to the resourceVersion read: a host that registers now is recorded first or sees it."""
     marked = {"resourceVersion": resource_version_of(secret), "annotations": {TOKEN_INVALIDATED: "true"}}
     await client.patch(SECRETS, name_of(secret), {"metadata": marked}, namespace_of(secret), field_manager=field_manager)
 
@@ -96,19 +96,19 @@ def _matters(new: Obj | None, old: Obj | None) -> bool:
 
 # --- bootstrap token terms ------------------------------------------------------------------------------------------------
 #
-# How long the token in an install script is good, and for whom (protocols.md §3.2, §3.6). Pure.
+# The validity of the token in an install script (protocols.md §3.2, §3.6). Pure.
 #
-# It ends a while after it was made, and as soon as its host has acted with what it got for it
-# (:func:`..nodes.host_identity.has_acted`). Until then the host may ask again and gets the same answer: the server, or the host
-# itself, may have died before the answer was kept. It is good for the one machine that it was made for, and from the first use
-# on for the one host that came with it: what is found of it later in user data opens nothing. The gateway asks :func:`refusal`;
-# the controller of the same name marks a token that has expired, and :mod:`..nodes.awaitedhost` one whose host has acted, so
-# that it stays ended when the terms are changed.
+# It expires some time after its creation, and as soon as its host has used the token of its plan
+# (:func:`..nodes.host_identity.has_acted`). Until then the host may ask again and gets the same answer: the server or the
+# host may have crashed before the answer was stored. It is valid for the one machine that it was made for, and from the first
+# use on for one host only: a copy found later in user data opens nothing. The gateway calls :func:`refusal`; the controller
+# of the same name marks a token that has expired, and :mod:`..nodes.awaitedhost` one whose host has acted, so that it stays
+# expired when the terms change.
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """`long` are the seconds for which it is good; `ends` is false where an administrator turned the end off."""
+    """`long` is its validity in seconds; `ends` is false if an administrator turned expiry off."""
 
     long: float = 1800.0
     ends: bool = True
@@ -123,14 +123,14 @@ def is_invalidated(secret: Obj) -> bool:
 
 
 def end_of(secret: Obj, terms: Terms) -> float | None:
-    """When it expires, as a time; None when never. What is no time counts as the beginning of time."""
+    """The expiry time; None if it never expires. An invalid creation time counts as the epoch."""
     if not terms.ends:
         return None
     return (time_of(metadata(secret).get("creationTimestamp")) or 0.0) + terms.long
 
 
 def is_good(secret: Obj, terms: Terms, now: float) -> bool:
-    """Whether it has neither expired nor been marked; does not wait for the controller to mark it."""
+    """True if it has neither expired nor been marked; does not wait for the controller to mark it."""
     if not is_bootstrap_token(secret) or is_invalidated(secret) or is_being_deleted(secret):
         return False
     end = end_of(secret, terms)
@@ -149,10 +149,10 @@ def refusal(
     acted: bool = False,
     proven: bool = False,
 ) -> str:
-    """Why a host that shows this token is not let in as this machine; "" when it is.
+    """The reason why a host with this token is not admitted as this machine; "" if it is.
 
-    `account` is the one that the token's Secret names, `bootstrap` and `machine` those that the account's labels name. `acted`
-    says that the machine's host has used its plan's token, and `proven` that this host shows that token besides.
+    `account` is the one that the token's Secret names, `bootstrap` and `machine` those in the account's labels. `acted`:
+    the machine's host has used its plan's token; `proven`: this host presents that token too.
     """
     if not machine_id:
         return "the host does not say which it is"
@@ -171,7 +171,7 @@ def refusal(
 
 
 def _belong(account: Obj, bootstrap: Obj, machine: Obj) -> bool:
-    """Labels can be written by whoever may write accounts; what owns what decides."""
+    """Anyone with write access to accounts can write labels; owner references decide."""
     marks: Mapping[str, str] = labels_of(account)
     return (
         marks.get(ACCOUNT_ROLE) == ROLE_BOOTSTRAP

@@ -1,7 +1,7 @@
-"""What is made for one machine so that a host can come and fetch its plan (protocols.md §2.1). Pure.
+"""The objects made for one machine so that its host can fetch its plan (protocols.md §2.1). Pure.
 
-The plan's Secret with an account that may read and write it and nothing else; and an account for the install script, which may
-do nothing. All of it belongs to the machine's RKEBootstrap and goes with it.
+The plan's Secret with an account that may read and write only that Secret; and an account for the install script, which has
+no permissions. The machine's RKEBootstrap owns all of them, and they are deleted with it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from ..well_known import (
 Obj = dict[str, Any]
 
 _RBAC = "rbac.authorization.k8s.io"
-# What a machine is, is not for its host to say. Admission refuses it; what was written past it is put back.
+# A host must not set these labels. Admission refuses them; any written past admission are restored.
 GUARDED = (ETCD_ROLE, CONTROL_PLANE_ROLE, WORKER_ROLE, MACHINE_ID, MACHINE_NAME, CLUSTER_NAME, NODE_NAME, CAPI_CLUSTER_NAME)
 
 
@@ -70,9 +70,9 @@ class Made(NamedTuple):
 
 
 def plan_objects(bootstrap: Obj, machine: Obj) -> list[Made]:
-    """In the order in which they are made: nobody may use what can't be guarded yet."""
+    """The objects in their order of creation: no account gets access to a Secret that can't be guarded yet."""
     name = plan_name(name_of(bootstrap))
-    # By which they are followed, without following every Role there is.
+    # Labels by which Roles and RoleBindings are watched, so that not every Role must be.
     labels = {MACHINE_NAME: name_of(machine), BOOTSTRAP_NAME: name_of(bootstrap)}
     role = {
         **_object(f"{_RBAC}/v1", "Role", name, bootstrap, labels),
@@ -149,7 +149,7 @@ def _object(api_version: str, kind: str, name: str, bootstrap: Obj, labels: dict
 
 
 def _own(marks: dict[str, str]) -> dict[str, str]:
-    """Without what says where the bootstrap itself comes from: by that its own kind is pruned."""
+    """Without the marks of the bootstrap's own origin: its owner prunes objects by them."""
     return {key: value for key, value in marks.items() if not key.startswith(OBJECTSET) and key != _LAST_APPLIED}
 
 
@@ -157,9 +157,9 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def correction(found: Obj, wanted: Obj) -> Obj:
-    """A merge patch that puts back what somebody changed of an object that was made before; empty when nothing.
+    """A merge patch that reverts changes to an object; empty if there are none.
 
-    What others added stays, but for labels that say what a machine is.
+    Additions by others stay, except labels that define the machine.
     """
     patch: Obj = {}
     meta: Obj = {}
@@ -184,7 +184,7 @@ def correction(found: Obj, wanted: Obj) -> Obj:
 
 
 def successor(found: Obj, wanted: Obj) -> Obj:
-    """The plan's Secret that takes the place of one that can't be written any more; the planner's marks go over to it."""
+    """The plan's Secret that replaces an immutable one; the planner's labels and annotations are copied to it."""
     meta = {
         **wanted["metadata"],
         "labels": {key: value for key, value in labels_of(found).items() if key not in GUARDED} | labels_of(wanted),
@@ -198,7 +198,7 @@ def _ownership(found: Obj, wanted: Obj) -> Obj:
     if wanted.get("type") != PLAN_TYPE:
         owned = with_owner(found, owners[0])
         return {} if owned is found else {"ownerReferences": owner_references_of(owned)}
-    # What a host can write, it could use to keep its Secret for ever, or to have somebody else delete it.
+    # A host could use these fields to keep its Secret for ever, or to make a controller delete it.
     made: Obj = {} if owner_references_of(found) == owners else {"ownerReferences": owners}
     if finalizers_of(found):
         made["finalizers"] = None
@@ -210,17 +210,17 @@ def _differing(found: dict[str, str], wanted: dict[str, str]) -> Obj:
 
 
 def trusted_labels(bootstrap: Obj, machine: Obj, secret: Obj) -> dict[str, str]:
-    """The labels of a plan's Secret as they count: what a machine is comes from its RKEBootstrap, whatever its host wrote."""
+    """The labels of a plan's Secret as the RKEBootstrap defines them, regardless of what its host wrote."""
     kept = {key: value for key, value in labels_of(secret).items() if key not in GUARDED}
     return {**kept, **plan_labels(bootstrap, machine)}
 
 
 # --- bootstrap data -------------------------------------------------------------------------------------------------------
 #
-# What a host is started with: the install script as it is, or inside of cloud-config (protocols.md §3.5, capr.md §5.3). Pure.
+# The first data of a host: the install script as it is, or inside of cloud-config (protocols.md §3.5, capr.md §5.3). Pure.
 #
-# Providers that install by themselves get the script; all others put what they are given into user data, where cloud-init reads
-# it. What the user wants done besides comes after.
+# Providers that install by themselves get the script; all others put the data into user data, where cloud-init reads it.
+# The user's own commands come after the script.
 
 _HEAD = "## template: jinja\n#cloud-config\n"
 _SCRIPT = "/usr/local/custom_script/install.sh"

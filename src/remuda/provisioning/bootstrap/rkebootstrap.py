@@ -1,8 +1,8 @@
-"""The bootstrap controller: what a machine needs before its host can come (capr.md §2.6).
+"""The bootstrap controller: creates the objects a machine needs before its host can register (capr.md §2.6).
 
-For each RKEBootstrap of a Machine whose cluster's infrastructure is there: the plan's Secret and its account, and an install
-script with a token that only this machine's plan can be had for. What belongs to them is :mod:`.machine_objects`; whether a host
-with an etcd member may go is :mod:`..operations.etcd_removal`.
+For each RKEBootstrap of a Machine whose cluster's infrastructure is ready: the plan's Secret and its account, and an install
+script with a token that gives access to this machine's plan only. :mod:`.machine_objects` builds them;
+:mod:`..operations.etcd_removal` decides whether a host with an etcd member may be deleted.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _SCRIPTS = f"type={BOOTSTRAP_TYPE}"
 _GOING = frozenset({"Deleting", "Deleted", "Failed"})
 _BY_ACCOUNT = "bootstrap account"
 
-# Gives the install script of a bootstrap for the text that its host shows; None while the server does not know its own address.
+# Returns the install script of a bootstrap for the text that its host presents; None while the server's address is unknown.
 Scripts = Callable[[Obj, str], bytes | None]
 
 
@@ -89,7 +89,7 @@ class Bootstraps:
     controller = Controller(CONTROLLER, rke.RKE_BOOTSTRAPS)
 
     def __init__(self, manager: Manager, scripts: Scripts, members: EtcdMembers, watches: tuple[Watch, ...] = ()) -> None:
-        """`watches` are for what the scripts are made of: settings, a certificate."""
+        """`watches` are for the inputs of the scripts: settings, a certificate."""
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -153,7 +153,7 @@ class Bootstraps:
     # --- before --------------------------------------------------------------------------------------------------------
 
     async def _named_cluster(self, bootstrap: Obj) -> bool:
-        """Bring the spec to the label, which is what Cluster API copies from its templates."""
+        """Set the spec to the label's value, which Cluster API copies from its templates."""
         said = labels_of(bootstrap).get(CLUSTER_NAME)
         if not said or dig(bootstrap, "spec", "clusterName") == said:
             return False
@@ -181,7 +181,7 @@ class Bootstraps:
             return (Wait(Code.PROVISIONING, ref, Actor.PROVIDER, on, "its infrastructure is not provisioned"),)
         return ()
 
-    # --- what it needs -------------------------------------------------------------------------------------------------
+    # --- its objects ---------------------------------------------------------------------------------------------------
 
     async def _provide(self, bootstrap: Obj, machine: Obj) -> Result:
         for made in plan_objects(bootstrap, machine):
@@ -213,7 +213,7 @@ class Bootstraps:
         return DONE
 
     async def _keep(self, bootstrap: Obj, made: Made) -> Obj:
-        """Make it, or put back what somebody changed of it; the object as the server has it."""
+        """Create it, or revert changes to it; the object as the server has it."""
         informer = self._informer_of(made)
         found = informer.get(*Key.of(made.obj))
         if found is None:
@@ -221,13 +221,13 @@ class Bootstraps:
             if written is not None:
                 self._wrote(bootstrap, informer, written)
                 return written
-            # Without its label, or of another type, it is not in the cache, but there.
+            # Without its label, or with another type, it is not in the cache but exists.
             found = await find(self._client, made.resource, name_of(made.obj), namespace_of(made.obj))
         if found is None:
             raise Retry(f"{made.obj['kind']} {name_of(made.obj)} has just gone")
         if is_being_deleted(found):
             if found.get("type") == PLAN_TYPE and finalizers_of(found):
-                # Nobody but its host would have put one there: it must not be able to hold up the end of its cluster.
+                # Only its host would have added one: it must not be able to block the deletion of its cluster.
                 await self._client.patch(SECRETS, name_of(found), {"metadata": {"finalizers": None}}, namespace_of(found))
             raise Retry(f"{made.obj['kind']} {name_of(made.obj)} is going")
         if found.get("type") != made.obj.get("type"):
@@ -238,14 +238,14 @@ class Bootstraps:
         patch = correction(found, made.obj)
         if not patch:
             return found
-        # The host writes its plan's Secret, too; what is put back here must not be computed from before that.
+        # The host writes its plan's Secret, too; the patch must not be computed from an older version.
         patch.setdefault("metadata", {})["resourceVersion"] = resource_version_of(found)
         written = await self._client.patch(made.resource, name_of(found), patch, namespace_of(found), field_manager=CONTROLLER)
         self._wrote(bootstrap, informer, written)
         return written
 
     async def _replace_plan(self, bootstrap: Obj, found: Obj, wanted: Obj) -> Obj:
-        """Make the Secret again that was made immutable, with what the server knows of the machine: its plan and its marks."""
+        """Recreate an immutable Secret with the server's data for the machine: its plan, labels and annotations."""
         log.warning("the plan Secret %s is immutable and is made again", name_of(found))
         if finalizers_of(found):
             found = await self._client.patch(SECRETS, name_of(found), {"metadata": {"finalizers": None}}, namespace_of(found))
@@ -262,7 +262,7 @@ class Bootstraps:
         return {SERVICE_ACCOUNTS: self._accounts, ROLES: self._roles, ROLE_BINDINGS: self._bindings}[made.resource]
 
     async def _withdraw(self, bootstrap: Obj) -> None:
-        """No host comes for this machine any more: neither script nor account is left, and with the account goes its token."""
+        """No host registers for this machine any more: delete the script and the account, and with it its token."""
         name = bootstrap_name(name_of(bootstrap))
         caches: tuple[tuple[GroupVersionResource, Informer], ...] = ((SECRETS, self._data), (SERVICE_ACCOUNTS, self._accounts))
         for resource, informer in caches:
@@ -285,7 +285,7 @@ class Bootstraps:
     # --- leaving -------------------------------------------------------------------------------------------------------
 
     async def _leave(self, key: Key, bootstrap: Obj | None) -> Result | None:
-        """Keep, or take away, the hook that Cluster API waits for; None when there is nothing to wait for."""
+        """Set or remove the hook that Cluster API waits for; None if there is nothing to wait for."""
         owner = None if bootstrap is None else self.views.machine_of(bootstrap)
         machines = [owner] if owner is not None else self.views.machines_with(key)
         for machine in machines:
@@ -354,7 +354,7 @@ def _accounts_of(bootstrap: Obj) -> list[Key]:
 
 
 def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Not conditions, of which there are many."""
+    """Ignores conditions, of which there are many."""
     return new is None or old is None or _of_machine(new) != _of_machine(old)
 
 
@@ -375,7 +375,7 @@ def _of_cluster(cluster: Obj) -> tuple[Any, ...]:
 
 
 def _marks_changed(new: Obj | None, old: Obj | None) -> bool:
-    """Of a plan's Secret only what we keep; its data changes every few seconds."""
+    """Of a plan's Secret only the fields kept here; its data changes every few seconds."""
     if new is None or old is None or is_locked(new) or is_overfull(new):
         return True
     kept = ("labels", "annotations", "ownerReferences", "finalizers")

@@ -1,8 +1,8 @@
-"""Tokens of the ServiceAccounts that hosts come with: one Secret for each account, filled by the server (protocols.md §12).
+"""Tokens of the ServiceAccounts that hosts use: one Secret for each account, filled by the server (protocols.md §12).
 
-A machine has two accounts. The one for its plan may read and write one Secret. The one for its bootstrap may do nothing at all:
-a hash of its token is in the install script, and the gateway exchanges that, once, for the plan's token. So what is in a host's
-user data opens nothing by itself, and what it is exchanged for opens one plan (:mod:`.bootstraptoken` judges it).
+A machine has two accounts. The plan's account may read and write one Secret. The bootstrap account has no permissions:
+a hash of its token is in the install script, and the gateway exchanges that, once, for the plan's token. So a host's user
+data gives no access by itself, and the token exchanged for it gives access to one plan (:mod:`.bootstraptoken` validates it).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _BY_ACCOUNT = "account"
 
 
 def token_secrets(informers: Informers) -> Informer:
-    """The one cache of them, whoever asks."""
+    """The one cache of token Secrets, shared by all callers."""
     found = informers.of(SECRETS, labels=ACCOUNT_LABEL, transform=without_managed_fields)
     found.add_index(_BY_ACCOUNT, lambda secret: (Key(namespace_of(secret), annotations_of(secret).get(ACCOUNT_OF_TOKEN, "")),))
     return found
 
 
 def is_token_of(secret: Obj, account: Obj) -> bool:
-    """Whether a Secret is for this very account, not for one of the same name before it, or for none because of its type."""
+    """True if a Secret is a token of this very account, not of an earlier one of the same name."""
     marks = annotations_of(secret)
     return (
         secret.get("type") == ACCOUNT_TOKEN_TYPE
@@ -60,17 +60,17 @@ def text_of(secret: Obj) -> str:
 
 
 def digest(token: str) -> bytes:
-    """What a token is looked up by, so that comparing takes no time that tells of the token."""
+    """The hash that a token is looked up by, so that the time of a comparison reveals nothing of the token."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
 def shown(token: str) -> str:
-    """What a host shows instead of the token itself: base64url(sha256(token)). The token can't be had from it."""
+    """The text that a host presents instead of the token: base64url(sha256(token)). It does not reveal the token."""
     return base64.urlsafe_b64encode(digest(token)).decode()
 
 
 def tokens_of(secrets: Informer, account: Obj) -> list[Obj]:
-    """The account's token Secrets, the one that it names first, then the oldest: one, if nobody died or interfered."""
+    """The account's token Secrets, first the one that it names, then the oldest: one, unless a crash or a user made more."""
     found = [each for each in secrets.indexed(_BY_ACCOUNT, Key.of(account)) if is_token_of(each, account)]
     named = annotations_of(account).get(TOKEN_OF_ACCOUNT)
 
@@ -81,7 +81,7 @@ def tokens_of(secrets: Informer, account: Obj) -> list[Obj]:
 
 
 def token_secret(account: Obj, annotations: dict[str, str] | None = None) -> Obj:
-    """To be created; the server gives it a name and the token."""
+    """A Secret to be created; the server sets its name and the token."""
     name = name_of(account)
     return {
         "apiVersion": "v1",
@@ -100,14 +100,14 @@ def token_secret(account: Obj, annotations: dict[str, str] | None = None) -> Obj
 async def ensure_token(
     client: Client, secrets: Informer, account: Obj, annotations: dict[str, str] | None = None, field_manager: str = ""
 ) -> tuple[Obj, bool]:
-    """The account's token Secret, made if there is none, and whether it was made just now; the server may have to fill it yet.
+    """The account's token Secret, created if there is none, and whether it was created just now; it may still be unfilled.
 
-    Whoever died after making one finds it by the cache, which must have caught up with its own writes. Any others that were
-    made beside it go: a token that nobody knows of can't be taken away.
+    After a crash the Secret is found by the cache, which must have caught up with its own writes. Any further token Secrets
+    are deleted: an unknown token can't be revoked.
     """
     found = tokens_of(secrets, account)
     if not found or str(Key.of(found[0])) != annotations_of(account).get(TOKEN_OF_ACCOUNT):
-        # The cache may not have the one that is named yet: to choose another would end what a host may have been given.
+        # The cache may lack the named one: choosing another would revoke a token that a host may already have.
         unseen = await named_token(client, account)
         found = [unseen, *found] if unseen is not None else found
     made = not found
@@ -125,7 +125,7 @@ async def ensure_token(
 
 
 async def named_token(client: Client, account: Obj) -> Obj | None:
-    """The token Secret that the account names, as the server has it now; None when there is none."""
+    """The token Secret that the account names, as the server has it now; None if there is none."""
     named = annotations_of(account).get(TOKEN_OF_ACCOUNT)
     if not named:
         return None
@@ -139,7 +139,7 @@ async def named_token(client: Client, account: Obj) -> Obj | None:
 
 
 async def _name_token(client: Client, account: Obj, named: str, field_manager: str) -> None:
-    # Bound to what was seen: of two that made a token at the same time one must see that it lost.
+    # Bound to the version read: of two replicas that made a token at the same time, one must fail.
     seen = {"uid": uid_of(account), "resourceVersion": metadata(account).get("resourceVersion")}
     patch = {"metadata": {**seen, "annotations": {TOKEN_OF_ACCOUNT: named}}}
     await client.patch(SERVICE_ACCOUNTS, name_of(account), patch, namespace_of(account), field_manager=field_manager)

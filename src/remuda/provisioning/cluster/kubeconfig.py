@@ -1,8 +1,8 @@
-"""The kubeconfig Secret of a cluster, with the user and the token that are behind it: made, and made right again.
+"""The kubeconfig Secret of a cluster, with its user and token: created, and repaired.
 
-The Secret is written before the Token, which has only a hash of what is in it. A Secret whose token is not the Token's is never
-believed: somebody may have put it there to know the token beforehand. Both are made anew then, as after a crash between the two.
-Not at once, though: another controller may be between the two in this moment, and they would never end doing so in turns.
+The Secret is written before the Token, which only has a hash of it. A Secret that does not match the Token is never
+trusted: an attacker may have written it to know the token beforehand. Both are then created anew, as after a crash between
+the two. Not at once, though: another controller may be between the two writes, and both would overwrite each other for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BINDING_FIELDS = ("clusterName", "roleTemplateName", "userName")
 
 
 class Unsettled(Exception):
-    """Look again in so many `seconds`: somebody else may just be at it."""
+    """Try again in so many `seconds`: another controller may be writing."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("the token and its Secret don't fit each other")
@@ -45,7 +45,7 @@ class Unsettled(Exception):
 
 
 class Kubeconfigs:
-    """`who`: the name of the controller that it works for."""
+    """`who`: the name of the controller that uses it."""
 
     def __init__(self, manager: Manager, server: Server, entropy: Entropy, who: str) -> None:
         self._manager = manager
@@ -57,20 +57,20 @@ class Kubeconfigs:
         self._users = manager.informers.of(USERS)
         self._tokens = manager.informers.of(TOKENS)
         self._bindings = manager.informers.of(CLUSTER_ROLE_TEMPLATE_BINDINGS)
-        # Where Secret and Token did not fit each other, in which revisions.
+        # Clusters whose Secret and Token did not match, with the revisions.
         self._unsettled: dict[Key, tuple[str, str]] = {}
         self.caches = (self._secrets, self._users, self._tokens, self._bindings)
         self.watches = (
             Watch(SECRETS, _cluster_of_secret, labels=CLUSTER_NAME, transform=only_kubeconfigs),
             Watch(USERS, _origin),
-            # Somebody uses it all the time, which changes when it was last used.
+            # The Token is used all the time, which changes its time of last use.
             Watch(TOKENS, _origin, _token_matters),
             Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, _origin, _binding_matters),
         )
 
     async def ensure(self, wanted: Obj, managed: str) -> str:
-        """The name of the Secret, once it is there and good; empty while nobody knows where this server is, somebody has
-        disabled the user, or the Secret is another's. Raises Unsettled."""
+        """The name of the Secret, once it exists and is valid; empty while this server's address is unknown, the user is
+        disabled, or the Secret belongs to another owner. Raises Unsettled."""
         facts = self._server.facts()
         if not facts.internal_url:
             return ""
@@ -79,13 +79,13 @@ class Kubeconfigs:
         if user is None:
             self._wrote(key, self._users, await make(self._client, USERS, user_of(wanted)))
         elif not is_enabled(user):
-            # Somebody wants it so; what the user had is taken away elsewhere.
+            # An administrator disabled it; its rights are removed elsewhere.
             return ""
         await self._ensure_binding(wanted, managed)
         name = kubeconfig_secret(key.name)
         secret = self._secrets.get(key.namespace, name) or await find(self._client, SECRETS, name, key.namespace)
         if secret is not None and _is_anothers(secret, wanted):
-            # Of a cluster that is only called the same; it would be reached where this one is.
+            # It belongs to a cluster that only has the same name; its kubeconfig would point to this cluster.
             return ""
         token = self._tokens.get("", user_name(key))
         text = _known_text(secret, token, managed, user_name(key))
@@ -99,7 +99,7 @@ class Kubeconfigs:
         return name
 
     def _wait_for_others(self, key: Key, secret: Obj | None, token: Obj | None) -> None:
-        """Whoever makes a Secret makes it alone; but one that is there may be half of what somebody else is doing."""
+        """A missing Secret is created at once; an existing one may be half of another controller's writes."""
         seen = (resource_version_of(secret or {}), resource_version_of(token or {}))
         if secret is not None and self._unsettled.get(key) != seen:
             self._unsettled[key] = seen
@@ -107,7 +107,7 @@ class Kubeconfigs:
         self._unsettled.pop(key, None)
 
     async def forget(self, wanted: Obj, managed: Iterable[str]) -> None:
-        """Take away who it was; the Secret goes with its owner."""
+        """Delete the user, its token and its bindings; the Secret goes with its owner."""
         name = user_name(Key.of(wanted))
         self._unsettled.pop(Key.of(wanted), None)
         for cluster in managed:
@@ -130,7 +130,7 @@ class Kubeconfigs:
         if found is not None and all(found.get(field) == target[field] for field in _BINDING_FIELDS):
             return
         if found is not None:
-            # What a binding is about can't be changed.
+            # The subject and role of a binding can't be changed.
             await remove(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, found)
             raise Retry("a binding that is not as it was made has to go first")
         self._wrote(Key.of(wanted), self._bindings, await make(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, target))
@@ -171,14 +171,14 @@ class Kubeconfigs:
 
 
 def _is_anothers(secret: Obj, wanted: Obj) -> bool:
-    """Whether a Secret of that name was made for somebody else, as Cluster API does."""
+    """True if another owner made a Secret of that name, as Cluster API does."""
     if is_owned_by(secret, wanted):
         return False
     return bool(owner_references_of(secret)) or secret.get("type") == CLUSTER_SECRET_TYPE
 
 
 def _known_text(secret: Obj | None, token: Obj | None, managed: str, user: str) -> str:
-    """The token in the Secret, if it is the one that the Token is about and that is for this cluster; else empty."""
+    """The token in the Secret, if it matches the Token and is for this cluster; else empty."""
     if secret is None or token is None or is_being_deleted(secret) or is_being_deleted(token):
         return ""
     text = (data_of(secret, "token") or b"").decode(errors="replace")
@@ -213,10 +213,10 @@ def _binding_matters(new: Obj | None, old: Obj | None) -> bool:
 
 # --- kubeconfig identity --------------------------------------------------------------------------------------------------
 #
-# Who controllers are in a cluster, and the kubeconfig by which they get there (capr.md §6.5). Pure; names as Rancher's.
+# The user as which controllers access a cluster, and its kubeconfig (capr.md §6.5). Pure; names as Rancher's.
 #
-# Each cluster has a user of its own, whose name follows from the cluster's: it owns that cluster and nothing else, and its
-# token is good at that cluster's address only.
+# Each cluster has a user of its own, whose name follows from the cluster's: it owns only that cluster, and its token is
+# valid only at that cluster's address.
 
 OWNER_TEMPLATE = "cluster-owner"
 SECRET_TYPE = "Opaque"
@@ -233,7 +233,7 @@ def user_name(cluster: Key) -> str:
 
 
 def principal_label(cluster: Key) -> str:
-    """The label of the user by which Rancher finds it from its principal."""
+    """The user's label by which Rancher finds it from its principal."""
     return base64.b32hexencode(principal_of(cluster).encode()).decode().rstrip("=")[:63]
 
 
@@ -278,7 +278,7 @@ def token_of(wanted: Obj, managed: str, secret: str, now: float, entropy: Entrop
 
 
 def binding_of(wanted: Obj, managed: str) -> Obj:
-    """Makes that user an owner of the cluster."""
+    """The binding that makes that user an owner of the cluster."""
     labels, annotations = marks(FROM_WANTED, wanted)
     return {
         "apiVersion": API_VERSION,

@@ -1,7 +1,8 @@
-"""The other half of the mirror: what follows from a management Cluster.
+"""One direction of the mirror: objects and status that follow from a management Cluster.
 
-One that was first (`c-xxxxx`, `local`) gets its clusters.provisioning.cattle.io, in its workspace. Deleting a management Cluster
-deletes that one, too; unless it was first, it waits for that. What lists of clusters show is put into its status.
+A management Cluster that existed first (`c-xxxxx`, `local`) gets its clusters.provisioning.cattle.io, in its workspace.
+Deleting a management Cluster deletes that one, too, and waits for it unless the management Cluster existed first. The fields
+that cluster lists show are written to its status.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class ManagementMirror:
         self._manager.freshness.wrote((CONTROLLER, Key.of(managed)), self._views.managed, written)
         return written
 
-    # --- what was first -------------------------------------------------------------------------------------------------
+    # --- management Clusters that existed first -------------------------------------------------------------------------
 
     async def _ensure_wanted(self, managed: Obj) -> Wait | None:
         workspace = dig(managed, "spec", "fleetWorkspaceName")
@@ -97,7 +98,7 @@ class ManagementMirror:
         name = name_of(managed)
         for other in self._views.wanted_of(managed):
             if namespace_of(other) != workspace and origin_of(other, FROM_MANAGED) == Key("", name):
-                # It was in another workspace before.
+                # The cluster was in another workspace before.
                 await remove(self._client, provisioning.CLUSTERS, other)
         if self._views.workspaces.get("", workspace) is None:
             subject, on = Ref(management.GROUP, "Cluster", "", name), Ref(management.GROUP, "FleetWorkspace", "", workspace)
@@ -161,7 +162,7 @@ def _shown(wanted: Obj) -> tuple[Any, ...]:
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Conditions are not looked at here, and they are what changes."""
+    """Ignores conditions, which change most often."""
     if new is None or old is None:
         return True
     return _read(new) != _read(old)

@@ -1,8 +1,8 @@
-"""Each of the two Clusters of a cluster, as it follows from the other one. Pure (capr.md §2.1).
+"""Each of the two Clusters of a cluster, computed from the other one. Pure (capr.md §2.1).
 
-As a rule the management Cluster follows from what somebody wants. A cluster that was there already (without `rkeConfig`) is,
-once it is known, what its management Cluster says; only name and workspace still follow. Old names (`c-xxxxx`, `local`) are the
-other way round altogether: there the management Cluster was first.
+As a rule the management Cluster follows from the user's clusters.provisioning.cattle.io. An imported cluster (without
+`rkeConfig`) follows, once it is created, its management Cluster; only name and workspace still follow the user's. For old
+names (`c-xxxxx`, `local`) it is the other way round: the management Cluster existed first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REGISTRY = "system-default-registry"
 
 
 def workspace_of(wanted: Obj, managed: Obj | None, facts: ServerFacts) -> str:
-    """The workspace of a cluster: as the annotation says, else where it is by now, else the namespace of what was wanted."""
+    """The workspace of a cluster: from the annotation, else its current one, else the namespace of `wanted`."""
     said = annotations_of(wanted).get(WORKSPACE_NAME) if facts.workspaces_follow_annotations else ""
     return said or dig(managed or {}, "spec", "fleetWorkspaceName") or namespace_of(wanted)
 
@@ -55,13 +55,13 @@ def workspace_of(wanted: Obj, managed: Obj | None, facts: ServerFacts) -> str:
 
 
 def seed(wanted: Obj, name: str, workspace: str) -> Obj:
-    """Hardly more than that it is there and whose it is; what never goes from it again."""
+    """The minimal management Cluster: its names, workspace and origin, which it always keeps."""
     labels, annotations = marks(FROM_WANTED, wanted)
     return _managed(name, labels, annotations, {"displayName": name_of(wanted), "fleetWorkspaceName": workspace})
 
 
 def managed_of(wanted: Obj, name: str, workspace: str, facts: ServerFacts) -> Obj:
-    """All that follows from what is wanted."""
+    """The whole management Cluster that follows from `wanted`."""
     labels, annotations = marks(FROM_WANTED, wanted)
     copied = without_marks(annotations_of(wanted))
     copied.pop(LAST_APPLIED, None)
@@ -84,7 +84,7 @@ def managed_of(wanted: Obj, name: str, workspace: str, facts: ServerFacts) -> Ob
 
 
 def kept_of(wanted: Obj, name: str, workspace: str) -> Obj:
-    """What of the management Cluster of a cluster that was there already still follows from what is wanted."""
+    """The part of an imported cluster's management Cluster that still follows from `wanted`."""
     labels, annotations = marks(FROM_WANTED, wanted)
     spec = {"displayName": name_of(wanted), "fleetWorkspaceName": workspace}
     return _managed(name, labels, {ADMINISTRATED: "false", **annotations}, spec)
@@ -96,7 +96,7 @@ def _managed(name: str, labels: Obj, annotations: Obj, spec: Obj) -> Obj:
 
 
 def _administrated(spec: Obj, facts: ServerFacts) -> Obj:
-    """What is only said of clusters that are ours to make."""
+    """Fields that only provisioned clusters have."""
     found: Obj = {}
     if dig(spec, "localClusterAuthEndpoint"):
         found["localClusterAuthEndpoint"] = spec["localClusterAuthEndpoint"]
@@ -118,7 +118,7 @@ def _variables(spec: Obj) -> list[Obj]:
 
 
 def registry_of(spec: Obj) -> str:
-    """The registry that the cluster itself says system images come from: for all machines, or for those that nobody selected."""
+    """The registry that the cluster sets for system images: for all machines, or in a config without a selector."""
     everywhere = dig(spec, "rkeConfig", "machineGlobalConfig", _REGISTRY)
     if isinstance(everywhere, str) and everywhere:
         return everywhere
@@ -130,17 +130,17 @@ def registry_of(spec: Obj) -> str:
 
 
 def resolved(image: str, registry: str) -> str:
-    """An image as it is called where it is pulled from."""
+    """The name of an image at the registry it is pulled from."""
     if not registry or not image or image.startswith(f"{registry}/"):
         return image
     return f"{registry}/{image if '/' in image else f'rancher/{image}'}"
 
 
-# --- the one that is wanted ---------------------------------------------------------------------------------------------------
+# --- the provisioning Cluster -------------------------------------------------------------------------------------------------
 
 
 def wanted_of(managed: Obj) -> Obj:
-    """The clusters.provisioning.cattle.io of a management Cluster that was first."""
+    """The clusters.provisioning.cattle.io of a management Cluster that existed first."""
     labels, annotations = marks(FROM_MANAGED, managed)
     spec = managed.get("spec") or {}
     metadata = {
@@ -158,17 +158,17 @@ def wanted_of(managed: Obj) -> Obj:
 
 
 def _exported(said: dict[str, str]) -> dict[str, str]:
-    """Without what Rancher and kubectl keep for themselves."""
+    """Without the keys that Rancher and kubectl reserve."""
     return {name: value for name, value in said.items() if "cattle.io/" not in name and "kubernetes.io/" not in name}
 
 
 # --- mirror status --------------------------------------------------------------------------------------------------------
 #
-# What each of the two Clusters says of the other in its status. Pure.
+# The status of each of the two Clusters that follows from the other. Pure.
 
 CREATED = "Created"
 _WAITING = "waiting for the cluster agent to connect"
-# Set when it goes, so that nothing about it looks as if it were still under way.
+# Set at deletion, so that no condition still looks in progress.
 _ENDED = ("Provisioned", "Waiting", "Pending", "Updated")
 
 
@@ -185,7 +185,7 @@ def with_managed(wanted: Obj, managed: Obj, workspace: str, now: float) -> Obj:
 
 
 def _progressing(wanted: Obj, ready: bool, now: float) -> Obj:
-    """What kstatus, and with it `kubectl wait` and others, take for done."""
+    """The conditions that kstatus, and with it `kubectl wait` and others, read."""
     if ready:
         wanted = with_condition(wanted, "Reconciling", FALSE, now=now)
     else:
@@ -194,7 +194,7 @@ def _progressing(wanted: Obj, ready: bool, now: float) -> Obj:
 
 
 def with_failure(wanted: Obj, message: str, now: float) -> Obj:
-    """Nothing goes on until somebody changes something."""
+    """Conditions for an error that only a change by a user resolves."""
     wanted = with_condition(wanted, CREATED, FALSE, ERROR, message, now=now)
     return with_condition(wanted, "Stalled", TRUE, ERROR, message, now=now)
 
@@ -215,7 +215,7 @@ def with_removal(wanted: Obj, now: float, waiting_for: str = "") -> Obj:
 
 
 def with_info(managed: Obj, wanted: Obj) -> Obj:
-    """`managed` with what lists of clusters show; what only the cluster itself knows is left to who asks it."""
+    """`managed` with the fields that cluster lists show; other controllers set the values read from the cluster itself."""
     reference = {
         "apiVersion": API_VERSION,
         "kind": "Cluster",
@@ -236,7 +236,7 @@ def with_info(managed: Obj, wanted: Obj) -> Obj:
 
 
 def machine_provider(wanted: Obj) -> str:
-    """What makes its machines; empty where that is not ours to know."""
+    """The provider of its machines; empty if it is unknown here."""
     if said := annotations_of(wanted).get(UI_PROVIDER):
         return said
     if not is_administrated(wanted):

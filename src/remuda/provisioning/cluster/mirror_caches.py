@@ -1,4 +1,4 @@
-"""The caches that both sides of the mirror read, with what each Cluster is found by."""
+"""The caches that both directions of the mirror read, with the indexes of each Cluster."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Views:
         self.caches = (self.wanted, self.managed, self.workspaces)
 
     def managed_of(self, wanted: Obj) -> list[Obj]:
-        """The management Clusters that were made from it: one, if nobody interfered."""
+        """The management Clusters that were made from it: one, unless a user interfered."""
         found = self.managed.indexed(_BY_ORIGIN, Key.of(wanted))
         return sorted((each for each in found if not _is_of_another(each, wanted)), key=name_of)
 
     def wanted_of(self, managed: Obj) -> list[Obj]:
-        """Those that a management Cluster was made from, or that were made from it; not whoever only says so."""
+        """The Clusters that a management Cluster was made from, or that were made from it; not those that only claim it."""
         name, origin = name_of(managed), origin_of(managed, FROM_WANTED)
         if is_legacy(name):
             return sorted((each for each in self.wanted.indexed(_BY_ID, name) if name_of(each) == name), key=Key.of)
@@ -53,8 +53,8 @@ class Views:
 
 
 def _is_of_another(managed: Obj, wanted: Obj) -> bool:
-    """Whether a management Cluster was made from an older one of the same name, which somebody else had and removed by force.
-    Where it says nobody, it may be one that is only just being made from this one."""
+    """True if a management Cluster was made from an older one of the same name, which another user created and removed by
+    force. One without a creator may be in creation from this one."""
     had, has = (annotations_of(each).get(CREATOR) or "" for each in (managed, wanted))
     return had != has and (bool(had) or _made(managed) < _made(wanted))
 
@@ -64,7 +64,7 @@ def _made(obj: Obj) -> str:
 
 
 def _ids(wanted: Obj) -> Iterable[Hashable]:
-    """By the id that it has, by its name if that is one, and by what it was made from."""
+    """Its own id, its name if that is an id, and its origin."""
     origin = origin_of(wanted, FROM_MANAGED)
     found = {managed_name_of(wanted), name_of(wanted) if is_legacy(name_of(wanted)) else "", origin.name if origin else ""}
     return found - {""}

@@ -1,8 +1,8 @@
-"""The controller of clusters.provisioning.cattle.io, one half of the mirror: what somebody wants has a management Cluster.
+"""The controller of clusters.provisioning.cattle.io, one direction of the mirror: creates their management Clusters.
 
-Order: a finalizer, the management Cluster, the status that says which it is, and a kubeconfig for controllers (of an imported
-cluster once it is connected). Deletion is in :mod:`.removal`, the other half in :mod:`.management_to_provisioning`, what
-follows from what in :mod:`.mirror` and :mod:`.mirror`.
+Order: a finalizer, the management Cluster, the status with its name, and a kubeconfig for controllers (for an imported
+cluster once it is connected). Deletion is in :mod:`.removal`, the other direction in :mod:`.management_to_provisioning`, the
+content of both in :mod:`.mirror`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _TOLD = ("Connected", "AgentDeployed")
 
 
 class Refused(Exception):
-    """What is wanted can't be had as it is; the text is for whoever wants it."""
+    """The spec can't be followed as it is; the text is for its user."""
 
 
 class WantedClusters:
@@ -78,7 +78,7 @@ class WantedClusters:
         self.kubeconfigs = Kubeconfigs(manager, server, entropy, CONTROLLER)
         self._lock = FeatureLock(manager, self._views)
         self._removal = Removal(manager, self._views, self.kubeconfigs, self._lock)
-        # What was last said, to tell an edit of it from one of what it follows from.
+        # The last target written, to distinguish edits of it from changes of its source.
         self._said: dict[Key, Obj] = {}
         self.controller = replace(
             type(self).controller,
@@ -108,7 +108,7 @@ class WantedClusters:
         if is_being_deleted(wanted):
             return await self._removal.go_on(wanted) if has_finalizer(wanted, WANTED_FINALIZER) else DONE
         if not has_finalizer(wanted, WANTED_FINALIZER) or not self._is_named(wanted):
-            # Before anything is made for it, so that all of it is taken away again.
+            # Before any object is created for it, so that all of them are removed again.
             wanted = await self._prepare(wanted)
         try:
             return await self._mirror(wanted)
@@ -118,7 +118,7 @@ class WantedClusters:
             return Result(waits=(Wait(Code.MALFORMED, ref, Actor.USER, None, str(refused)),))
 
     def _is_named(self, wanted: Obj) -> bool:
-        """Clusters that were first here have their own name for people."""
+        """Clusters that existed in management first have their own display name."""
         name = name_of(wanted)
         return is_legacy(name) or annotations_of(wanted).get(DISPLAY_NAME) == name
 
@@ -143,13 +143,13 @@ class WantedClusters:
     async def _mirror(self, wanted: Obj) -> Result:
         managed = await self._first(wanted) if is_legacy(name_of(wanted)) else await self._ensure_managed(wanted)
         if managed is None or is_being_deleted(managed):
-            # Whoever deletes it deletes this one, too.
+            # Its deletion deletes this one, too.
             return DONE
         await self._lock.ensure(wanted)
         workspace = dig(managed, "spec", "fleetWorkspaceName") or Key.of(wanted).namespace
         after = with_managed(wanted, managed, workspace, self._manager.clock.time())
         wanted = await self._say(wanted, after)
-        # Of a cluster that we make it is there from the beginning: its machines are looked for with it before it is ready.
+        # A provisioned cluster has a kubeconfig from the beginning: its machines are looked up with it before it is ready.
         if dig(wanted, "status", "ready") or is_administrated(wanted):
             try:
                 name = await self.kubeconfigs.ensure(wanted, name_of(managed))
@@ -175,7 +175,7 @@ class WantedClusters:
                 return None
             raise Refused(f"metadata.name: {name} is the name of a management cluster that does not exist")
         if dig(managed, "spec", "fleetWorkspaceName") != Key.of(wanted).namespace:
-            # It moved; the other half of the mirror removes what it left behind.
+            # It moved; the other direction of the mirror removes the old one.
             return None
         return managed
 
@@ -205,7 +205,7 @@ class WantedClusters:
         return written
 
     def _tell_of_edits(self, wanted: Obj, managed: Obj, target: Obj) -> None:
-        """Whoever changed what follows from something else should know where to change it."""
+        """Record an event that tells the user of an overwritten field where to change it."""
         key = Key.of(wanted)
         if self._said.get(key) == target and not covers(managed, target):
             message = f"edit clusters.provisioning.cattle.io {key.name} in namespace {key.namespace} instead; this was put back"
@@ -213,9 +213,9 @@ class WantedClusters:
         self._said[key] = target
 
     async def _found_or_free(self, wanted: Obj) -> tuple[str, Obj | None]:
-        """The id that the cluster has or is to have, with its management Cluster if that is there.
+        """The id of the cluster, existing or new, with its management Cluster if that exists.
 
-        Asked of the server itself where the cache has none: it must never have two.
+        The server itself is asked if the cache has none: a cluster must never have two.
         """
         known = managed_name_of(wanted)
         made = self._views.managed_of(wanted)
@@ -237,7 +237,7 @@ class WantedClusters:
 
 
 def _managed_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Health is written often and shows here hardly ever."""
+    """Ignores health, which is written often and rarely shows here."""
     if new is None or old is None:
         return True
     return _shown(new) != _shown(old)

@@ -1,8 +1,8 @@
-"""The story of each cluster so far, for people: ConfigMap `provisioning-log` in the cluster's own namespace (capr.md §2.3).
+"""The provisioning history of each cluster, for users: ConfigMap `provisioning-log` in its own namespace (capr.md §2.3).
 
-`log` has a line for each time that the cluster said something else about how far it is, `last` is what it said last. Lines are
-written when something changes, not looked for every two seconds. A cluster that is made here has one from the beginning, any
-other only when there is something to tell.
+`log` has a line for each change of the cluster's progress message, `last` is the last message. Lines are written on
+changes, not by polling every two seconds. A provisioned cluster has one from the beginning, any other only with its first
+message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
 
 def line_of(wanted: Obj) -> Line | None:
-    """What a cluster says of how far it is; None when it says nothing."""
+    """A cluster's progress message; None if it has none."""
     for kind in _SHOWN:
         said = condition_of(wanted, kind) or {}
         message = said.get("message") or ""
@@ -56,7 +56,7 @@ def line_of(wanted: Obj) -> Line | None:
 
 
 def with_line(data: dict[str, str], line: Line, now: float) -> dict[str, str]:
-    """`data` with one more line at its end, and as few less at its beginning as must be; itself when it ends with it."""
+    """`data` with the line appended, and the oldest lines cut to the limit; `data` itself if the line is its last."""
     if data.get("last") == line.message:
         return data
     level = "ERROR" if line.is_error else "INFO "
@@ -69,7 +69,7 @@ def _trimmed(text: str) -> str:
     while len(raw) > _MOST_BYTES:
         _, newline, rest = raw.partition(b"\n")
         if not newline or not rest:
-            # One line that is longer than all of them may be: its end says most.
+            # One line above the limit: its end matters most.
             return raw[-_MOST_BYTES:].decode(errors="ignore")
         raw = rest
     return raw.decode()
@@ -112,7 +112,7 @@ class ProvisioningLogs:
         return DONE
 
     def _namespace(self, wanted: Obj) -> str:
-        """The namespace of a cluster that is this one's own, and is not about to go."""
+        """The cluster's own namespace; empty if it is not this cluster's or is being deleted."""
         name = managed_name_of(wanted)
         managed = self._views.managed.get("", name)
         if managed is None or is_being_deleted(managed) or is_being_deleted(wanted):
@@ -137,7 +137,7 @@ class ProvisioningLogs:
             return await self._client.create(CONFIG_MAPS, made, namespace, field_manager=CONTROLLER)
         except ApiError as error:
             if error.is_not_found or error.is_already_exists or error.code == 403:
-                # The namespace is only just being made, or goes already; or another one was faster.
+                # The namespace is being created or deleted; or another replica was faster.
                 raise Retry(error.message) from None
             raise
 

@@ -1,7 +1,7 @@
-"""How a clusters.provisioning.cattle.io goes: its management Cluster first, then its machines, then who it was, then itself.
+"""Deletion of a clusters.provisioning.cattle.io: its management Cluster, its machines, its user, then itself.
 
-What is waited for is read from the server, not from caches: a cache that has just been started knows of no machines either. Only
-what was made for this cluster is deleted; something else of the same name is left alone.
+Dependents are read from the server, not from caches: a newly started cache knows no machines either. Only objects made for
+this cluster are deleted; others of the same name stay.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Removal:
         self._lock = lock
 
     async def go_on(self, wanted: Obj) -> Result:
-        """As far as it gets; the finalizer is gone when all is."""
+        """Continue the deletion; the finalizer is removed when all dependents are gone."""
         managed = await self._managed(wanted)
         wait = await self._delete_managed(wanted, managed)
         if wait is None and is_administrated(wanted):
@@ -80,7 +80,7 @@ class Removal:
     # --- the management Cluster -----------------------------------------------------------------------------------------
 
     async def _managed(self, wanted: Obj) -> list[Obj]:
-        """The management Clusters of it, also one that it did not get to know of."""
+        """Its management Clusters, including one that its status does not name yet."""
         found = {name_of(each): each for each in self._views.managed_of(wanted)}
         name = name_of(wanted) if is_legacy(name_of(wanted)) else managed_name_of(wanted)
         if name and name not in found:
@@ -93,7 +93,7 @@ class Removal:
         for each in managed:
             moved = dig(each, "spec", "fleetWorkspaceName") not in (None, "", Key.of(wanted).namespace)
             if moved and is_legacy(name_of(each)):
-                # To another workspace, where it has another of these; it stays.
+                # It moved to another workspace, where it has another provisioning Cluster; it stays.
                 continue
             if not is_being_deleted(each):
                 await remove(self._client, management.CLUSTERS, each)
@@ -103,7 +103,7 @@ class Removal:
                 )
         return None
 
-    # --- what was made for it -------------------------------------------------------------------------------------------
+    # --- objects made for it --------------------------------------------------------------------------------------------
 
     async def _delete_machines(self, wanted: Obj) -> Wait | None:
         key = Key.of(wanted)
@@ -113,7 +113,7 @@ class Removal:
         if cluster is not None and not is_being_deleted(cluster):
             await remove(self._client, CAPI_CLUSTERS, cluster)
         if (plane := await find(self._client, CONTROL_PLANES, key.name, key.namespace)) is not None:
-            # Which may say which of its machines it waits for.
+            # Its condition may name the machines it waits for.
             told = (condition_of(plane, "Removed") or {}).get("message") or ""
             wait = self._waits(wanted, CONTROL_PLANES.group, "RKEControlPlane", *key, f"control plane [{key.name}]")
             return replace(wait, evidence=told) if told else wait
@@ -156,7 +156,7 @@ def _trouble(machine: Obj) -> str:
 
 # --- feature lock ---------------------------------------------------------------------------------------------------------
 #
-# The feature `rke2` can't be switched off while there is a cluster that is made with it.
+# The feature `rke2` can't be switched off while a provisioned cluster exists.
 
 _FEATURE = "rke2"
 
@@ -172,7 +172,7 @@ class FeatureLock:
             await self._write(True)
 
     async def release(self, wanted: Obj) -> None:
-        """`wanted` is going; if it was the last one, nothing keeps the feature on."""
+        """`wanted` is being deleted; if it is the last one, the feature is unlocked."""
         if is_administrated(wanted) and not self._views.any_administrated(but=Key.of(wanted)):
             await self._write(None)
 

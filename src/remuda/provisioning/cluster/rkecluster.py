@@ -1,8 +1,8 @@
-"""The controller of RKEClusters: infrastructure that is there already, as far as Cluster API asks (capr.md §2.4).
+"""The controller of RKEClusters: existing infrastructure, in the form Cluster API expects (capr.md §2.4).
 
-All that an RKECluster knows is where the cluster's API is found. As a rule that is `localhost:6443`, since every node has a way
-to the servers of its own. Whoever has a load balancer writes it into the RKECluster, at any time; it is kept as it is, and the
-Cluster follows. What can't be an endpoint is told of and left alone.
+An RKECluster only holds the address of the cluster's API. As a rule that is `localhost:6443`, since every node has its own
+proxy to the servers. A user with a load balancer sets it in the RKECluster, at any time; it is kept, and the Cluster follows.
+An invalid endpoint is reported and left alone.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ NONE = Endpoint("", 0)
 
 
 class Malformed(ValueError):
-    """What somebody gave for an endpoint is none; the text says why."""
+    """The given endpoint is invalid; the text says why."""
 
 
 def endpoint_of(infra: Obj, cluster: Obj) -> Endpoint:
-    """Where the cluster's API is found: as the RKECluster says, else as its Cluster does, else the default. A port that nobody
-    names is 6443. Raises Malformed."""
+    """The address of the cluster's API: from the RKECluster, else from its Cluster, else the default. The port defaults
+    to 6443. Raises Malformed."""
     given = Endpoint.of(infra)
     if given == NONE:
         given = Endpoint.of(cluster)
@@ -77,7 +77,7 @@ def endpoint_of(infra: Obj, cluster: Obj) -> Endpoint:
 
 
 def problem_of(endpoint: Endpoint) -> str:
-    """Why it can't be connected to; empty when it may."""
+    """The reason why it can't be connected to; "" if it can."""
     host, port = endpoint
     if not host:
         return "host must be set"
@@ -92,7 +92,7 @@ def problem_of(endpoint: Endpoint) -> str:
 
 
 def owner_of(infra: Obj, clusters: Iterable[Obj]) -> Obj | None:
-    """The Cluster that it belongs to; whether or not it is said to control it, which not every Cluster API says."""
+    """The Cluster that owns it, as controller or not: not every Cluster API sets `controller`."""
     uids = {each.get("uid") for each in owner_references_of(infra) if _is_cluster(each)}
     return next((each for each in clusters if uid_of(each) in uids), None)
 
@@ -143,7 +143,7 @@ class RKEClusters:
         await self._pass_on(infra, cluster, endpoint)
         told = with_path(infra, _PROVISIONED, True)
         if conditions_of(infra):
-            # Whatever was wrong is not any more.
+            # Earlier errors are resolved.
             told = with_path(told, ("status", "conditions"), [])
         await self._say(infra, told)
         return DONE
@@ -162,7 +162,7 @@ class RKEClusters:
         return self._wrote(infra, written)
 
     async def _pass_on(self, infra: Obj, cluster: Obj, endpoint: Endpoint) -> None:
-        """Cluster API copies an endpoint once; one that is changed later has to be brought there."""
+        """Update the Cluster: Cluster API copies an endpoint only once, so later changes are copied here."""
         if Endpoint.of(cluster) in (NONE, endpoint) or is_being_deleted(cluster):
             return
         key = Key.of(cluster)

@@ -1,8 +1,8 @@
-"""The controller of RKEControlPlanes but for planning: what of the cluster's state is told to the planner, and how it goes
+"""The controller of RKEControlPlanes, except planning: the cluster's state for the planner, and deletion
 (capr.md §2.5).
 
-A control plane that is deleted takes its custom machines along, since nobody else would: machines of pools go with their
-MachineDeployments. It is gone when the last of them is. The planner next door has the rest of the status.
+A deleted control plane deletes its custom machines, since no other controller does: pool machines go with their
+MachineDeployments. Its finalizer goes with the last of them. The planner writes the rest of the status.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FINALIZER = "wrangler.cattle.io/rke-control-plane-remove"
 _MISSING_SECONDS = 2.0
 _AGAIN_SECONDS = 5.0
 _BY_MANAGED, _BY_CONTROL_PLANE = "management cluster", "machines of a control plane"
-# Set when it goes, so that nothing about it looks as if it were still under way.
+# Set at deletion, so that no condition still looks in progress.
 _ENDED = ("Updated", "Waiting", "Pending")
 
 
@@ -153,7 +153,7 @@ def _managed_name(plane: Obj) -> str:
 
 
 def _control_planes(machine: Obj) -> Iterable[Key]:
-    """By either label: machines of old may lack that of Cluster API."""
+    """By either label: old machines may lack Cluster API's."""
     labels = labels_of(machine)
     if CONTROL_PLANE_ROLE not in labels:
         return set()
@@ -175,7 +175,7 @@ def _connection_changed(new: Obj | None, old: Obj | None) -> bool:
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """The planner writes the rest of the status, and often."""
+    """Ignores the rest of the status, which the planner writes often."""
     if new is None or old is None:
         return True
     return _read(new) != _read(old)

@@ -1,9 +1,9 @@
 """The objects that a cluster with `rkeConfig` consists of.
 
-Pure: `rendering` (:func:`graph_of`, the whole graph), `cluster_objects`, `machine_pools`, `podsecurity`, `cluster_status`.
+Pure: `cluster_objects` (with `graph_of`, the whole graph), `machine_pools`, `podsecurity`, `cluster_status`.
 `provisioningcluster` is the controller; `apply` writes and prunes, `referenced_objects` reads what pools refer to.
 Not here: names and labels outside the graph (`provisioning.well_known`).
-Read :mod:`.cluster_objects`, then :mod:`.cluster_objects`.
+Read :mod:`.cluster_objects`, then :mod:`.machine_pools`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The generated objects of clusters on the server: written, put back, and taken away again when they are no longer wanted.
+"""The generated objects of clusters on the server: written, restored, and deleted when they are no longer wanted.
 
-Those of one cluster share a label, by which the ones that are left over are found (:mod:`remuda.kube.wrangler`). An object of
-the same name that was made by somebody else is left alone and told of.
+The objects of one cluster share a label, by which surplus ones are found (:mod:`remuda.kube.wrangler`). An object of the
+same name that was made for another owner is left alone and reported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logger(__name__)
 Obj = dict[str, Any]
 _Place = tuple[GroupVersionResource, Key]
 
-# Kinds of which there is a cache; machine templates are of as many kinds as there are drivers, and asked for one by one.
+# Kinds with a cache; machine templates have as many kinds as there are drivers, and are read one by one.
 KINDS = (
     SECRETS,
     rke.RKE_CLUSTERS,
@@ -56,7 +56,7 @@ KINDS = (
     capi.MACHINE_DEPLOYMENTS,
     capi.MACHINE_HEALTH_CHECKS,
 )
-# Of Secrets there are many, and few of them are generated.
+# There are many Secrets, and few of them are generated.
 _LABELS = {SECRETS: HASH}
 _BY_SET = "objects of one cluster"
 
@@ -73,17 +73,17 @@ class Graphs:
         }
         for cache in self.caches.values():
             cache.add_index(_BY_SET, _sets)
-        # What was last said of each object of a cluster, to tell an edit of it from one of what it follows from.
+        # The last target of each object of a cluster, to distinguish edits of it from changes of its source.
         self._said: dict[Key, dict[_Place, Obj]] = {}
 
     def watches(self) -> Iterable[Watch]:
-        """The control plane also for what is passed on of what it says; the others only for what was generated of them."""
+        """The control plane also for the status that is passed on; the others only for their generated fields."""
         for kind in KINDS:
             when = _told_part if kind == rke.RKE_CONTROL_PLANES else _generated_part
             yield Watch(kind, _origins, when, labels=_LABELS.get(kind, ""))
 
     def control_plane(self, wanted: Obj) -> Obj | None:
-        """That of this cluster, not just one of its name."""
+        """The control plane of this cluster, not one that only has its name."""
         found = self.caches[rke.RKE_CONTROL_PLANES].get(*Key.of(wanted))
         return found if found is not None and is_made_for(found, wanted) else None
 
@@ -93,7 +93,7 @@ class Graphs:
     # --- making ---------------------------------------------------------------------------------------------------------
 
     async def ensure(self, wanted: Obj, graph: list[Generated]) -> list[Wait]:
-        """Write what is not yet as it should be. Raises Unrenderable, before anything is written, where a name is taken."""
+        """Write objects that differ. Raises Unrenderable, before anything is written, if a name is taken."""
         found = [(each, await self._found(each)) for each in graph]
         for each, there in found:
             if there is not None and is_taken(there, wanted):
@@ -103,7 +103,7 @@ class Graphs:
                 )
         going = [self._wait(wanted, each) for each, there in found if there is not None and is_being_deleted(there)]
         if any(wait.on is not None and (wait.on.group, wait.on.kind) == (capi.GROUP, "Cluster") for wait in going):
-            # It takes all the others along, and would never be done if they were made anew meanwhile.
+            # Its deletion deletes all the others, and would never finish if they were recreated meanwhile.
             return going
         for each, there in found:
             if there is None or not is_being_deleted(there):
@@ -134,7 +134,7 @@ class Graphs:
             self._manager.freshness.wrote((self._controller, Key.of(wanted)), cache, written)
 
     def _tell(self, obj: Obj, wanted: Obj, what: str, done: str) -> None:
-        """Whoever changed what follows from something else should know where to change it."""
+        """Record an event that tells the user of an overwritten object where to change it."""
         key = Key.of(wanted)
         where = f"{what} clusters.provisioning.cattle.io {key.name} in namespace {key.namespace} instead"
         self._events.event(obj, WARNING, "PutBack", f"{where}; {done}")
@@ -145,11 +145,11 @@ class Graphs:
         evidence = f"{each.obj['kind']} {each.key.name} is being deleted, then it is made anew"
         return Wait(Code.DELETION, subject, Actor.OTHER_CONTROLLER, on, evidence)
 
-    # --- taking away ----------------------------------------------------------------------------------------------------
+    # --- deletion -------------------------------------------------------------------------------------------------------
 
     async def prune(self, wanted: Obj, keep: Collection[Generated] = ()) -> tuple[list[Obj], list[Wait]]:
-        """Delete what was generated for this cluster and is not to be kept; what is still there of it, and what of that may not
-        go yet."""
+        """Delete objects generated for this cluster that are not in `keep`; returns those still there, and waits for those
+        whose deletion was refused."""
         wanted_places = {(each.resource, each.key) for each in keep}
         said = self._said.get(Key.of(wanted), {})
         left: list[Obj] = []
@@ -182,15 +182,15 @@ class Graphs:
 
 
 def is_made_for(obj: Obj, wanted: Obj) -> bool:
-    """All of its objects are where it is; what says so from elsewhere is not one of them."""
+    """True if an object was made for this cluster; all its objects are in its namespace."""
     if namespace_of(obj) != namespace_of(wanted):
         return False
     return origin_of(obj, SET_ID) == Key.of(wanted) or is_owned_by(obj, wanted)
 
 
 def is_taken(obj: Obj, wanted: Obj) -> bool:
-    """Whether it is somebody else's. A Cluster of Cluster API is, unless it says that it was made for this one: it has machines.
-    Of the others one that nobody has may be taken over, such as an RKECluster that a user made for the sake of its endpoint."""
+    """True if it belongs to another owner. A Cluster API Cluster does, unless it is marked as made for this one: it has
+    machines. Other objects without an owner may be adopted, such as an RKECluster that a user made for its endpoint."""
     if is_made_for(obj, wanted):
         return False
     group = GroupVersion.parse(obj.get("apiVersion") or "").group
@@ -200,7 +200,7 @@ def is_taken(obj: Obj, wanted: Obj) -> bool:
 
 
 def _with_our_owners(there: Obj, wanted: Obj) -> Obj:
-    """As it is there, but without owners that others put beside ours."""
+    """The existing object, but without owners that others added."""
     ours = {each["uid"] for each in owner_references_of(wanted)}
     if not ours:
         return there
@@ -218,7 +218,7 @@ def _origins(obj: Obj) -> Iterable[Key]:
 
 
 def _generated_part(new: Obj | None, old: Obj | None) -> bool:
-    """Their status is written often, and nothing here follows from it."""
+    """Ignores their status, which is written often and not used here."""
     if new is None or old is None or was_lost(new, old):
         return True
     return _part(new) != _part(old)

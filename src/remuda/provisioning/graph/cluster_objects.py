@@ -1,4 +1,4 @@
-"""The objects that every cluster has, with or without machine pools: what Cluster API sees, and what the planner is told."""
+"""The objects that every cluster has, with or without machine pools: those of Cluster API, and the planner's input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .podsecurity import with_admission
 
 Obj = dict[str, Any]
 
-# What a control plane is told of `spec.rkeConfig`: how its machines are configured (capr.md §1.1.3) ...
+# Fields of `spec.rkeConfig` copied to a control plane: the configuration of its machines (capr.md §1.1.3) ...
 CONFIGURATION = (
     "additionalManifest",
     "chartValues",
@@ -44,14 +44,14 @@ CONFIGURATION = (
     "registries",
     "upgradeStrategy",
 )
-# ... and what somebody asked to have done.
+# ... and the operations that a user requested.
 OPERATIONS = ("etcdSnapshotCreate", "etcdSnapshotRestore", "rotateCertificates", "rotateEncryptionKeys")
-# What it is told of `spec` itself.
+# Fields of `spec` itself.
 _COPIED = ("agentEnvVars", "localClusterAuthEndpoint")
 
 
 def infrastructure_of(wanted: Obj) -> Obj:
-    """The reference to what the cluster lives on: somebody else's, or the RKECluster that is made for it."""
+    """The reference to the cluster's infrastructure: another provider's, or the RKECluster that is made for it."""
     other = dig(wanted, "spec", "rkeConfig", "infrastructureRef")
     if not isinstance(other, dict) or not other:
         return {"apiGroup": rke.GROUP, "kind": "RKECluster", "name": name_of(wanted)}
@@ -62,7 +62,7 @@ def infrastructure_of(wanted: Obj) -> Obj:
 
 
 def rke_cluster(wanted: Obj) -> Generated | None:
-    """None where the cluster lives on something else. The endpoint is left to its controller and to users."""
+    """None if another provider has the infrastructure. The endpoint is left to its controller and to users."""
     if dig(wanted, "spec", "rkeConfig", "infrastructureRef"):
         return None
     after = annotations_of(wanted).get(DELETE_MISSING_AFTER)
@@ -71,8 +71,8 @@ def rke_cluster(wanted: Obj) -> Generated | None:
 
 
 def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> Generated:
-    """`managed` is the id of the cluster, `admission` a file for its API servers. What it is told is a copy: field names are the
-    same on both sides."""
+    """`managed` is the id of the cluster, `admission` a file for its API servers. The spec is a copy: field names are the same
+    on both sides."""
     spec = wanted.get("spec") or {}
     configuration = spec.get("rkeConfig") or {}
     told = {field: configuration[field] for field in (*CONFIGURATION, *OPERATIONS) if configuration.get(field) is not None}
@@ -88,7 +88,7 @@ def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> 
         annotations[PRIME] = prime
     if again := spec.get("redeploySystemAgentGeneration"):
         annotations[REDEPLOY_AGENT] = str(again)
-    # Also when empty: taking the label away from the cluster takes it away here.
+    # Also when empty: removing the label from the cluster removes it here.
     labels = {INIT_NODE_MACHINE: labels_of(wanted).get(INIT_NODE_MACHINE) or ""}
     return generated(
         rke.RKE_CONTROL_PLANES, rke.API_VERSION, "RKEControlPlane", wanted, spec=told, labels=labels, annotations=annotations
@@ -96,7 +96,7 @@ def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> 
 
 
 def packed_spec(spec: Obj) -> str:
-    """The spec as it travels with snapshots of etcd, so that it can be restored with one; operations are not part of that."""
+    """The spec as stored in etcd snapshots, so that it can be restored with one; operations are left out."""
     kept = dict(spec)
     if isinstance(spec.get("rkeConfig"), dict):
         kept["rkeConfig"] = {field: value for field, value in spec["rkeConfig"].items() if field not in OPERATIONS}
@@ -120,7 +120,7 @@ def capi_cluster(wanted: Obj) -> Generated:
 
 
 def beacon(wanted: Obj) -> Generated:
-    """By its status, which is not ours, those who write plans take turns; Rancher's controllers look for it."""
+    """The lock by whose status the writers of plans take turns; Rancher's controllers honour it."""
     return generated(plan.BEACONS, plan.API_VERSION, "Beacon", wanted, owners=[reference(wanted)])
 
 
@@ -139,7 +139,7 @@ def _autoscaling(wanted: Obj) -> Obj:
 
 
 def graph_of(wanted: Obj, managed: str, configs: Mapping[str, Obj] | None = None, template: Obj | None = None) -> list[Generated]:
-    """All objects, in the order in which they are written: what refers to others comes after them.
+    """All objects, in the order of writing: objects come after those they refer to.
 
     `managed` is the id of the cluster; `configs` are the machine configs of those pools that have one
     (:func:`.machine_pools.has_config`), by pool name; `template` is the one for pod security that it names

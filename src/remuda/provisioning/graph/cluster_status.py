@@ -1,6 +1,6 @@
-"""What the two Clusters of a cluster say of its control plane (capr.md §2.2). Pure.
+"""The status of the two Clusters of a cluster that follows from its control plane (capr.md §2.2). Pure.
 
-The planner says in the conditions of the RKEControlPlane how far it is; people look at the Clusters.
+The planner reports progress in the conditions of the RKEControlPlane; users look at the Clusters.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _NOTHING_YET = "waiting for the control plane to be planned"
 
 
 def with_graph(wanted: Obj, now: float) -> Obj:
-    """All of its objects are as they should be."""
+    """The condition that all its objects are up to date."""
     return with_condition(wanted, RENDERED, TRUE, now=now)
 
 
 def with_refusal(wanted: Obj, message: str, now: float) -> Obj:
-    """Nothing goes on until somebody changes something."""
+    """Conditions for an error that only a change by a user resolves."""
     wanted = with_condition(wanted, RENDERED, FALSE, ERROR, message, now=now)
     return with_condition(wanted, "Stalled", TRUE, ERROR, message, now=now)
 
 
 def with_wait(wanted: Obj, message: str, now: float) -> Obj:
-    """It goes on by itself when what it waits for is there."""
+    """Conditions while it waits; it continues when the object it waits for exists."""
     wanted = with_condition(wanted, RENDERED, UNKNOWN, "Waiting", message, now=now)
     return _progressing(wanted, message, now)
 
@@ -52,7 +52,7 @@ def with_control_plane(wanted: Obj, control_plane: Obj | None, now: float) -> Ob
 
 
 def with_support(wanted: Obj, control_plane: Obj | None, now: float, *, pre_bootstrap: bool = False) -> Obj:
-    """What it asks for and nobody does yet is said, for it holds up nothing. `pre_bootstrap` is whether that is switched on."""
+    """The condition that lists requested but unsupported features, which block nothing. `pre_bootstrap`: that one is enabled."""
     refused = condition_of(control_plane or {}, SUPPORTED) or {}
     asked = [refused["message"]] if refused.get("status") == FALSE and refused.get("message") else []
     if dig(wanted, "spec", podsecurity.FIELD) and (why := podsecurity.why_not(wanted)):
@@ -68,19 +68,19 @@ def with_support(wanted: Obj, control_plane: Obj | None, now: float, *, pre_boot
 
 
 def is_applied(control_plane: Obj) -> bool:
-    """Whether the planner is through with what is wanted now, not with what was wanted before."""
+    """True if the planner has finished with the current spec, not an earlier one."""
     applied = dig(control_plane, "status", "appliedSpec")
     return applied is None or applied == control_plane.get("spec")
 
 
 def _progressing(wanted: Obj, message: str, now: float) -> Obj:
-    """What kstatus, and with it `kubectl wait` and others, take for not done yet."""
+    """The conditions that kstatus, and with it `kubectl wait` and others, take for in progress."""
     wanted = with_condition(wanted, "Reconciling", TRUE, "Reconciling", message, now=now)
     return with_condition(wanted, "Stalled", FALSE, now=now)
 
 
 def managed_with_control_plane(managed: Obj, wanted: Obj, control_plane: Obj, now: float) -> Obj:
-    """While the control plane changes it has the say about whether the cluster is ready; afterwards who asks the cluster has."""
+    """While the control plane changes, it decides whether the cluster is ready; afterwards the health check does."""
     reconciling = not is_true(control_plane, "Stable")
     if reconciling or dig(managed, "status", "readyReconciling"):
         managed = with_path(managed, ("status", "readyReconciling"), reconciling)

@@ -1,4 +1,4 @@
-"""What all generated objects share."""
+"""The base of all generated objects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Obj = dict[str, Any]
 
 
 class Unrenderable(Exception):
-    """Nothing can be made of what is wanted; the text says which field to change, for whoever wants it."""
+    """The spec can't be rendered; the text tells its user which field to change."""
 
 
 class Generated(NamedTuple):
-    """An object as it should be, and where it is written to."""
+    """A generated object and its resource."""
 
     resource: GroupVersionResource
     obj: Obj
@@ -39,7 +39,7 @@ def generated(
     annotations: Obj | None = None,
     owners: list[Obj] | None = None,
 ) -> Generated:
-    """An object in the namespace of `wanted`, and of its name unless told otherwise, with the marks of where it comes from."""
+    """An object in the namespace of `wanted`, by default with its name, and with the marks of its origin."""
     marked, said = marks(SET_ID, wanted)
     metadata: Obj = {
         "name": name or name_of(wanted),
@@ -56,5 +56,5 @@ def generated(
 
 
 def present(**fields: Any) -> Obj:
-    """The fields that say something; Go leaves the others out, and so must whoever is compared with it."""
+    """The non-empty fields; Go omits the others, so an object compared with Go's must, too."""
     return {name: value for name, value in fields.items() if value is not None and value != "" and value != {} and value != []}

@@ -1,4 +1,4 @@
-"""The objects of a machine pool: a MachineDeployment, what its machines are made from, and how sick ones are found."""
+"""The objects of a machine pool: a MachineDeployment, its templates, and its MachineHealthCheck."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SHORTEST_HOSTNAME, _LONGEST_HOSTNAME = 10, 63
 
 
 class _Taint(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """In the order in which Go writes it."""
+    """Fields in Go's order."""
 
     key: str
     value: str = ""
@@ -62,13 +62,13 @@ class _Taint(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def pools_written(cluster: Obj | None) -> list[Obj]:
-    """The pools as they were sent, for rules that judge them before anything else is known of the cluster."""
+    """The pools as sent, for rules that validate them before anything else."""
     found = dig(cluster, "spec", "rkeConfig", "machinePools")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def pools_of(wanted: Obj) -> list[Obj]:
-    """The pools, checked: each can be told from the others, has a role, and says what its machines are like."""
+    """The pools, validated: each has a unique name, a role, and a machine config."""
     pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
     seen: set[str] = set()
     for number, pool in enumerate(pools):
@@ -88,12 +88,12 @@ def pools_of(wanted: Obj) -> list[Obj]:
 
 
 def has_config(pool: Obj) -> bool:
-    """Whether a machine config says what its machines are like, as opposed to a template of somebody else's."""
+    """True if the pool names a machine config, false if it names another provider's template."""
     return (dig(pool, "machineConfigRef", "apiVersion") or CONFIG_API_VERSION) == CONFIG_API_VERSION
 
 
 def config_of(pool: Obj) -> tuple[str, str]:
-    """The kind and the name of the machine config that a pool names; empty when it names none."""
+    """The kind and name of a pool's machine config; empty if it has none."""
     named = pool.get("machineConfigRef")
     if not isinstance(named, dict) or not has_config(pool):
         return "", ""
@@ -127,7 +127,7 @@ def pool_objects(wanted: Obj, infrastructure: Obj, configs: Mapping[str, Obj]) -
     return made
 
 
-# --- what machines are made from ----------------------------------------------------------------------------------------------
+# --- templates ----------------------------------------------------------------------------------------------------------------
 
 
 def bootstrap_template(wanted: Obj, name: str, userdata: Obj | None = None) -> Generated:
@@ -138,15 +138,15 @@ def bootstrap_template(wanted: Obj, name: str, userdata: Obj | None = None) -> G
 
 
 def _own_bootstrap(wanted: Obj, pool: Obj) -> Generated:
-    """On somebody else's infrastructure machines may get data of the user's along with ours."""
+    """On another provider's infrastructure, machines may get the user's data besides ours."""
     base = pool_name(name_of(wanted), pool["name"])
     name = hashed_name(base, bootstrap_hash(base, dig(pool, "userdata", "inlineUserdata") or ""))
     return bootstrap_template(wanted, name, pool.get("userdata"))
 
 
 def machine_template(wanted: Obj, pool: Obj, config: Obj) -> Generated:
-    """Named after what it says, so that a change of it is another template, to which Cluster API rolls the machines over. Old
-    ones stay: machines may still be made from them."""
+    """Its name has a hash of its content, so that a change makes another template, to which Cluster API rolls the machines.
+    Old templates stay: machines may still be made from them."""
     reference = pool["machineConfigRef"]
     base = pool_name(name_of(wanted), pool["name"])
     fields = known_fields(pool, config)
@@ -171,14 +171,14 @@ def machine_template(wanted: Obj, pool: Obj, config: Obj) -> Generated:
 
 
 def template_digest(wanted: Obj, pool: Obj, config: Obj) -> str:
-    """Machines of a pool are replaced when it is another one. A config whose secret fields were sealed after machines had been
-    made from it keeps the digest that it had."""
+    """Machines of a pool are replaced when it changes. A config whose secret fields were sealed after machines had been made
+    from it keeps its digest."""
     digest = template_hash(pool_name(name_of(wanted), pool["name"]), known_fields(pool, config))
     return sealed_digests(config).get(digest, digest)
 
 
 def sealed_digests(config: Obj) -> dict[str, str]:
-    """The digests of templates before the config's fields were sealed, by those since."""
+    """The template digests from before the config's fields were sealed, by the current ones."""
     try:
         return msgspec.json.decode(annotations_of(config).get(SEALED_DIGESTS) or "{}", type=dict[str, str])
     except msgspec.DecodeError:
@@ -186,7 +186,7 @@ def sealed_digests(config: Obj) -> dict[str, str]:
 
 
 def known_fields(pool: Obj, config: Obj) -> Obj:
-    """The fields that the driver had when the pool was made: one that it learned since must not replace machines."""
+    """The fields that the driver had when the pool was made: a new driver field must not replace machines."""
     try:
         schema = msgspec.json.decode(pool.get("dynamicSchemaSpec") or "")
     except msgspec.DecodeError:
@@ -211,7 +211,7 @@ def machine_deployment(wanted: Obj, pool: Obj, bootstrap: str, infrastructure: O
     }
     spec = {
         "clusterName": cluster,
-        # Which machines are its own follows from its name; admission fills that in.
+        # The selector follows from its name; admission fills it in.
         "selector": {},
         "rollout": {"strategy": {"type": "RollingUpdate", **present(rollingUpdate=_bounds(wanted, pool))}},
         "deletion": {"order": "Oldest"},
@@ -270,7 +270,7 @@ def _hostname_limit(wanted: Obj, pool: Obj) -> int:
 
 
 def _bounds(wanted: Obj, pool: Obj) -> Obj:
-    """How far a rollout may go. The only etcd machine of a cluster can't go before another one is there."""
+    """The bounds of a rollout. A cluster's only etcd machine can't go before another one exists."""
     rolling = pool.get("rollingUpdate") or {}
     bounds = {field: rolling[field] for field in ("maxSurge", "maxUnavailable") if rolling.get(field) is not None}
     if bounds.get("maxSurge") in (0, "0%") and _has_the_only_etcd(wanted, pool):
@@ -290,7 +290,7 @@ def _sizes(pool: Obj) -> Obj:
 
 
 def machine_health_check(wanted: Obj, pool: Obj) -> Generated | None:
-    """None unless somebody said how long a node may be unhealthy."""
+    """None unless the pool sets a timeout for unhealthy nodes."""
     timeout = seconds(pool, "unhealthyNodeTimeout")
     if timeout is None or timeout <= 0:
         return None
@@ -310,7 +310,7 @@ def machine_health_check(wanted: Obj, pool: Obj) -> Generated | None:
 
 
 def seconds(pool: Obj, field: str) -> int | None:
-    """A duration of a pool in whole seconds, as many as 32 bits hold; None when it is not set."""
+    """A duration of a pool in whole seconds, limited to 32 bits; None if it is not set."""
     text = pool.get(field)
     if text is None:
         return None

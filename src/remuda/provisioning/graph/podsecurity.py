@@ -1,8 +1,8 @@
-"""What is asked of pods in a cluster that names a template for it: a file for its API servers, and the argument that says so.
+"""Pod security of a cluster that names a template: a file for its API servers, and the argument for it.
 
-Rancher's webhook writes both into the cluster's own spec, and the file into a Secret (the names are its own, byte for byte). Here
-they are only in what is generated: the control plane's copy. What that webhook has left in a spec is recognised and replaced.
-A template that a kube-apiserver would not start with is refused here, where only words come of it. Pure.
+Rancher's webhook writes both into the cluster's own spec, and the file into a Secret (names as Rancher's, byte for byte).
+Here they are only in generated objects: the control plane's copy. Fields that the webhook left in a spec are recognised and
+replaced. A template with which a kube-apiserver would not start is refused here with a message. Pure.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FIRST, _STABLE = 23, 25  # minor versions: the first with this admission, and t
 _DEFAULTS = ("audit", "audit-version", "enforce", "enforce-version", "warn", "warn-version")
 _EXEMPTIONS = ("namespaces", "runtimeClasses", "usernames")
 
-# What a new server has, as Rancher does. The exempted namespaces are those of its own parts and of what the distributions bring.
+# The defaults of a new server, as in Rancher. Exempted are the namespaces of its own parts and of the distributions' parts.
 # fmt: off
 _EXEMPTED = [
     "calico-apiserver", "calico-system", "cattle-alerting", "cattle-capi-system", "cattle-csp-adapter-system",
@@ -72,13 +72,13 @@ BUILT_IN: Final = {
 
 
 def template_of(wanted: Obj) -> str:
-    """The name of the template that counts for a cluster; empty where none is named, or none can be followed."""
+    """The name of the template that applies to a cluster; empty if it names none, or none can be applied."""
     name = str(dig(wanted, "spec", FIELD) or "")
     return name if name and not why_not(wanted) else ""
 
 
 def why_not(wanted: Obj) -> str:
-    """Why a template that a cluster names changes nothing there; empty if it does."""
+    """The reason why a cluster's template has no effect; "" if it has."""
     version = str(dig(wanted, "spec", "kubernetesVersion") or "")
     found = _VERSION.match(version)
     if found is None:
@@ -93,7 +93,7 @@ def secret_name(cluster: str) -> str:
 
 
 def content(template: Obj, version: str) -> bytes:
-    """The file. Raises Unrenderable for a template that no API server understands."""
+    """The file. Raises Unrenderable for a template that no API server accepts."""
     found = _VERSION.match(version)
     stable = found is not None and int(found[1]) >= _STABLE
     said = template.get("configuration") or {}
@@ -130,7 +130,7 @@ def secret(wanted: Obj, data: bytes) -> Generated:
 
 
 def with_admission(told: Obj, wanted: Obj, data: bytes | None) -> Obj:
-    """What a control plane is told, with the file and its argument; without `data`, without what was left of either."""
+    """A control plane's spec with the file and its argument; without `data`, without any remains of either."""
     found = _VERSION.match(str(told.get("kubernetesVersion") or ""))
     if found is None:
         return told

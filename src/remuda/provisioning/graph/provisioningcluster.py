@@ -1,8 +1,8 @@
-"""The reconciler of clusters.provisioning.cattle.io with `rkeConfig`: the objects that such a cluster is made of are there.
+"""The reconciler of clusters.provisioning.cattle.io with `rkeConfig`: creates the objects that such a cluster consists of.
 
-It begins when the mirror (:mod:`remuda.provisioning.cluster`) has given the cluster an id and a finalizer, so that nothing is
-made that is not also taken away. What the planner says of the control plane is passed on to both Clusters. When the cluster
-goes, it holds on until its control plane is gone; Cluster API and the mirror do the work.
+It begins when the mirror (:mod:`remuda.provisioning.cluster`) has given the cluster an id and a finalizer, so that every
+object is also deleted. It copies the control plane's conditions to both Clusters. A deleted cluster keeps its finalizer until
+its control plane is gone; Cluster API and the mirror delete the rest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Obj = dict[str, Any]
 CONTROLLER = "provisioningcluster"
 _AGAIN_SECONDS = 5.0
 _BY_AUTHOR = "authors of references"
-# What may not be deleted yet waits for other machines to come up.
+# Objects whose deletion was refused wait for other machines to come up.
 _REFUSED_AGAIN = 15.0
 _PRE_BOOTSTRAP = "provisioningprebootstrap"
 
@@ -101,14 +101,14 @@ class ProvisioningClusters:
             return DONE
         managed = self._managed(wanted)
         if managed is None or not finalizers_of(wanted):
-            # The mirror is not there yet; it says so, and what it writes comes back here.
+            # The mirror is not done yet; it reports that itself, and its writes trigger this reconciler.
             return DONE
         if not has_finalizer(wanted, FINALIZER):
             wanted = await self._set_finalizers(wanted, [*finalizers_of(wanted), FINALIZER])
         return await self._make(wanted, managed)
 
     def _managed(self, wanted: Obj) -> Obj | None:
-        """Its management Cluster, and never one of somebody else that it only names."""
+        """Its management Cluster, and never another cluster's that it only names."""
         created = condition_of(wanted, "Created") or {}
         found = self._views.managed.get("", managed_name_of(wanted))
         if found is None or created.get("status") == FALSE or is_being_deleted(found) or not belongs(found, wanted):
@@ -127,14 +127,14 @@ class ProvisioningClusters:
             waits = await self._graphs.ensure(wanted, graph)
         except Missing as missing:
             await self._say(wanted, with_wait(wanted, missing.wait.evidence, now))
-            # A kind may not even be served yet, and nobody tells of credentials and schemas: one looks again soon.
+            # A kind may not be served yet, and credentials and schemas are not watched: try again soon.
             return Result(_AGAIN_SECONDS, (missing.wait,))
         except Unrenderable as refused:
             return await self._refuse(wanted, str(refused), now)
         except ApiError as error:
             if error.code not in (400, 403, 422):
                 raise
-            # A server that does not take an object says what is wrong with it.
+            # The server's message says why it rejects the object.
             return await self._refuse(wanted, error.message, now)
         kept = [] if waits else (await self._graphs.prune(wanted, graph))[1]
         plane = self._graphs.control_plane(wanted)
@@ -143,16 +143,16 @@ class ProvisioningClusters:
         wanted = await self._say(wanted, told)
         if plane is not None and not is_being_deleted(plane):
             await self._tell_managed(wanted, managed, plane)
-        # What hosts are told of is for the planner to wait for; here it is looked for, and nobody tells of Secrets.
+        # The planner waits for the references of hosts; they are polled here, since Secrets are not watched.
         return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept))
 
     async def _bind(self, wanted: Obj) -> tuple[Obj, list[Wait]]:
-        """Find what its references stand for, and keep that before any of it is used."""
+        """Resolve its references, and store them before any of them is used."""
         bound, unbound = await self._references.of(wanted).bound()
         return await self._say(wanted, bound), unbound
 
     def _of_subjects(self, binding: Obj) -> Iterable[Key]:
-        """The clusters whose references a subject of a binding wrote."""
+        """The clusters with references written by a subject of the binding."""
         found = (self._views.wanted.indexed(_BY_AUTHOR, _subject(each)) for each in binding.get("subjects") or ())
         return {Key.of(each) for listed in found for each in listed}
 
@@ -217,10 +217,10 @@ class ProvisioningClusters:
     # --- deletion -------------------------------------------------------------------------------------------------------
 
     async def _remove(self, wanted: Obj) -> Result:
-        """The mirror deletes the Cluster of Cluster API, which takes its objects along; what it never took for its own, because
-        something died in between, is taken away here."""
+        """The mirror deletes the Cluster API Cluster, which deletes its objects; objects that it never adopted, because of a
+        crash, are deleted here."""
         key = Key.of(wanted)
-        # Machines need their credential to go, and a user may accept another one for that.
+        # Machines need their credential for deletion, and a user may accept another one for it.
         wanted, _ = await self._bind(wanted)
         cluster = await find(self._client, capi.CLUSTERS, key.name, key.namespace)
         if cluster is None or not is_made_for(cluster, wanted):
@@ -264,7 +264,7 @@ def _subject(subject: Obj) -> tuple[str, str]:
 
 
 def _taken_away(new: Obj | None, old: Obj | None) -> bool:
-    """A new binding takes no right away."""
+    """Ignores new bindings, which remove no right."""
     return old is not None and (new is None or new.get("subjects") != old.get("subjects"))
 
 
@@ -278,7 +278,7 @@ def _switched(new: Obj | None, old: Obj | None) -> bool:
 
 
 def _managed_matters(new: Obj | None, old: Obj | None) -> bool:
-    """What else is said of the cluster's health changes nothing here."""
+    """Ignores other changes of the cluster's health."""
     if new is None or old is None:
         return True
     return _read_of_managed(new) != _read_of_managed(old)

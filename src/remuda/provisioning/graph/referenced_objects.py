@@ -1,8 +1,8 @@
-"""What machine pools refer to: machine configs, the schemas of their drivers, and credentials (capr.md §2.2, §3).
+"""Objects that machine pools refer to: machine configs, the schemas of their drivers, and credentials (capr.md §2.2, §3).
 
-A config is owned by the one cluster that uses it; whether a cluster may use it, and a credential, and both together, is decided
-in :mod:`..references`. The schema that its driver had when the pool was made is kept with the pool,
-so that a driver that learns something new does not replace machines.
+A config is owned by the one cluster that uses it; :mod:`..references` decides whether a cluster may use it, a credential, and
+both together. The driver's schema at the time the pool was made is stored in the pool, so that new fields of a driver do not
+replace machines.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BY_CONFIG = "machine configs"
 
 
 class Missing(Exception):
-    """Something that a pool refers to is not there (yet)."""
+    """An object that a pool refers to does not exist (yet) or may not be used."""
 
     def __init__(self, wait: Wait) -> None:
         super().__init__(wait.evidence)
@@ -70,7 +70,7 @@ class MachineConfigs:
         wanted.add_index(_BY_CONFIG, _references)
 
     async def read(self, wanted: Obj) -> dict[str, Obj]:
-        """The configs by pool, each of them this cluster's own, and such as it may use. Raises Missing, and Unrenderable."""
+        """The configs by pool, each owned by this cluster and usable by it. Raises Missing, and Unrenderable."""
         found: dict[str, Obj] = {}
         named = self._references.of(wanted)
         for unreadable, why in await named.unreadable():
@@ -80,7 +80,7 @@ class MachineConfigs:
             if has_config(pool):
                 config = await self._config(named, wanted, pool)
                 await self._check_addresses(wanted, pool, config, _unrecorded(named, wanted, config))
-                # From then on owners of the cluster see it, and can mend what is wrong with it.
+                # From now on the cluster's owners can see it, and correct its errors.
                 config = found[pool["name"]] = await self._own(wanted, config)
                 await self._check_addresses(wanted, pool, config, _recorded(config))
         return found
@@ -108,7 +108,7 @@ class MachineConfigs:
         ours = reference(wanted, controller=True)
         other = controller_of(config) or next(filter(_is_cluster, owner_references_of(config)), None)
         if other is not None and not same_owner(other, ours):
-            # Not to which: readers of this cluster need not be readers of that one.
+            # The message does not name it: readers of this cluster may have no access to that one.
             kind, key = config.get("kind"), Key.of(config)
             raise Unrenderable(f"{kind} {key} belongs to another {other.get('kind')} already: make one for each cluster")
         owners = owner_references_of(with_owner(config, ours))
@@ -127,7 +127,7 @@ class MachineConfigs:
             raise Missing(_wait(wanted, Ref("", "Secret", *key), f"machine pool {pool['name']}, cloud credential: {why}"))
 
     async def _check_addresses(self, wanted: Obj, pool: Obj, config: Obj, said: list[tuple[Address, tuple[User, ...]]]) -> None:
-        """That the credential goes only where a user says who may read it."""
+        """Raises Missing if the credential would go to an address whose author may not read it."""
         credential = credential_of(wanted, pool)
         if not credential or not said:
             return
@@ -139,8 +139,7 @@ class MachineConfigs:
     # --- schemas --------------------------------------------------------------------------------------------------------
 
     async def with_schemas(self, wanted: Obj) -> Obj:
-        """`wanted` with the schema of its driver in every pool that has none; the same object when there is nothing to keep.
-        Raises Missing."""
+        """`wanted` with its driver's schema in every pool that has none; the same object if nothing changes. Raises Missing."""
         pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
         kept = [await self._with_schema(wanted, pool) for pool in pools]
         if kept == pools:
@@ -166,15 +165,15 @@ def _references(wanted: Obj) -> Iterable[Hashable]:
 
 
 def _recorded(config: Obj) -> list[tuple[Address, tuple[User, ...]]]:
-    """The addresses of a config, each with its author."""
+    """The addresses of a config with a recorded author, each with it."""
     ledger = recorded(config)
     entries = ((each, author_of(ledger, each)) for each in _addresses(config))
     return [(each, (entry.author,)) for each, entry in entries if entry is not None]
 
 
 def _unrecorded(named: Named, wanted: Obj, config: Obj) -> list[tuple[Address, tuple[User, ...]]]:
-    """The addresses from before there were records, with those who answer for them: the maker of the config, or the user who
-    names it now. What the cluster has already it keeps."""
+    """The addresses older than the records, with their responsible users: the maker of the config, and the users who name it
+    now. A config that the cluster owns already is kept."""
     if is_owned_by(config, wanted):
         return []
     maker, resource = annotations_of(config).get(CREATOR), resource_of(CONFIG_API_VERSION, str(config.get("kind")))
@@ -205,9 +204,9 @@ def _wait(wanted: Obj, on: Ref, evidence: str) -> Wait:
 
 # --- podsecurity templates ------------------------------------------------------------------------------------------------
 #
-# The templates for pod security that clusters name: found, followed, and the two that there always are.
+# The pod security templates that clusters name: lookup, watch, and the two built-in ones.
 #
-# What becomes of one is :mod:`remuda.provisioning.graph.podsecurity`.
+# :mod:`remuda.provisioning.graph.podsecurity` renders them.
 
 _BY_TEMPLATE = "named pod security templates"
 
@@ -223,7 +222,7 @@ class PodSecurityTemplates:
         return Watch(management.POD_SECURITY_TEMPLATES, self._users, _matters)
 
     def of(self, wanted: Obj) -> Obj | None:
-        """The one that a cluster names; None if it names none that counts. Raises Missing."""
+        """The template that a cluster names; None if it names none that applies. Raises Missing."""
         name = template_of(wanted)
         found = self.cache.get("", name) if name else None
         if found is None and name:
@@ -237,7 +236,7 @@ class PodSecurityTemplates:
 
 
 def standing(manager: Manager) -> Standing:
-    """The controller that keeps the templates there that every server has. What somebody makes of them is theirs."""
+    """The controller that creates the built-in templates of every server. Users may change them."""
     return Standing(manager, "podsecurity-templates", management.POD_SECURITY_TEMPLATES, lambda: BUILT_IN)
 
 

@@ -1,8 +1,8 @@
-"""The awaited-host controller: follows the hosts that machines wait for, until they are at work.
+"""The awaited-host controller: follows the hosts that machines wait for, until they follow their plans.
 
-When the host of a machine has acted, the token in its install script is marked as ended. Until then the controller tells why the
-host is not there, and replaces a pool's machine that no host can become any more. :mod:`.awaitedhost` decides; `since`
-and evidence come from what the gateway wrote on the tokens' Secrets (:mod:`.host_identity`).
+When the host of a machine has acted, the token in its install script is marked as expired. Until then the controller reports
+why the host is missing, and replaces a pool's machine that no host can become any more. :func:`state_of` decides; `since`
+and evidence come from the gateway's annotations on the tokens' Secrets (:mod:`.host_identity`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Obj = dict[str, Any]
 CONTROLLER = "awaited-host"
 _BY_SET = "machine set"
 _CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
-# A Kubernetes that writes down when tokens are used says so here.
+# A Kubernetes that records the use of tokens has this ConfigMap.
 _TRACKING: Final = ("kube-apiserver-legacy-service-account-token-tracking", "kube-system")
 
 
@@ -81,7 +81,7 @@ class AwaitedHosts:
         self._tokens = token_secrets(manager.informers)
         self._accounts = manager.informers.of(SERVICE_ACCOUNTS, labels=BOOTSTRAP_NAME)
         self._views.machines.add_index(_BY_SET, lambda obj: filter(None, (machine_set_of(obj),)))
-        # Since when this life knows that a machine is lost.
+        # The time since when this process knows that a machine is lost.
         self._lost: dict[Key, float] = {}
         self.controller = replace(
             type(self).controller,
@@ -141,7 +141,7 @@ class AwaitedHosts:
     # --- giving up --------------------------------------------------------------------------------------------------------
 
     async def _given_up(self, key: Key, bootstrap: Obj, awaited: Awaited, terms: Terms) -> bool:
-        """Delete a Machine of a pool that no host can become any more; its MachineSet makes another one."""
+        """Delete a pool's Machine that no host can become any more; its MachineSet makes another one."""
         machine, now = awaited.machine, self._clock.time()
         ended = end(awaited, terms) or now
         since = self._lost.setdefault(key, now)
@@ -176,7 +176,7 @@ class AwaitedHosts:
         return state_of(self._awaited(bootstrap, machine), terms, self._clock.time())
 
     async def _may_be_at_work(self, bootstrap: Obj, machine: Obj) -> bool:
-        """Whether a host may follow the plan after all: asked of the server, not of a cache, just before the machine goes."""
+        """True if a host may follow the plan after all: read from the server, not a cache, just before the Machine is deleted."""
         namespace, name = namespace_of(bootstrap), plan_name(name_of(bootstrap))
         live = await find(self._client, capi.MACHINES, name_of(machine), namespace)
         account = await find(self._client, SERVICE_ACCOUNTS, name, namespace)
@@ -184,7 +184,7 @@ class AwaitedHosts:
         plan = await find(self._client, SECRETS, name, namespace)
         if live is None or uid_of(live) != uid_of(machine) or has_acted(live, plan, token):
             return True
-        # A host that was let in and only reads leaves no other trace than the use of its token.
+        # A registered host that only reads leaves no other trace than the use of its token.
         return MACHINE_ID in labels_of(live) and not await self._uses_are_tracked()
 
     async def _uses_are_tracked(self) -> bool:
@@ -206,33 +206,32 @@ def _first_answer(new: Obj | None, old: Obj | None) -> bool:
 
 # --- awaitedhost decision -------------------------------------------------------------------------------------------------
 #
-# How far the host of a machine is with coming in, and when a machine is given up that no host can become any more. Pure.
+# The registration progress of a machine's host, and the decision to replace a machine that no host can become. Pure.
 #
-# A machine is awaited until its host has acted with what it got (:func:`.host_identity.has_acted`). The token in its install
-# script expires meanwhile; from then on no host can come in as this machine, so waiting longer would be in vain. A pool's
-# machine is then replaced, which is what the pool's quantity asks for; a host that was registered by hand is its user's.
-# :mod:`.awaitedhost` acts.
+# A machine is awaited until its host has used the plan's token (:func:`.host_identity.has_acted`). The token in its install
+# script expires meanwhile; from then on no host can register as this machine, so waiting is in vain. A pool's machine is then
+# replaced, as the pool's quantity requires; a host that was registered by hand is its user's. :class:`AwaitedHosts` acts.
 
-# After its token's end a machine is kept for so long, and for so long by each new leader: agents that were let in last, or that
-# lost their server, are back and known by then.
+# The time for which a machine is kept after its token has expired, and again by each new leader: by then agents that were
+# admitted last, or lost their server, are back and known.
 GRACE_SECONDS: Final = 300.0
-# A machine without a host is told of after this long, and a host that was let in and is silent after that long.
+# A machine without a host is reported after the first time, a registered but silent host after the second.
 LATE_SECONDS: Final = 600.0
 SILENT_SECONDS: Final = 60.0
-# A refusal is told of for so long.
+# The time for which a refusal is reported.
 _RECENT_SECONDS = 900.0
 
 
 class State(Enum):
     UNKNOWN = "unknown"  # there is no token yet
     AWAITED = "awaited"  # its host may come
-    LOST = "lost"  # no host can come in as this machine any more
-    ACTED = "acted"  # its host is at work
+    LOST = "lost"  # no host can register as this machine any more
+    ACTED = "acted"  # its host has used its plan token
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """A Machine and the Secrets of its registration: `script`'s token, the plan's `token`, and the plan."""
+    """A Machine and the Secrets of its registration: the token in its `script`, the plan's `token`, and the plan."""
 
     machine: Obj
     script: Obj | None
@@ -241,7 +240,7 @@ class Awaited:
 
     @property
     def given(self) -> float | None:
-        """When a host was first given the plan's token."""
+        """The time when a host first got the plan's token."""
         return time_of(annotations_of(self.token or {}).get(LAST_ACCESS))
 
     @property
@@ -249,7 +248,7 @@ class Awaited:
         return Ref(capi.GROUP, "Machine", *Key.of(self.machine))
 
     def refusals(self, now: float) -> Refusals | None:
-        """The latest, as long as they are news."""
+        """The latest refusals, while they are recent."""
         found = [each for secret in (self.script, self.token) if (each := refusals_of(secret)) is not None]
         latest = max(found, key=lambda each: each.last, default=None)
         return latest if latest is not None and now < latest.last + _RECENT_SECONDS else None
@@ -259,7 +258,7 @@ def state_of(awaited: Awaited, terms: Terms, now: float) -> State:
     if has_acted(awaited.machine, awaited.plan, awaited.token):
         return State.ACTED
     if machine_set_of(awaited.machine) is None:
-        # It came by hand, and may come again by hand.
+        # It was registered by hand, and may be registered by hand again.
         return State.AWAITED
     if awaited.script is None:
         return State.UNKNOWN
@@ -267,7 +266,7 @@ def state_of(awaited: Awaited, terms: Terms, now: float) -> State:
 
 
 def machine_set_of(machine: Obj) -> Key | None:
-    """The MachineSet that makes another Machine when this one goes; None for one that nothing replaces."""
+    """The MachineSet that replaces this Machine; None if it has none."""
     for each in owner_references_of(machine):
         group = GroupVersion.parse(each.get("apiVersion") or "").group
         if each.get("controller") is True and each.get("kind") == "MachineSet" and group == capi.GROUP:
@@ -276,7 +275,7 @@ def machine_set_of(machine: Obj) -> Key | None:
 
 
 def wait_of(awaited: Awaited, state: State, terms: Terms, now: float) -> Wait | None:
-    """Why the host is not at work, as far as there is something to tell."""
+    """The reason why the host is not active; None if there is nothing to report."""
     refusals = awaited.refusals(now)
     if state is State.LOST:
         ended = end(awaited, terms)
@@ -300,7 +299,7 @@ def wait_of(awaited: Awaited, state: State, terms: Terms, now: float) -> Wait | 
 
 
 def looked_at_again(awaited: Awaited, state: State, terms: Terms, now: float) -> float | None:
-    """Seconds until time alone changes what is told; None when it does not."""
+    """Seconds until time alone changes the report; None if it does not."""
     if state not in (State.AWAITED, State.LOST):
         return None
     made, given = time_of(metadata(awaited.script or {}).get("creationTimestamp")), awaited.given
@@ -313,14 +312,14 @@ def looked_at_again(awaited: Awaited, state: State, terms: Terms, now: float) ->
 
 
 def is_turn(name: str, others: Sequence[Obj], replicas: int, state: Callable[[Obj], State]) -> bool:
-    """Whether it is this lost Machine's turn to be replaced; `others` are the other Machines of its set.
+    """True if this lost Machine may be replaced now; `others` are the other Machines of its set.
 
-    One Machine of a set at a time, in the order of their names, and none while the set is short of one or waits for the host of
-    another: where no host can come, one new machine in half an hour finds out, not all of them.
+    One Machine of a set at a time, in the order of their names, and none while the set lacks one or another one waits for its
+    host: if no host can register, one new machine per half hour finds out, not all of them.
     """
     if any(is_being_deleted(each) for each in others) or len(others) + 1 < replicas:
         return False
-    # The first that speaks against it ends the search: of a large set whose machines are all lost each would ask all others.
+    # The first objection ends the search: in a large set of lost machines, each would otherwise check all others.
     return all(_lets_go_first(name, name_of(each), state(each)) for each in others)
 
 
@@ -329,7 +328,7 @@ def _lets_go_first(name: str, other: str, state: State) -> bool:
 
 
 def end(awaited: Awaited, terms: Terms) -> float | None:
-    """When the token in its install script expires, as a time."""
+    """The expiry time of the token in its install script."""
     return None if awaited.script is None else end_of(awaited.script, terms)
 
 

@@ -1,7 +1,7 @@
-"""The CustomMachine controller: infrastructure that is there from the beginning, since its host asked to be it (capr.md §2.10).
+"""The CustomMachine controller: infrastructure that exists from the beginning, since its host registered it (capr.md §2.10).
 
-It is ready at once, and provisioned when its node's identity is known (:mod:`.machinenodelookup` writes that). Where the
-RKECluster says so, a machine whose node has been gone for long goes, too: nobody else would delete it.
+It is ready at once, and provisioned when its node's identity is known (:mod:`.machinenodelookup` writes that). If the
+RKECluster sets a time, a machine whose node is missing for longer is deleted, too: no other controller would delete it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class CustomMachines:
         return DONE if left is None else Result(after=left)
 
     async def _bury(self, key: Key) -> float | None:
-        """Delete the Machine if its node has been gone for as long as somebody said; the seconds until then."""
+        """Delete the Machine if its node is missing for as long as the cluster's limit; returns the seconds until then."""
         machines = self._views.machines.indexed(_BY_INFRASTRUCTURE, key)
         machine = machines[0] if len(machines) == 1 else None
         if machine is None or is_being_deleted(machine):
@@ -99,7 +99,7 @@ class CustomMachines:
         return None
 
     async def _is_gone(self, cluster: Key, node: str) -> bool:
-        """Not what a cache thinks, or a cluster that does not answer."""
+        """Reads the Node itself: neither a cache nor an unreachable cluster counts."""
         workload = self._workloads.get(cluster)
         if workload is None or not node:
             return False
@@ -113,7 +113,7 @@ class CustomMachines:
 
 
 def missing_until(machine: Obj, cluster: Obj | None) -> float | None:
-    """When a Machine whose node is gone has waited long enough, as a time; None when its node is not gone, or nobody asked."""
+    """The time when a Machine whose node is missing is deleted; None if its node exists, or the cluster sets no limit."""
     said = annotations_of(cluster or {}).get(DELETE_MISSING_AFTER) or ""
     healthy = get(machine, "NodeHealthy")
     if not said or duration(said) or healthy is None:

@@ -1,10 +1,10 @@
-"""Whether a host is who it says it is (design §7). Pure; the gateway and :mod:`.unmanaged` ask.
+"""Verification of a host's identity (design §7). Pure; called by the gateway and :mod:`.unmanaged`.
 
-Whoever has a cluster's token for nodes may bring a new host. It must not be enough to become a host that is there already: with
-its plan, a stranger would get the cluster's secrets. So a machine-id that is known comes in again only with the plan token that
-it was given, or when an administrator says so on the Machine. Until the host has acted with what it got it may ask again, and
-gets the same answer: the server, or the host, may have died before the answer was kept. That opens nothing which the cluster's
-token does not open anyway, by a new host.
+A caller with a cluster's node token may register a new host. That must not suffice to become an existing host: with its plan,
+an attacker would get the cluster's secrets. So a known machine-id registers again only with the plan token that it was given,
+or if an administrator allows it on the Machine. Until the host has used its plan token it may ask again, and gets the same
+answer: the server or the host may have crashed before the answer was stored. That gives no access which the cluster's token
+does not give anyway, with a new host.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Obj = dict[str, Any]
 
 
 def has_acted(machine: Obj, plan: Obj | None, token: Obj | None) -> bool:
-    """Whether the host of a Machine has used what it got at its registration.
+    """True if the host of a Machine has used the token from its registration.
 
     `plan` is the Machine's plan Secret and `token` the Secret with the token for it. The API server labels a token's Secret when
-    the token is used; a server that did not do so before leaves what the agent has written in its plan, and the node.
+    the token is used; with a server that did not, the agent's data in the plan and the node are the evidence.
     """
     if TOKEN_LAST_USED in labels_of(token or {}) or dig(machine, "status", "nodeRef", "name"):
         return True
@@ -38,16 +38,16 @@ def has_acted(machine: Obj, plan: Obj | None, token: Obj | None) -> bool:
 
 
 def refusal(machine: Obj, request: Obj, machine_id: str, plan: Obj | None, token: Obj | None) -> str:
-    """Why a host is not let in as this Machine, which is there already; "" when it is.
+    """The reason why a host is not admitted as this existing Machine; "" if it is.
 
     `plan` is the Machine's plan Secret, `token` the Secret with the token that its host was given.
     """
     if labels_of(machine).get(MACHINE_ID) != machine_id:
-        # Names are short hashes of ids: to find another id with the same one takes patience, not luck.
+        # Names are short hashes of ids: another id with the same hash can be found with enough tries.
         return f"the machine {name_of(machine)} is another host"
     if is_being_deleted(machine):
         return f"the machine {name_of(machine)} of this host is being deleted; run the command again when it is gone"
-    # The very Machine's: an id is the host's own word, and may be that of a machine elsewhere, too.
+    # This very Machine's: an id is the host's own claim, and may be that of a machine elsewhere, too.
     shown = annotations_of(request).get(PLAN_TOKEN_SHOWN)
     if (shown and shown == uid_of(machine)) or annotations_of(machine).get(REGISTER_AGAIN) == "true":
         return ""
@@ -60,7 +60,7 @@ def refusal(machine: Obj, request: Obj, machine_id: str, plan: Obj | None, token
 
 
 def namesake(machines: list[Obj], node_name: str, machine_id: str) -> Obj | None:
-    """Another machine of the cluster that is called so: two nodes of one name would push each other out."""
+    """Another machine of the cluster with this node name: two nodes of one name would replace each other."""
     if not node_name:
         return None
     return next(
@@ -75,11 +75,11 @@ def namesake(machines: list[Obj], node_name: str, machine_id: str) -> Obj | None
 
 # --- registration refusals ------------------------------------------------------------------------------------------------
 #
-# What is known of hosts that were refused: how often, since when and why, as an annotation on the Secret with the token.
+# Refusals of hosts: their number, start and reason, as an annotation on the Secret with the token.
 #
-# Kept so that `explain` can say which machine's host can't come in; waits themselves are not stored. A refused host asks every
-# few seconds, and a stranger may ask more often, so of many refusals one a minute is written, with the count of all. The
-# gateway and :mod:`.unmanaged` note them, :mod:`.awaitedhost` tells of them.
+# Stored so that `explain` can tell which machine's host is refused; waits themselves are not stored. A refused host asks every
+# few seconds, and an attacker may ask more often, so one of many refusals is written per minute, with the count of all. The
+# gateway and :mod:`.unmanaged` write them, :mod:`.awaitedhost` reports them.
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ _LONGEST, _LONGEST_ID = 300, 12
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """`host` is the beginning of the id of the last host that was refused; times are seconds."""
+    """`host` is the beginning of the id of the last refused host; times are seconds."""
 
     count: int
     since: float
@@ -105,7 +105,7 @@ class Refusals:
 
 
 def refusals_of(secret: Obj | None) -> Refusals | None:
-    """What is written on the Secret with a token; None when nothing is, or nothing that can be read."""
+    """The refusals on the Secret with a token; None if there are none, or they are malformed."""
     text = annotations_of(secret or {}).get(REFUSALS)
     try:
         found = jsonio.loads(text.encode()) if text else None
@@ -126,17 +126,17 @@ def _text(refusals: Refusals) -> str:
 
 
 class RefusalNotes:
-    """Notes refusals of one process."""
+    """Records the refusals of one process."""
 
     def __init__(self, client: Client, clock: Clock, field_manager: str) -> None:
         self._client = client
         self._clock = clock
         self._manager = field_manager
-        # By the Secret's uid: refusals that are not written yet, and when something was last written.
+        # By the Secret's uid: the number of refusals not written yet, and the time of the last write.
         self._unwritten: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def note(self, secret: Obj, machine_id: str, why: str) -> None:
-        """A host that showed the token in this Secret was refused. To write it down may fail: the refusal stands."""
+        """Record that a host with the token in this Secret was refused. If the write fails, the refusal stands."""
         now, uid = self._clock.time(), uid_of(secret)
         count, written = self._unwritten.pop(uid, (0, 0.0))
         self._unwritten[uid] = count + 1, written

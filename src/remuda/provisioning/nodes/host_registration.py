@@ -1,8 +1,8 @@
-"""Letting hosts in: the way from the token in an install script to a machine, and from a machine to the token for its plan.
+"""Registration of hosts: from the token in an install script to a machine, and from a machine to the token for its plan.
 
-The gateway's side of registration, without HTTP; :mod:`.host_registration` is for hosts that no machine waits for. Every
-step is written down before the next is taken, bound to what was seen: of two hosts that come with the same token at the same
-time one becomes the machine, and the other is refused.
+The gateway's side of registration, without HTTP; :class:`Newcomers` is for hosts that no machine waits for. Every step is
+stored before the next one, bound to the version read: of two hosts that present the same token at the same time, one becomes
+the machine, and the other is refused.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ _MANAGER = "registration"
 
 
 class Refused(Exception):
-    """A host that is not let in; the text says why."""
+    """A host that is not admitted; the text says why."""
 
 
 class UnknownToken(Refused):
-    """No install script has this token; it may be one of another kind."""
+    """No install script has this token; it may be of another kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanAccess:
-    """What a host needs to follow its plan."""
+    """The access data a host needs to follow its plan."""
 
     namespace: str
     secret_name: str
@@ -96,16 +96,16 @@ class Hosts:
         self._refusals = RefusalNotes(client, clock, _MANAGER)
 
     async def by_bootstrap_token(self, text: str, machine_id: str, known_as: Obj | None = None) -> Obj:
-        """The Machine that a host with this token and this id is from now on. Raises Refused, or a conflict to be tried again.
+        """The Machine that a host with this token and id becomes. Raises Refused, or a conflict to be retried.
 
-        `known_as` is the Machine whose plan token the host shows besides. Until its host has acted a Machine gives the same
+        `known_as` is the Machine whose plan token the host presents besides. Until its host has acted, a Machine gives the same
         answer again: each write here is either done already, or done now.
         """
         await synced(self._settings, self._tokens)
         known = self._tokens.indexed(_BY_SHOWN, digest(text))
         if len(known) != 1:
             raise UnknownToken("no machine is waiting for a host with this token")
-        # Live, from here on: a token that ended a moment ago has ended.
+        # Read live from here on: a token that expired a moment ago is expired.
         token = await find(self._client, SECRETS, name_of(known[0]), namespace_of(known[0]))
         if token is None or _shown_by(token) != [digest(text)]:
             raise UnknownToken("no machine is waiting for a host with this token")
@@ -122,14 +122,14 @@ class Hosts:
         if why or machine is None:
             await self._refusals.note(token, machine_id, why)
             raise Refused(why)
-        # The Machine first: what is written on it decides which host it is, whoever dies next.
+        # The Machine first: its label decides which host it is, even after a crash.
         named = await self._named(machine, machine_id)
         await self._used(token)
         return named
 
     async def plan_access(self, machine: Obj) -> PlanAccess | None:
-        """How its host reaches the plan of a Machine that :meth:`by_bootstrap_token` or a request gave; None as long as the
-        account or its token is not there yet. The same one each time: it counts as taken when its host uses it."""
+        """The access of its host to the plan of a Machine from :meth:`by_bootstrap_token` or a request; None while the account
+        or its token does not exist yet. The same token each time: it counts as taken when its host uses it."""
         await synced(self._tokens)
         bootstrap = dig(machine, "spec", "bootstrap", "configRef", "name") or ""
         name, namespace = plan_name(bootstrap), namespace_of(machine)
@@ -148,7 +148,7 @@ class Hosts:
         return PlanAccess(namespace, name, text)
 
     async def of_plan_token(self, text: str) -> Obj | None:
-        """The Machine whose host was given this token for its plan; None when it is no such token, or not any more."""
+        """The Machine whose host was given this token for its plan; None if the token is not or no longer valid."""
         await synced(self._tokens)
         known = self._tokens.indexed(_BY_DIGEST, digest(text))
         if len(known) != 1:
@@ -167,7 +167,7 @@ class Hosts:
         return machine if is_owned_by(account, bootstrap) and is_owned_by(bootstrap, machine) else None
 
     async def settle(self, machine: Obj, place: host_layout.Layout) -> None:
-        """Keep where the host of a Machine has its files, which it says with its first word."""
+        """Store the file layout of a Machine's host, which it sends with its first request."""
         name = dig(machine, "spec", "bootstrap", "configRef", "name") or ""
         bootstrap = await self._find(rke.RKE_BOOTSTRAPS, name, namespace_of(machine))
         if bootstrap is not None and host_layout.ANNOTATION not in annotations_of(bootstrap):
@@ -176,7 +176,7 @@ class Hosts:
             )
 
     async def _has_acted(self, machine: Obj, bootstrap: Obj | None) -> bool:
-        """Live, as everything that decides here."""
+        """Read live, as all decisions here."""
         name, namespace = plan_name(name_of(bootstrap or {})), namespace_of(machine)
         account = await self._find(SERVICE_ACCOUNTS, name, namespace)
         token = await named_token(self._client, account) if account is not None else None
@@ -186,7 +186,7 @@ class Hosts:
         return await find(self._client, resource, name, namespace) if name else None
 
     async def _used(self, token: Obj) -> None:
-        """Write down when it was first used."""
+        """Record the time of its first use."""
         if LAST_ACCESS in annotations_of(token):
             return
         now = {LAST_ACCESS: rfc3339(self._clock.time())}
@@ -215,15 +215,15 @@ def _digest_of(secret: Obj) -> list[bytes]:
 
 # --- custom host registration ---------------------------------------------------------------------------------------------
 #
-# Letting in hosts that no machine waits for: they come with the token for a cluster's nodes and say what they want to be.
+# Admission of hosts that no machine waits for: they present the token for a cluster's nodes and state the roles they want.
 #
-# The gateway's side of it, without HTTP, as :mod:`.host_registration` is for machines that wait. What a host says goes into a
-# request (:mod:`.machine_request`), the controller (:mod:`.unmanaged`) makes a machine of it or says why not, and the request
-# is taken away again. A request is for one caller: another that says the same id must not get what was meant for the first.
+# The gateway's side of it, without HTTP, like :class:`Hosts` for machines that wait. The host's data goes into a request
+# (:mod:`.machine_request`), the controller (:mod:`.unmanaged`) makes a machine from it or says why not, and the request is
+# deleted again. A request is for one caller: another one with the same id must not get the first one's answer.
 
 
 class Busy(Exception):
-    """Another caller says that it is this host; one of them has to come again."""
+    """Another caller claims to be this host; one of them has to try again."""
 
 
 class Newcomers:
@@ -234,10 +234,10 @@ class Newcomers:
         self._requests.on_change(self._changed)
 
     async def admitted(self, cluster: str, said: Mapping[str, list[str]], known_as: Obj | None = None) -> Obj:
-        """The Machine that a host is from now on; as long as it takes.
+        """The Machine that a host becomes; waits as long as it takes.
 
-        `cluster` is the id of the management Cluster whose token it showed; `said` are its `X-Cattle-*` headers. `known_as` is
-        the Machine whose plan token it showed besides. Raises Refused and Busy.
+        `cluster` is the id of the management Cluster whose token it presented; `said` are its `X-Cattle-*` headers. `known_as` is
+        the Machine whose plan token it presented besides. Raises Refused and Busy.
         """
         await synced(self._requests)
         request = await self._put(cluster, said, known_as)
@@ -261,7 +261,7 @@ class Newcomers:
             return made
         found = await find(self._client, SECRETS, name_of(wanted), cluster)
         if found is not None and uid_of(found) not in self._waiting and _is_answered(found):
-            # Of a caller who left, or whose gateway died.
+            # Its caller left, or its gateway crashed.
             await remove(self._client, SECRETS, found)
         raise Busy("another registration of this host is under way")
 

@@ -1,8 +1,8 @@
-"""What a host says of itself when it registers, and what is made of it (protocols.md §3.2, §3.3; capr.md §2.10). Pure.
+"""The data that a host registers with, and the objects made from it (protocols.md §3.2, §3.3; capr.md §2.10). Pure.
 
-The gateway writes a host's headers into a Secret of type `rke.cattle.io/machine-request`, in the namespace of the cluster whose
-token the host showed. All of it is the host's own word, so all of it is checked before it becomes a label or a name. The
-controller of it is :mod:`.unmanaged`.
+The gateway writes a host's headers into a Secret of type `rke.cattle.io/machine-request`, in the namespace of the cluster
+whose token the host presented. All of it is the host's own claim, so all of it is checked before it becomes a label or a name.
+Its controller is :mod:`.unmanaged`.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from ..well_known import (
 Obj = dict[str, Any]
 
 SET = "unmanaged-machine"
-# Seconds that a request is there: longer than any host waits for its answer.
+# Lifetime of a request in seconds: longer than any host waits for its answer.
 LIFETIME = 60.0
 
 _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-# By these machines are found and judged: a host has no say in them.
+# Labels by which machines are selected and validated: a host must not set them.
 _PROTECTED = re.compile(r"^(([-a-z0-9.]+\.)?cluster\.x-k8s\.io|(rke|plan|objectset\.rio)\.cattle\.io|remuda\.dev)/")
 _LONGEST = 253
 _MOST = 64
 
 
 class RequestError(ValueError):
-    """A request that can't be followed; the text is for whoever runs the command on the host."""
+    """A request that can't be followed; the text is for the user who runs the command on the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Request:
 
 
 def request_secret(namespace: str, headers: Mapping[str, list[str]]) -> Obj:
-    """The Secret for a host's `X-Cattle-*` headers, whose names come without that prefix and in lower case."""
+    """The Secret for a host's `X-Cattle-*` headers, whose names have no prefix and are in lower case."""
     said = dict(sorted(headers.items()))
     return {
         "apiVersion": "v1",
@@ -114,7 +114,7 @@ def parse(secret: Obj) -> Request:
 
 
 def _headers(secret: Obj) -> dict[str, str]:
-    """The first value of each."""
+    """The first value of each header."""
     try:
         said = jsonio.loads(base64.b64decode((secret.get("data") or {}).get("data") or "", validate=True))
     except ValueError:
@@ -137,7 +137,7 @@ def _short(said: Mapping[str, str], key: str) -> str:
 
 
 def _host_name(name: str) -> str:
-    """A label in lower case: Kubernetes calls no node otherwise."""
+    """A DNS label in lower case, as Kubernetes requires for node names."""
     found = name.lower()
     if found and (len(found) > 63 or not _HOSTNAME.fullmatch(found)):
         raise RequestError(f"{name[:80]!r} can't be the name of a node: at most 63 of a-z, 0-9, '-' and '.'")
@@ -169,7 +169,7 @@ def _taint(part: str) -> Mapping[str, str]:
 
 
 def _is_mark(key: str, value: str) -> bool:
-    """Whether it can be a label, or the key and value of a taint."""
+    """True if it can be a label, or the key and value of a taint."""
     return not qualified_name_problems(key) and not label_value_problems(value)
 
 
@@ -181,7 +181,7 @@ def _parts(text: str, what: str) -> list[str]:
 
 
 def _layout(text: str) -> str:
-    """As the renderer will read it."""
+    """The layout, in the renderer's form."""
     if not text:
         return ""
     try:
@@ -192,7 +192,7 @@ def _layout(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """In the order in which they are made: the Machine is last, for it refers to the others."""
+    """Objects in their order of creation: the Machine is last, for it refers to the others."""
 
     bootstrap: Obj
     infrastructure: Obj
@@ -200,7 +200,7 @@ class Registered:
 
 
 def objects(request: Request, secret: Obj, cluster: Key) -> Registered:
-    """What a host becomes in a cluster; all of it is called as the request."""
+    """The objects of a host in a cluster; all have the request's name."""
     name = name_of(secret)
     made = marks(SET, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace_of(secret)}})
     labels = {**request.labels, **_own_labels(request, cluster), **made.labels}

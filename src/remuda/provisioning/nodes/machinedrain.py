@@ -1,7 +1,7 @@
-"""The machinedrain controller: drains a machine's node before its plan changes, and lets pods come back after (capr.md §2.12).
+"""The machinedrain controller: drains a machine's node before its plan changes, and uncordons it after (capr.md §2.12).
 
-Whose turn it is and which pods go is :mod:`.machinedrain`; the planner asks, and waits for the answer. This is
-draining for changes: a machine that is deleted is drained by Cluster API.
+:func:`decide` chooses the step and :func:`sort_out` the pods; the planner requests a drain, and waits for the
+answer. These drains are for changes: Cluster API drains a machine that is deleted.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class MachineDrain:
     # --- the node --------------------------------------------------------------------------------------------------------
 
     async def _schedulable(self, client: Client, name: str, wanted: bool) -> Obj | None:
-        """Cordon a node, or take that back; None when it is gone."""
+        """Cordon or uncordon a node; None if it is gone."""
         node = await find_node(client, name)
         if node is not None and bool(dig(node, "spec", "unschedulable")) is wanted:
             await client.patch(
@@ -120,7 +120,7 @@ class MachineDrain:
         return node
 
     async def _drained(self, who: tuple[str, Key], secret: Obj, client: Client, node: str, step: Step) -> bool:
-        """One round: whether nothing is left that must go. Raises DrainError."""
+        """One round; true if no pod that must go is left. Raises DrainError."""
         if await self._schedulable(client, node, False) is None or not step.options.enabled:
             return True
         pods = await read_all(client, PODS, fields=f"spec.nodeName={node}")
@@ -134,7 +134,7 @@ class MachineDrain:
         return found.done
 
     async def _send_away(self, client: Client, pods: tuple[Obj, ...], options: Options) -> dict[str, str]:
-        """What was said against it, by pod."""
+        """The objections, by pod."""
         refusals: dict[str, str] = {}
         turns = iter(pods)
 
@@ -159,14 +159,14 @@ class MachineDrain:
         changed = {key: value for key, value in marks.items() if present.get(key) != value}
         if not changed:
             return
-        # Bound to what was seen: the planner may have asked for something else meanwhile.
+        # Bound to the version read: the planner may have requested another change meanwhile.
         patch = {"metadata": {"resourceVersion": resource_version_of(secret), "annotations": changed}}
         written = await self._client.patch(SECRETS, name_of(secret), patch, namespace_of(secret), field_manager=CONTROLLER)
         self._manager.freshness.wrote(who, self._views.plans, written)
 
 
 async def _send(client: Client, pod: Obj, options: Options) -> str:
-    """Ask a pod to go; "" when it goes, else what was said against it."""
+    """Evict or delete a pod; "" on success, else the objection."""
     try:
         if options.disable_eviction:
             await client.delete(PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod), grace_seconds=options.grace)
@@ -189,23 +189,23 @@ def _marks_changed(new: Obj | None, old: Obj | None) -> bool:
 
 # --- machinedrain decision ------------------------------------------------------------------------------------------------
 #
-# Draining a node before a change of its plan, and the way back: who has a turn, and which pods go (capr.md §4.8). Pure.
+# The drain of a node before a change of its plan, and the uncordon: the steps, and the pods to evict (capr.md §4.8). Pure.
 #
-# The planner asks by annotations on the plan's Secret, and :mod:`.machinedrain` answers there: `drain-options` asks for a
-# drain, `drain-done` with the same text says that it is over, `uncordon` asks for the way back. Before the drain and before the
-# way back, hooks may have a turn: others, who write that text into an annotation of their own when they are ready.
+# The planner makes its requests by annotations on the plan's Secret, and :class:`MachineDrain` answers there: `drain-options`
+# requests a drain, `drain-done` with the same text confirms it, `uncordon` requests the uncordon. Hooks may run before the drain
+# and before the uncordon: other controllers, which write that text into their own annotation when they are ready.
 #
-# A drain goes on for as long as it takes. What holds it up is told in `drain-error`; a time limit would only end one try and
-# begin the next.
+# A drain takes as long as it needs. `drain-error` tells what blocks it; a time limit would only end one try and begin the
+# next.
 
 
 class DrainError(ValueError):
-    """A drain that can't go on by itself; the text is for a person."""
+    """A drain that can't continue by itself; the text is for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose; `grace` None is the pod's own."""
+    """The user's options; `grace` None means the pod's own."""
 
     enabled: bool = False
     force: bool = False
@@ -249,14 +249,14 @@ def _hooks(found: Any) -> tuple[str, ...]:
 class Do(Enum):
     NOTHING = "nothing"
     CORDON = "cordon"  # and let the hooks before the drain have their turn
-    DRAIN = "drain"  # and say that it is done when it is
+    DRAIN = "drain"  # and report when it is done
     HOOKS_BACK = "hooks back"  # the hooks before the way back have their turn
-    UNCORDON = "uncordon"  # and take all the marks away
+    UNCORDON = "uncordon"  # and remove all annotations
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`write` are annotations to be set or taken away (None) now; `hooks` are those that have not answered yet."""
+    """`write` are annotations to set or remove (None) now; `hooks` are those that have not answered yet."""
 
     do: Do
     options: Options = Options()
@@ -265,7 +265,7 @@ class Step:
 
 
 def decide(annotations: Mapping[str, str]) -> Step:
-    """What is next, by the marks on the plan's Secret. Raises DrainError."""
+    """The next step, by the annotations on the plan's Secret. Raises DrainError."""
     asked, back = annotations.get(DRAIN_OPTIONS) or "", annotations.get(UNCORDON) or ""
     if back:
         return _way_back(annotations, back)
@@ -298,7 +298,7 @@ def _unanswered(annotations: Mapping[str, str], hooks: Sequence[str], text: str)
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Pods that are to be asked to go, and those that are going."""
+    """Pods to evict, and pods being deleted."""
 
     evict: tuple[Obj, ...] = ()
     going: tuple[Obj, ...] = ()
@@ -309,7 +309,7 @@ class Pods:
 
 
 def sort_out(pods: Sequence[Obj], daemon_sets: Collection[Key], options: Options, now: float) -> Pods:
-    """As `kubectl drain` does it: raises DrainError, before anything is touched, when one pod may not go."""
+    """Like `kubectl drain`: raises DrainError, before any eviction, if one pod may not go."""
     refused: dict[str, list[str]] = {}
     evict: list[Obj] = []
     going: list[Obj] = []
@@ -326,7 +326,7 @@ def sort_out(pods: Sequence[Obj], daemon_sets: Collection[Key], options: Options
 
 
 def _objection(pod: Obj, daemon_sets: Collection[Key], options: Options) -> str | None:
-    """Why a pod may not go; "" when it may, None when it stays."""
+    """The reason why a pod may not be evicted; "" if it may, None if it stays."""
     if MIRROR in annotations_of(pod):
         return None
     if is_finished(pod):
@@ -342,6 +342,6 @@ def _objection(pod: Obj, daemon_sets: Collection[Key], options: Options) -> str 
 
 
 def _is_forgotten(pod: Obj, options: Options, now: float) -> bool:
-    """Whether it has been going for longer than anybody wants to wait for it."""
+    """True if its deletion has taken longer than the option's limit."""
     since = time_of(metadata(pod).get("deletionTimestamp"))
     return bool(options.skip_deleted_after) and since is not None and now - since > options.skip_deleted_after

@@ -1,8 +1,8 @@
 """The machinenodelookup controller: finds the node that a machine's host became (capr.md §2.11).
 
-A host names its Machine in a label of its node. From the node come the addresses and the identity that Cluster API asks of
-infrastructure, which leads it to the node. Any node can put on any label, so one that is another machine's, or not called as
-the machine, is not taken; and of two that say the same none is.
+A host names its Machine in a label of its node. The node has the addresses and the identity that Cluster API expects of the
+infrastructure and by which it finds the node. Any node can have any label, so a node that is another machine's, or has another
+name than the machine, is not accepted; and if two nodes claim a machine, neither is.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _AGAIN = 15.0
 _BY_UID, _BY_LABEL = "uid", "machine"
 GROUPS = frozenset({MACHINE_GROUP, rke.GROUP, "elemental.cattle.io"})
 
-# Where infrastructure of a group and a kind is; None for what is not known.
+# The resource of infrastructure by group and kind; None if unknown.
 Resources = Callable[[str, str], GroupVersionResource | None]
 
 
 def infrastructure_machines(group: str, kind: str) -> GroupVersionResource | None:
-    """Hosts that were registered by hand, and machines that a driver made; providers of others know their nodes themselves."""
+    """CustomMachines, and machines of node drivers; other providers find their nodes themselves."""
     if (group, kind) == (rke.GROUP, "CustomMachine"):
         return rke.CUSTOM_MACHINES
     return resource_of(MACHINE_API_VERSION, kind) if group == MACHINE_GROUP and kind.endswith("Machine") else None
@@ -46,14 +46,14 @@ def infrastructure_machines(group: str, kind: str) -> GroupVersionResource | Non
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The node, or why there is none (yet)."""
+    """The node, or the reason why there is none (yet)."""
 
     node: Obj | None = None
     why: str = ""
 
 
 def choose(machine: Obj, nodes: Sequence[Obj], others: Iterable[Obj]) -> Found:
-    """The Machine's node among those that say they are; `others` are the other Machines of its cluster."""
+    """The Machine's node among those that claim to be it; `others` are the other Machines of its cluster."""
     called = labels_of(machine).get(NODE_NAME)
     claimed = {dig(each, "spec", "providerID") for each in others} - {None, ""}
     fitting = [each for each in nodes if not called or name_of(each) == called]
@@ -93,7 +93,7 @@ class MachineNodeLookup:
 
     def _of_node(self, cluster: Key, node: Obj) -> Iterable[Key]:
         found = self._views.machines.indexed(_BY_UID, labels_of(node).get(NODE_MACHINE) or "")
-        # Only of this very cluster: a uid may be known elsewhere, too.
+        # Only in this very cluster: a uid may exist elsewhere, too.
         mine = [each for each in found if Key(namespace_of(each), dig(each, "spec", "clusterName") or "") == cluster]
         return [key for machine in mine for key in self._views.bootstrap_of_machine(machine)]
 
@@ -134,7 +134,7 @@ class MachineNodeLookup:
         return DONE
 
     async def _write(self, resource: GroupVersionResource, infra: Obj, node: Obj) -> None:
-        """Addresses first: when the identity is there, Cluster API takes it that all is."""
+        """Addresses first: once the identity is set, Cluster API takes the infrastructure as complete."""
         name, namespace, seen = name_of(infra), namespace_of(infra), {"uid": uid_of(infra)}
         addresses = usable_addresses(node)
         if addresses != (dig(infra, "status", "addresses") or []):

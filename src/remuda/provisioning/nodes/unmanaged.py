@@ -1,8 +1,8 @@
-"""The unmanaged controller: hosts that somebody registers by hand become machines of their cluster (capr.md §2.10).
+"""The unmanaged controller: hosts that a user registers by hand become machines of their cluster (capr.md §2.10).
 
-Reads a request (:mod:`.machine_request`), judges it (:mod:`.host_identity`), makes an RKEBootstrap, a CustomMachine and a Machine
-of the same name, and labels the request with where they are, which is what the gateway waits for. A request that is not
-followed says why, for the gateway to pass on. Either way it is gone after a minute.
+Reads a request (:mod:`.machine_request`), validates it (:mod:`.host_identity`), creates an RKEBootstrap, a CustomMachine and a
+Machine of the same name, and labels the request with the Machine's name, for which the gateway waits. A refused request has the
+reason as an annotation, which the gateway passes on. Either way the request is deleted after a minute.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Obj = dict[str, Any]
 
 CONTROLLER = "unmanaged-machine"
 _FIELDS = f"type={REQUEST_TYPE}"
-# What Kubernetes is made for. A cluster's node token makes machines for as long as it is good, and each is kept here.
+# Kubernetes' supported cluster size. A cluster's node token makes machines for as long as it is valid, and each is kept here.
 MOST_MACHINES = 5000
 _BY_ID = "machine id"
 
@@ -101,7 +101,7 @@ class Unmanaged:
         machine = known if known is not None else await self._make(request, secret, Key.of(cluster))
         await self._answer(secret, machine)
         if known is not None and REGISTER_AGAIN in annotations_of(known):
-            # It was said of one time. After the answer: to have it and be refused would be worse than to be let in twice.
+            # Valid once. It is removed after the answer: losing it unanswered would be worse than two admissions.
             once = {"metadata": {"uid": uid_of(known), "annotations": {REGISTER_AGAIN: None}}}
             await self._client.patch(capi.MACHINES, name_of(known), once, Key.of(cluster).namespace, field_manager=CONTROLLER)
         return ()
@@ -117,7 +117,7 @@ class Unmanaged:
         return found[0]
 
     async def _known(self, request: Request, secret: Obj, cluster: Key) -> Obj | None:
-        """The Machine that this host is already; raises RequestError when it may not come as that."""
+        """The existing Machine of this host; raises RequestError if the host may not register as it."""
         machine = self._views.machines.get(cluster.namespace, name_of(secret))
         if machine is None:
             same = [
@@ -139,7 +139,7 @@ class Unmanaged:
         return machine
 
     async def _given(self, machine: Obj) -> tuple[Obj | None, Obj | None]:
-        """The plan of a Machine, and the token for it that was given out. Live: a moment decides."""
+        """The plan of a Machine, and the plan token that was given out. Read live: a moment may decide."""
         for key in self._views.bootstrap_of_machine(machine):
             name = plan_name(key.name)
             plan = await find(self._client, SECRETS, name, key.namespace)
@@ -166,7 +166,7 @@ class Unmanaged:
         return machine
 
     async def _ensure(self, resource: GroupVersionResource, wanted: Obj) -> Obj:
-        """Made now, or by a life of this controller that died before it was done; of nobody else."""
+        """Created now, or earlier by this controller before a crash; never another host's."""
         written = await make(self._client, resource, wanted, CONTROLLER)
         if written is not None:
             return written

@@ -1,7 +1,7 @@
-"""The worker's label: nodes of machines that are there for everybody's pods say so (capr.md §2.22).
+"""The worker's label: set on the nodes of machines with the worker role (capr.md §2.22).
 
-A distribution labels its servers by itself; a worker's node must not do so (a kubelet may not give itself such a label), so it
-is done from here.
+A distribution labels its servers itself; a worker's kubelet may not set such a label on its own node, so it is set from
+here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Obj = dict[str, Any]
 
 CONTROLLER: Final = "machine-worker-label"
 LABEL: Final = "node-role.kubernetes.io/worker"
-# Cluster API says on each node whose it is.
+# Cluster API sets it on each node to the name of its Machine.
 _MACHINE = "cluster.x-k8s.io/machine"
 
 
@@ -79,7 +79,7 @@ class WorkerLabels:
         return DONE
 
     def _is_worker(self, machine: Obj) -> bool:
-        """By its bootstrap: what a host says of itself does not count."""
+        """By its bootstrap: the host's own claims do not count."""
         found = [self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine)]
         return any(each is not None and labels_of(each).get(WORKER_ROLE) == "true" for each in found)
 

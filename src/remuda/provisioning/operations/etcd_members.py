@@ -1,7 +1,7 @@
-"""Taking an etcd member out of a running cluster: by asking its distribution, on the member's Node (capr.md §2.16).
+"""Removal of an etcd member from a running cluster: requested from its distribution, on the member's Node (capr.md §2.16).
 
-The distribution knows its members and does it safely; here it is only asked, and its answer read. Before that the cluster's agent
-leaves the Node (:mod:`.etcd_members`), lest nobody hears the answer.
+The distribution knows its members and removes them safely; here it only gets the request, and its answer is read. Before that
+the cluster's agent leaves the Node (:func:`moved`), so that the answer can be read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Obj = dict[str, Any]
 
 class EtcdMembers(Protocol):
     async def is_removed(self, cluster: Key, control_plane: Obj, machine: Obj) -> bool | None:
-        """Ask for the removal of a Machine's member, if nobody has yet: whether it is out. None when nobody can be asked."""
+        """Request the removal of a Machine's member, once; true if it has left. None if the cluster can't be reached."""
 
 
 class DistributionsMembers:
-    """The port, through the connections that there are to workload clusters."""
+    """The port, through the existing connections to workload clusters."""
 
     def __init__(self, workloads: Workloads, clock: Clock = SYSTEM_CLOCK) -> None:
         self._workloads = workloads
@@ -61,8 +61,8 @@ class DistributionsMembers:
 
 
 async def _node_of(client: Client, machine: Obj) -> Obj | None:
-    """The Machine's Node. Live: what a cache has of a cluster that is losing members may be old. A Machine that has not found its
-    Node yet may have one all the same, which names the Machine."""
+    """The Machine's Node. Read live: the cache of a cluster that is losing members may be old. A Machine without a nodeRef may
+    still have a Node, which names the Machine."""
     name = dig(machine, "status", "nodeRef", "name")
     if not name:
         found = (await client.list(NODES, labels=f"{NODE_MACHINE}={uid_of(machine)}"))["items"]
@@ -77,24 +77,24 @@ async def _node_of(client: Client, machine: Obj) -> Obj | None:
 
 # --- agent eviction -------------------------------------------------------------------------------------------------------
 #
-# The cluster's agent leaves a server before the server's etcd member does.
+# Evicts the cluster's agent from a server before its etcd member leaves.
 #
-# A server that is to go loses its API with its member, and what runs on it soon after. If the agent is there, nobody reaches
-# the cluster any more: the Node can't be deleted, and as long as it is there, its pods are thought to be, for minutes. So the
-# agent is asked to go while it can be, as a drain would do it, and only the agent: who does not want machines to be drained has
-# other pods in mind. :mod:`.etcd_members` waits for that before it asks for the member.
+# A server that leaves loses its API with its member, and its pods soon after. If the agent runs there, the cluster can't be
+# reached any more: the Node can't be deleted, and while it exists, its pods count as running, for minutes. So the agent is
+# evicted while that is possible, as by a drain, and only the agent: a user who does not want machines drained means other pods.
+# :class:`DistributionsMembers` waits for that before it requests the member's removal.
 
 log = logger(__name__)
 
 
 _LABELS = f"app={AGENT}"
-# How much longer than its grace a pod may take to go; then its node is not one that will ever say that it went.
+# The time beyond its grace period that a pod may take to go; after that its node will never report its end.
 _LATE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The pods that are to be asked to go, and those whose end is waited for."""
+    """The pods to evict, and those whose end is awaited."""
 
     evict: tuple[Obj, ...] = ()
     going: tuple[Obj, ...] = ()
@@ -105,8 +105,8 @@ class Move:
 
 
 def decide(node: str, agents: Sequence[Obj], nodes: Sequence[Obj], now: float) -> Move:
-    """What becomes of the cluster's agents, one of whose nodes is to go. Nothing, where that would help nobody: another agent is
-    at work elsewhere, or no other node takes one."""
+    """The move of the cluster's agents off a node that leaves. None of them, if that does not help: another agent runs
+    elsewhere, or no other node takes one."""
     here = [pod for pod in agents if dig(pod, "spec", "nodeName") == node and not is_finished(pod)]
     if any(_works(pod) for pod in agents if dig(pod, "spec", "nodeName") != node):
         return Move()
@@ -121,7 +121,7 @@ def _works(pod: Obj) -> bool:
 
 
 def _is_late(pod: Obj, now: float) -> bool:
-    # The time of a deletion is when its grace ends.
+    # A deletionTimestamp is the end of the grace period.
     ends = time_of(metadata(pod).get("deletionTimestamp"))
     return ends is not None and now > ends + _LATE
 
@@ -134,20 +134,20 @@ def _takes(node: Obj, pod: Obj) -> bool:
 
 
 async def moved(client: Client, node: Obj, now: float) -> bool:
-    """One round: whether nothing stands in the way of the node's end any more. Raises ApiError and OSError."""
+    """One round; true if the node may leave now. Raises ApiError and OSError."""
     agents: list[Obj] = (await client.list(PODS, NAMESPACE, labels=_LABELS)).get("items") or []
     if all(dig(pod, "spec", "nodeName") != name_of(node) for pod in agents):
         return True
     found = decide(name_of(node), agents, (await client.list(NODES)).get("items") or [], now)
     if found.evict and not dig(node, "spec", "unschedulable"):
-        # Lest the next one comes here, too.
+        # So that the next agent is not scheduled here, too.
         await client.patch(NODES, name_of(node), {"metadata": {"uid": uid_of(node)}, "spec": {"unschedulable": True}})
     asked = [await _evict(client, pod) for pod in found.evict]
     return not found.going and not any(asked)
 
 
 async def _evict(client: Client, pod: Obj) -> bool:
-    """Whether it goes. One that its own cluster wants to stay goes with its node."""
+    """True if it is evicted. One with a PDB that forbids it goes with its node."""
     try:
         await evict(client, pod)
     except ApiError as error:

@@ -1,8 +1,8 @@
-"""When the host of an etcd member may be taken away: not before the member has left (capr.md §2.6). Pure.
+"""The decision whether the host of an etcd member may be deleted: only after the member has left (capr.md §2.6). Pure.
 
-Each etcd Machine carries a hook that Cluster API waits for before it deletes the host. It goes when the member is out, or when
-it makes no difference any more: the whole cluster goes, the machine never became a node, somebody says so by an annotation.
-The last etcd machine of a cluster is held until another one is there (:mod:`.etcd_removal`).
+Each etcd Machine has a hook that Cluster API waits for before it deletes the host. It is removed when the member has left, or
+when that no longer matters: the whole cluster is deleted, the machine never became a node, a user forces it by an annotation.
+The last etcd machine of a cluster is held until another one exists (:func:`are_all`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..well_known import DELETE_LAST_ETCD, ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TER
 
 Obj = dict[str, Any]
 
-# With two members the one that goes may be the leader: the other needs this long to be sure that it is alone.
+# With two members the leaving one may be the leader: the other needs this long to be sure that it is alone.
 _ELECTION = 20.0
 _AGAIN = 5.0
-# A member that was asked to leave does so in a moment.
+# A member leaves within a moment of the request.
 _SOON = 2.0
 
 
@@ -38,7 +38,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """`joined` are the names of machines whose plans lead to this one; `others` the cluster's other etcd Machines."""
+    """`joined` are the names of machines whose plans join this one; `others` the cluster's other etcd Machines."""
 
     machine: Obj
     bootstrap: Obj | None
@@ -68,7 +68,7 @@ def decide(situation: Situation) -> Verdict:
             return Verdict(Step.NOTHING)
         return Verdict(Step.HOLD if is_etcd else Step.RELEASE)
     if not held or not is_being_deleted(machine):
-        # A bootstrap that goes alone leaves a member behind; its hook must stay for when the Machine goes.
+        # A bootstrap deleted alone leaves a member behind; its hook must stay for the Machine's deletion.
         return Verdict(Step.NOTHING)
     why = _unwanted(situation, is_etcd)
     if why:
@@ -84,7 +84,7 @@ def decide(situation: Situation) -> Verdict:
 
 
 def _unwanted(situation: Situation, is_etcd: bool) -> str:
-    """Why nobody wants its member any more; "" when somebody may."""
+    """The reason why its member is not needed any more; "" if it may be."""
     machine, cluster, control_plane = situation.machine, situation.cluster, situation.control_plane
     if annotations_of(situation.bootstrap or {}).get(ETCD_FORCE_REMOVE) == "true":
         return f"{ETCD_FORCE_REMOVE} is set"
@@ -100,7 +100,7 @@ def _unwanted(situation: Situation, is_etcd: bool) -> str:
 
 
 def _needless(situation: Situation) -> str:
-    """Why no member has to be removed; "" when one has."""
+    """The reason why no member has to be removed; "" if one has."""
     if not is_member(situation.machine):
         return "it never became a node"
     if not situation.has_kubeconfig:
@@ -121,11 +121,11 @@ def _leaving(situation: Situation) -> Verdict:
 
 # --- last etcd ------------------------------------------------------------------------------------------------------------
 #
-# The last etcd machine of a cluster: what it holds goes with it, so it goes only when a user says so by an annotation. Pure.
+# The last etcd machine of a cluster: its data goes with it, so it is deleted only if a user allows it by an annotation. Pure.
 #
-# The rule is asked when a Machine is deleted, or what would delete it (:mod:`..admission.provider_objects`), and once more
-# before its host is taken away (:mod:`.etcd_removal`), for there are ways around admission. It is about clusters whose API was
-# there: before that there is nothing to lose. A cluster that is deleted as a whole takes its machines with it.
+# The rule applies to the deletion of a Machine and of its owners (:mod:`..admission.provider_objects`), and again before its
+# host is deleted (:func:`decide`), for admission can be bypassed. It is for clusters whose API was up: before that there
+# is nothing to lose. A cluster that is deleted as a whole deletes its machines.
 
 LAST_ETCD = (
     "it is the only etcd machine of its cluster, and all that the cluster holds would go with it: "
@@ -138,13 +138,13 @@ def is_etcd(machine: Obj) -> bool:
 
 
 def is_member(machine: Obj) -> bool:
-    """Whether its host is, or may be, a member of etcd: it became a node, or the planner says so."""
+    """True if its host is, or may be, a member of etcd: it became a node, or the planner marked it."""
     return is_etcd(machine) and (bool(dig(machine, "status", "nodeRef", "name")) or HOLDS_DATA in annotations_of(machine))
 
 
 def has_data(control_plane: Obj | None, *clusters: Obj | None) -> bool:
-    """Whether a cluster that stays was ever up; `clusters` are the Cluster API's and the provisioned one, as far as they are
-    there. What the control plane says is taken back when its servers go, to False."""
+    """True if a cluster that is not being deleted was ever up; `clusters` are the Cluster API's and the provisioned one, if they
+    exist. The control plane's field returns to False when its servers go."""
     if control_plane is None or any(each is not None and is_being_deleted(each) for each in (control_plane, *clusters)):
         return False
     path = ("status", "initialization", "controlPlaneInitialized")
@@ -152,13 +152,13 @@ def has_data(control_plane: Obj | None, *clusters: Obj | None) -> bool:
 
 
 def held(going: Sequence[Obj], machines: Iterable[Obj]) -> list[Obj]:
-    """Those of `going`, of a cluster of `machines`, that may not go: with them would go all of etcd, and no user meant that."""
+    """The machines of `going` that must stay: all of etcd would go with them, and no user allowed that."""
     kept = [each for each in going if is_member(each) and not is_meant(each)]
     return kept if kept and are_all(going, machines) else []
 
 
 def are_all(going: Sequence[Obj], machines: Iterable[Obj]) -> bool:
-    """Whether no node with etcd is left among `machines` without those of `going`."""
+    """True if no node with etcd is left in `machines` without those of `going`."""
     gone = {uid_of(each) for each in going}
     return not any(
         is_etcd(each) and dig(each, "status", "nodeRef", "name") and not is_being_deleted(each) and uid_of(each) not in gone

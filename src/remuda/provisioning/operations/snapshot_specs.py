@@ -1,7 +1,7 @@
-"""What a cluster was to be like when a snapshot of its etcd was taken, as the snapshot itself remembers it (capr.md §1.6).
+"""The cluster's spec at the time of an etcd snapshot, as stored in the snapshot's metadata (capr.md §1.6).
 
-The distribution keeps a map of strings beside each snapshot; it arrives as base64 of JSON, and in it the cluster's spec as
-base64 of gzipped JSON. All of it came from a host, so it is read with care: how large it may become is bounded.
+The distribution stores a map of strings with each snapshot; it arrives as base64 of JSON, and in it the cluster's spec as
+base64 of gzipped JSON. All of it comes from a host, so it is read with care: its size is limited.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class SnapshotSpecError(ValueError):
-    """Metadata of a snapshot that can't be read; the sentence says what is wrong with it."""
+    """Malformed metadata of a snapshot; the text says what is wrong."""
 
 
 def cluster_spec(snapshot: Obj) -> Obj | None:
-    """The spec of the clusters.provisioning.cattle.io, or None where the snapshot has none. Raises SnapshotSpecError."""
+    """The spec of the clusters.provisioning.cattle.io; None if the snapshot has none. Raises SnapshotSpecError."""
     text = dig(snapshot, "snapshotFile", "metadata")
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""The planner: what each machine of a cluster is told next, from a :mod:`.snapshot` to a :mod:`.decision`.
+"""The planner: decides the next plan of each machine of a cluster, from a :mod:`.snapshot` to a :mod:`.decision`.
 
 Pure but for `controller` and `inputs`. `decide` is the whole cluster, `tiers` one tier, `render` the plans.
 `snapshot_reader` and `decision_writer` translate from and to objects.

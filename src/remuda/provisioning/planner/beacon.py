@@ -1,4 +1,4 @@
-"""Whose turn it is to write a cluster's plans: its Beacon, a lock that Rancher's controllers honour, too (capr.md §1.8). Pure."""
+"""The Beacon of a cluster: the lock for writing its plans, which Rancher's controllers honour, too (capr.md §1.8). Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLANNER: Final = "planner"
 
 
 def holder_of(beacon: Obj) -> str:
-    """Who acts for now; empty when nobody does."""
+    """The current holder; empty if there is none."""
     delegates = dig(beacon, "status", "delegates") or []
     return str(delegates[-1] if delegates else dig(beacon, "status", "owner") or "")
 
@@ -22,12 +22,12 @@ def is_ours_to_take(beacon: Obj) -> bool:
 
 
 def taken(beacon: Obj) -> Obj | None:
-    """The patch by which it becomes the planner's, bound to what was seen; None when it is."""
+    """The patch by which the planner takes it, bound to the version read; None if the planner has it."""
     return None if _said(beacon) == (True, PLANNER) else _patch(beacon, True, PLANNER)
 
 
 def released(beacon: Obj) -> Obj | None:
-    """The patch by which the planner lets it go; None when there is nothing to let go."""
+    """The patch by which the planner releases it; None if the planner does not hold it."""
     return _patch(beacon, False, None) if dig(beacon, "status", "owner") == PLANNER else None
 
 

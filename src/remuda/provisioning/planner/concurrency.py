@@ -1,7 +1,7 @@
-"""How many machines of a tier may change at once, and whose turn it is.
+"""The number of machines of a tier that may change at once, and their turns.
 
-A machine that serves waits for a turn among all that don't; one that is broken anyway only among those that are changing, so that
-two broken ones can't wait for each other. A failed plan stops the wave: nobody who serves follows where one has failed.
+An available machine waits for a turn among all unavailable ones; a broken one only among those that are changing, so that two
+broken ones can't wait for each other. A failed plan stops the wave: no available machine follows a failed one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _SHAPE = re.compile(r"([0-9]{1,9})(%?)")
 
 
 class BadConcurrency(ValueError):
-    """No number and no percentage."""
+    """The text is neither a number nor a percentage."""
 
 
 def limit(text: str, machines: int) -> int | None:
-    """None is no limit. A percentage is rounded up, and never stops everything."""
+    """The limit as a number; None is no limit. A percentage is rounded up, and never stops everything."""
     if not text:
         return 1
     found = _SHAPE.fullmatch(text)
@@ -36,7 +36,7 @@ def limit(text: str, machines: int) -> int | None:
 
 @dataclass(slots=True)
 class Turns:
-    """By machine name, who keeps a turn from others. Filled as a pass hands out turns."""
+    """The machines that hold turns, by name. Filled as a pass hands out turns."""
 
     limit: int | None
     changing: dict[str, Machine] = field(default_factory=dict)
@@ -61,13 +61,13 @@ class Turns:
         return turns
 
     def failed_before(self, machine: Machine) -> Machine | None:
-        """Who has failed, if that keeps this machine, which serves, from following."""
+        """The failed machine that keeps this one, if available, from following; None if there is none."""
         if machine.name in self.unavailable:
             return None
         return next(iter(self.failed.values()), None)
 
     def before(self, machine: Machine, needs_drain: bool) -> Machine | None:
-        """Who has the turn that this machine would need; None if it may change now."""
+        """The holder of the turn that this machine needs; None if it may change now."""
         if self.limit is None or is_in_drain(machine):
             return None
         taken: Mapping[str, Machine] = self.changing if machine.name in self.unavailable else self.unavailable

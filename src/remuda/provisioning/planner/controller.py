@@ -1,9 +1,9 @@
-"""The planner at work: reads what :mod:`.decide` decides upon, and writes what it decided (capr.md §2.13).
+"""The planner's controller: reads the input of :mod:`.decide`, and writes its decision (capr.md §2.13).
 
-A pass reads what counts (plan Secrets live, for an init node must never be elected by an old look), decides, and writes: the
-tokens, plan Secrets in the order of the decision, Machines, the Cluster, and last the control plane's own status. Each write is
-bound to what was seen, and the first that fails ends the pass: the next one begins anew, with what is there then. A plan Secret
-that takes no plan is the exception: its machine is named in a wait, and the pass goes on for the others.
+A pass reads (plan Secrets live, since an init node must never be elected by old data), decides, and writes: the tokens, plan
+Secrets in the order of the decision, Machines, the Cluster, and last the control plane's own status. Each write is bound to the
+version read, and the first that fails ends the pass: the next one starts again from the current state. A plan Secret that
+can't take a plan is the exception: its machine is named in a wait, and the pass goes on for the others.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ Obj = dict[str, Any]
 
 CONTROLLER = "planner"
 _AGAIN = 5.0
-# For each machine a cluster is left alone so long between two looks: of many there is always one that has just said something.
+# The pause of a cluster between two passes, per machine: in a large one, some machine has always just reported something.
 _REST_EACH, _LONGEST_REST = 0.01, 3.0
 _READS_AT_ONCE = 16
-# Answers to a write that concern this one Secret and stay the same until somebody repairs it.
+# Errors of a write that concern this one Secret and last until a user repairs it.
 _REFUSALS = frozenset({403, 413, 422})
 _BY_MANAGED = "planned for a management cluster"
-# Conditions that only tell what was decided; the others are part of what is decided upon.
+# Conditions that only report decisions; the others are input of decisions.
 _TOLD = frozenset(
     {"Ready", "Reconciled", "Stable", "Provisioned", "ScalingUp", "ScalingDown", "RollingOut", "Removed", AGENT_UPDATED}
 )
@@ -85,7 +85,7 @@ class _Wait(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a pass read: the objects themselves, by the names of machines, and the snapshot of them."""
+    """The input of a pass: the objects themselves, by the names of machines, and their snapshot."""
 
     plane: Obj
     cluster: Obj | None
@@ -127,7 +127,7 @@ class Planner:
         )
         while_working(manager, lambda: door.on_change(self._look))
 
-    # --- what concerns a control plane ------------------------------------------------------------------------------------
+    # --- mapping to control planes ----------------------------------------------------------------------------------------
 
     def _look(self, managed: str) -> None:
         working = self._manager.working(CONTROLLER)
@@ -142,7 +142,7 @@ class Planner:
         return (Key(namespace_of(cluster), ref.get("name") or ""),)
 
     def _of_machine(self, found: Obj) -> Iterable[Key]:
-        """Of a Machine or its bootstrap: both say which cluster they are of."""
+        """For a Machine or its bootstrap: both name their cluster."""
         cluster = self._views.cluster_of(found)
         return () if cluster is None else self._of_cluster(cluster)
 
@@ -186,7 +186,7 @@ class Planner:
         return Result(max(decision.revisit_at - self._clock.time(), 0.0), decision.waits, rest)
 
     def _beacon(self, plane: Obj) -> Obj:
-        """Raises _Wait while somebody else writes the plans of this cluster."""
+        """Raises _Wait while another controller writes the plans of this cluster."""
         found = self._beacons.get(*Key.of(plane))
         on = Ref(plans.GROUP, "Beacon", *Key.of(plane))
         if found is None:
@@ -224,11 +224,11 @@ class Planner:
 
     def _bootstrap(self, machine: Obj) -> Obj | None:
         found = [self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine)]
-        # One that this very Machine does not own yet may be another's, of the same name.
+        # A bootstrap that this very Machine does not own may belong to another of the same name.
         return next((each for each in found if each is not None and self._views.machine_of(each) is machine), None)
 
     async def _plans(self, bootstraps: Mapping[str, Obj]) -> dict[str, Obj]:
-        """Live, a few at a time."""
+        """Read live, a few at a time."""
         turns = asyncio.Semaphore(_READS_AT_ONCE)
 
         async def read(bootstrap: Obj) -> Obj | None:
@@ -267,19 +267,19 @@ class Planner:
     # --- writing ----------------------------------------------------------------------------------------------------------
 
     async def _carry_out(self, seen: _Seen, decision: Decision, beacon: Obj) -> list[Wait]:
-        """The waits for machines whose Secret takes no plan."""
+        """Returns the waits for machines whose Secret can't take a plan."""
         refused: list[Wait] = []
         if decision.secrets or decision.create_tokens:
             beacon = await self._hold(seen, beacon, beacons.taken(beacon))
         if decision.create_tokens:
-            # Should somebody have been faster, theirs are found by the next pass.
+            # If another replica was faster, the next pass finds its tokens.
             await make(self._client, SECRETS, state_secret(seen.plane, self._entropy), CONTROLLER)
         now = seen.snapshot.now
         for name, change in decision.secrets.items():
             try:
                 await self._write_secret(seen, name, decision_writer.plan_secret(seen.secrets[name], change, now))
             except ApiError as error:
-                # Marks move from one machine to another in their order: behind one that can't be moved nothing may be written.
+                # Labels move from one machine to another in order: after one that can't be moved, nothing more may be written.
                 if error.code not in _REFUSALS or change.labels:
                     raise
                 refused.append(_no_plan(seen.machines[name], seen.secrets[name], error))
@@ -335,7 +335,7 @@ class Planner:
     async def _say(self, seen: _Seen, decision: Decision) -> None:
         after = decision_writer.control_plane(seen.plane, decision, seen.snapshot.now)
         if after is not seen.plane and dig(after, "status", "observedGeneration") is None:
-            # A status has to have it; from then on the other controller of control planes keeps it.
+            # The status must have it; from then on the other controller of control planes keeps it.
             after = with_path(after, ("status", "observedGeneration"), seen.snapshot.control_plane.generation)
         written = await write_status(
             self._client, rke.RKE_CONTROL_PLANES, seen.plane, after, subresource="status", field_manager=CONTROLLER
@@ -352,7 +352,7 @@ def _no_plan(machine: Obj, secret: Obj, error: ApiError) -> Wait:
 
 
 def _unable(reason: CannotRender) -> Render:
-    """What must be done without plans (letting go of machines, of a pause) is done all the same."""
+    """Work that needs no plans (releasing machines, ending a pause) is still done."""
 
     def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
         raise reason
@@ -362,10 +362,10 @@ def _unable(reason: CannotRender) -> Render:
 
 def _machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
     try:
-        # Without a bootstrap nobody but its host says what the machine is.
+        # Without a bootstrap only the host's own labels define the machine.
         return snapshot_reader.machine(obj, secret if bootstrap is not None else None, bootstrap)
     except PlanSecretError:
-        # Of another type; the bootstrap controller makes it anew.
+        # It has another type; the bootstrap controller recreates it.
         return snapshot_reader.machine(obj, None, bootstrap)
 
 
@@ -382,11 +382,11 @@ def _managed_name(plane: Obj) -> str:
     return str(dig(plane, "spec", "managementClusterName") or "")
 
 
-# --- what matters ---------------------------------------------------------------------------------------------------------------
+# --- predicates -----------------------------------------------------------------------------------------------------------------
 
 
 def _plane_matters(new: Obj | None, old: Obj | None) -> bool:
-    """What it only says of itself is written here, and often."""
+    """Ignores the conditions that are written here, and often."""
     if new is None or old is None:
         return True
     return _read_of_plane(new) != _read_of_plane(old)
@@ -428,7 +428,7 @@ def _timeless(found: Cluster) -> Cluster:
 
 
 def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    """All that a snapshot has of it but for the condition that is written here."""
+    """All fields in a snapshot, except the condition that is written here."""
     if new is None or old is None:
         return True
     return _read_of_machine(new) != _read_of_machine(old)

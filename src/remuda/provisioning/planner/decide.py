@@ -1,7 +1,7 @@
-"""What to do next for a whole cluster: :func:`plan`, a pure function of a snapshot (capr.md 4.3, 4.4).
+"""The next step of a whole cluster: :func:`plan`, a pure function of a snapshot (capr.md 4.3, 4.4).
 
-Steps come in order and each may end the pass: what is said then is a typed wait, and `revisit_at` makes sure that a lost event
-never stalls a cluster. Machines of tiers that the pass did not come to are told why they have no plan yet.
+Steps come in order and each may end the pass with a typed wait; `revisit_at` makes sure that a lost event never stalls a
+cluster. Machines of tiers that the pass did not reach get a condition that says why they have no plan yet.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .tiers import Outcome, Pass, Tier, reconcile
 
 Filter = Callable[[Machine], bool]
 
-# A look without any event: what was missed is found then.
+# The interval of passes without an event: they find missed changes.
 RESYNC = 300.0
-# Cluster API wants to see these; nothing here scales or rolls.
+# Cluster API expects these; nothing here scales or rolls.
 _STILL = tuple(Condition(kind, "False") for kind in ("ScalingUp", "ScalingDown", "RollingOut"))
 _OPERATIONS = ("etcdSnapshotCreate", "etcdSnapshotRestore", "rotateCertificates", "rotateEncryptionKeys")
-# Waits of servers that other servers may end, once there is a cluster: so the pass goes on to them all the same.
+# Waits of servers that other servers may resolve, once there is a cluster: the pass continues with those servers.
 _MENDED_BY_OTHERS = frozenset({Code.QUORUM, Code.PROBES, Code.TURN})
 
 
 class _End(Exception):
-    """The pass ends here, with waits; with an error, too, if it does not go on by itself."""
+    """The pass ends here, with waits; with an error, too, if it can't continue by itself."""
 
     def __init__(self, *ended_by: Wait, error: str = "") -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def plan(snapshot: Snapshot, render: Render) -> Decision:
 
 
 class _Work:
-    """One pass. Gathers in `draft`; `conditions` are the control plane's that are wanted, by type."""
+    """One pass. Changes are collected in `draft`; `conditions` are the control plane's wanted ones, by type."""
 
     def __init__(self, snapshot: Snapshot, render: Render) -> None:
         self.snapshot = snapshot
@@ -64,8 +64,8 @@ class _Work:
         self.draft = Draft()
         self.pass_ = Pass(snapshot, render, list(snapshot.by_name()), self.draft)
         self.conditions: dict[str, Condition] = {condition.type: condition for condition in _STILL}
-        self.aside: list[Wait] = []  # trouble that holds up nothing but the end
-        self.notes: list[Wait] = []  # worth to be said, and no more
+        self.aside: list[Wait] = []  # waits that only block the end
+        self.notes: list[Wait] = []  # reports that block nothing
         self.initialized: bool | None = None
         self.cluster_condition: Condition | None = None
         self.create_tokens = False
@@ -97,7 +97,7 @@ class _Work:
             raise self._end(Code.PROVISIONING, Actor.PROVIDER, waits.INFRASTRUCTURE, True)
 
     def _mark_members(self) -> None:
-        """Cluster API takes a machine without a node for one that never came up. Members of etcd may have none yet, or still."""
+        """Cluster API takes a machine without a node for one that never started. Members of etcd may lack one for a while."""
         machines = self.pass_.machines
         members = [each for each in machines if each.is_etcd and each.has_host and not each.node_name and not each.deleting]
         if members and election.has_data(self.snapshot, machines):
@@ -118,13 +118,13 @@ class _Work:
             self._take_back_initialized()
         if etcd or not going:
             raise self._end(Code.ROLES, Actor.USER, waits.ROLES)
-        # Nobody is left whom a member could leave in order. (As long as one stays, members must leave in order.)
+        # No member is left from which another could leave in order. (While one stays, members must leave in order.)
         for machine in going:
             self._let_go(machine)
         raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, waits.ETCD_GOING, going[0].ref()))
 
     def _keep_the_last(self, going: list[Machine]) -> None:
-        """All etcd machines are being deleted, and with them what they hold; that needs the word of a user."""
+        """Hold the etcd machines if all are being deleted, and their data with them: that needs a user's consent."""
         if not election.has_data(self.snapshot, self.pass_.machines):
             return
         held = [machine for machine in going if _is_member(machine) and not _may_go(machine)]
@@ -207,7 +207,7 @@ class _Work:
             text = f"{going.name} is being deleted; the cluster is begun anew when it is gone"
             raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, text, going.ref()))
         if self.control_plane.is_true("Bootstrapped") and not election.has_begun(self.snapshot, self.pass_.machines):
-            # The machine that began the cluster is gone, and nothing was in it.
+            # The machine that began the cluster is gone, and the cluster held no data.
             self._want(Condition("Bootstrapped", "False"))
         if result.init is None:
             lacking = "; ".join(f"{name}: {why or 'has not joined'}" for name, why in result.unfit)
@@ -231,13 +231,13 @@ class _Work:
             raise _End(waits.of_control_plane(self.snapshot, Code.JOIN_URL, Actor.REMUDA, text, init.ref()))
         to_init = Join(server=init.join_url)
         etcd = self._tier(self._server_tier("etcd", _is_etcd, _is_other_member, to_init))
-        # Those with etcd were changed one by one before; they count here, but they are not changed again.
+        # Machines with etcd were changed one by one before; they count here, but are not changed again.
         servers = self._server_tier("control plane", _is_control_plane, _is_only_control_plane, to_init)
         servers = replace(servers, concurrency=self._strategy("controlPlaneConcurrency"))
         if first.blocking or etcd.blocking:
             if not has_begun or not first.codes | etcd.codes <= _MENDED_BY_OTHERS:
                 raise _End(*first.blocking, *etcd.blocking)
-            # A drain that was begun before something else came first is brought to its end, for others wait for that.
+            # A drain that had begun before another wait is completed, for others wait for it.
             late = self._tier(replace(servers, changed=lambda m: _is_only_control_plane(m) and drain.is_in_drain(m)))
             raise _End(*first.blocking, *etcd.blocking, *late.blocking)
         self._block(self._tier(servers))
@@ -275,9 +275,9 @@ class _Work:
             raise _End(*outcome.blocking)
 
     def _leave_the_leaving(self) -> None:
-        """A dead member that is being deleted stays until nobody has joined it; and nobody may be changed until it has gone.
+        """A dead member being deleted stays until no machine is joined to it; and no machine may change until it is gone.
 
-        So those who have joined it are noted as joined to others at once. Their plans follow when etcd can bear it.
+        So machines joined to it are marked as joined to others at once. Their plans follow when etcd's quorum allows it.
         """
         machines = self.pass_.machines
         dead = [machine for machine in machines if machine.deleting and machine.name in self.pass_.endangering]
@@ -311,7 +311,7 @@ class _Work:
             self.initialized = True
 
     def _with_aside(self, text: str) -> str:
-        """What troubles a machine by the way is often why nothing else goes on."""
+        """A machine's side problem is often the reason why nothing else continues."""
         return f"{self.aside[0].evidence}: {text}" if self.aside else text
 
     # The answer.
@@ -322,7 +322,7 @@ class _Work:
         return _End(waits.of_control_plane(self.snapshot, code, actor, text, on))
 
     def _error(self, code: Code, text: str) -> _End:
-        """Only somebody who changes something ends this."""
+        """An error that only a user's change resolves."""
         return _End(waits.of_control_plane(self.snapshot, code, Actor.USER, text), error=text)
 
     def _want(self, condition: Condition) -> None:
@@ -353,7 +353,7 @@ class _Work:
         return self._decision(gathered)
 
     def _tell_the_others(self) -> None:
-        """Machines without a plan that the pass did not come to."""
+        """Sets conditions of machines without a plan that the pass did not reach."""
         if self.snapshot.cluster is None or self.snapshot.cluster.paused or self.control_plane.paused:
             return
         first = next(iter(self.draft.waits), None)
@@ -393,7 +393,7 @@ def _may_go(machine: Machine) -> bool:
 
 
 def _has_begun_a_cluster(init: Machine) -> bool:
-    """A plan that can't even be made holds up no tier; but nothing has begun by it."""
+    """True if its plan is applied and healthy: one that can't be rendered blocks no tier, but has begun nothing."""
     node = init.node
     return not init.deleting and node is not None and node.in_sync and machine_health.is_healthy(node)
 

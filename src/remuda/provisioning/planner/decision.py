@@ -1,7 +1,7 @@
-"""What the planner wants written, and what it waits for: the answer of :mod:`.decide`, which the controller carries out.
+"""The planner's changes and waits: the answer of :mod:`.decide`, which the controller carries out.
 
-One change per object, so that nobody writes a secret twice in a pass. Secrets are written in the order of the mapping, and the
-controller stops at the first that fails: a mark is taken from one machine before another gets it.
+There is one change per object, so that no secret is written twice in a pass. Secrets are written in the order of the mapping,
+and the controller stops at the first failure: a label is removed from one machine before another gets it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from remuda.kube.waits import Wait
 from ..plans.plan import Plan
 from .snapshot import Condition, Machine
 
-Changes = Mapping[str, str | None]  # None takes the key away
+Changes = Mapping[str, str | None]  # None removes the key
 
 
 @dataclass(frozen=True, slots=True)
 class SecretChange:
     """Of one plan secret. A `plan` is written with `plan-state: pending` and without `probe-statuses`; `retry` writes only
-    `plan-state: pending`, which makes the agent apply the same plan once more; `ask` has its agent say that it is there."""
+    `plan-state: pending`, which makes the agent apply the same plan once more; `ask` requests a sign of life from its agent."""
 
     labels: Changes = field(default_factory=dict)
     annotations: Changes = field(default_factory=dict)
@@ -42,7 +42,7 @@ class MachineChange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`conditions` are those of the RKEControlPlane that say something new. `waits[0]` is what its Ready condition speaks of."""
+    """`conditions` are the changed ones of the RKEControlPlane. `waits[0]` is the subject of its Ready condition."""
 
     secrets: Mapping[str, SecretChange] = field(default_factory=dict)
     machines: Mapping[str, MachineChange] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Decision:
     cluster_condition: Condition | None = None
     unpause_cluster: bool = False
     create_tokens: bool = False
-    # All of the spec is done: status.appliedSpec becomes spec, and the beacon is let go.
+    # All of the spec is done: status.appliedSpec becomes spec, and the beacon is released.
     applied: bool = False
     waits: tuple[Wait, ...] = ()
     error: str = ""
@@ -64,9 +64,9 @@ class Decision:
 
 
 class Draft:
-    """Changes of one pass as they are gathered. What was decided first for a key stays unless it is decided anew.
+    """Changes collected in one pass. The first decision for a key stays unless it is replaced.
 
-    A machine without a plan's Secret is not written to: it has none yet, or is on its way out, and its host may take longer.
+    A machine without a plan's Secret is not written to: it has none yet, or is being deleted, and its host may take longer.
     """
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class Draft:
         self.revisit: list[float] = []
 
     def set_labels(self, machine: Machine, labels: Changes) -> None:
-        """Written after all labels that were set before, whatever else is decided about the secrets."""
+        """Written after all labels that were set before, regardless of other changes to the secrets."""
         if machine.secret is None:
             return
         change = self.secrets.pop(machine.name, SecretChange())
         self.secrets[machine.name] = replace(change, labels={**change.labels, **labels})
 
     def annotate(self, machine: Machine, annotations: Changes) -> None:
-        """Only what differs from what is there is written."""
+        """Writes only annotations that differ."""
         old = machine.plan_annotations
         wanted = {key: value for key, value in annotations.items() if old.get(key) != value}
         if not wanted or machine.secret is None:
@@ -109,7 +109,7 @@ class Draft:
         self.secrets[machine.name] = replace(change, ask=True, annotations={**change.annotations, **annotations})
 
     def set_reconciled(self, machine: Machine, condition: Condition) -> None:
-        """Only on a Machine whose infrastructure is ready: before that, other controllers speak."""
+        """Set only on a Machine whose infrastructure is ready: before that, other controllers write it."""
         if not machine.infrastructure_ready or condition.says(machine.reconciled):
             return
         change = self.machines.get(machine.name, MachineChange())

@@ -1,7 +1,7 @@
-"""What a decision makes of the objects it is about: a plan secret, a Machine, the control plane's status. Pure.
+"""Applies a decision to its objects: a plan secret, a Machine, the control plane's status. Pure.
 
-The controller reads each object anew, puts it through these, and writes it if it differs. :mod:`.snapshot_reader` is the way
-here.
+The controller reads each object anew, passes it to these functions, and writes it if it differs. :mod:`.snapshot_reader` is
+the opposite direction.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def machine(obj: Obj, change: MachineChange, now: float) -> Obj:
 
 
 def cluster(obj: Obj, decision: Decision, now: float) -> Obj:
-    """The Cluster API Cluster: let go of its pause, or told that its control plane is none any more."""
+    """The Cluster API Cluster: unpaused, or with the condition that its control plane is no longer initialized."""
     if decision.unpause_cluster:
         obj = with_path(obj, ("spec", "paused"), False)
     return _with_capi_condition(obj, decision.cluster_condition, now) if decision.cluster_condition else obj
@@ -65,7 +65,7 @@ def control_plane(obj: Obj, decision: Decision, now: float) -> Obj:
 
 
 def _with_condition(found: list[Obj], condition: Condition, now: float) -> list[Obj]:
-    """Rancher's kind: any change moves `lastUpdateTime`, only one of the status the transition."""
+    """Rancher's format: any change sets `lastUpdateTime`, only a change of status the transition."""
     at = rfc3339(now)
     old: Mapping[str, Any] = next((each for each in found if each.get("type") == condition.type), {})
     moved = at if old.get("status") != condition.status else str(old.get("lastTransitionTime") or at)

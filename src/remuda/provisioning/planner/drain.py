@@ -1,8 +1,8 @@
-"""Draining before a change, and taking pods again after it: the planner's half, by annotations (capr.md 4.8).
+"""Drain before a change, and uncordon after it: the planner's half, by annotations (capr.md 4.8).
 
-The planner asks with `drain-options` and goes on when `drain-done` has the same value; machinedrain acts, and others may hold
-it up by hooks. After the change `uncordon` asks for the way back, and machinedrain takes all of these annotations away.
-Only a change of what pods would notice asks for a drain: the DRAIN_HASH of the plan that is applied against the new one's.
+The planner requests a drain by `drain-options` and continues when `drain-done` has the same value; machinedrain acts, and hooks
+may delay it. After the change `uncordon` requests the uncordon, and machinedrain removes all of these annotations. Only a
+change that affects pods needs a drain: the DRAIN_HASH of the applied plan is compared with the new one's.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..plans.plan import Plan, instruction, variable
 from . import waits
 from .snapshot import Machine
 
-# machinedrain reaches a cluster by its tunnel, and tries again; this is no trouble of the node.
+# machinedrain reaches a cluster by its tunnel, and retries; this is no error of the node.
 _PASSING = "error trying to reach service"
 _STATES = (well_known.PRE_DRAIN, well_known.POST_DRAIN, well_known.DRAIN_OPTIONS, well_known.UNCORDON)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a drain or its way back does next: annotations to write and what to wait for; `done` if nothing is in the way."""
+    """The next step of a drain or uncordon: annotations to write, and the wait; `done` if nothing blocks the change."""
 
     done: bool
     annotations: Mapping[str, str | None]
@@ -48,7 +48,7 @@ def options_of(strategy: Mapping[str, Any] | None, tier: str) -> Mapping[str, An
 
 
 def options_text(options: Mapping[str, Any], machines: int) -> str:
-    """The value that planner, machinedrain and hooks pass to each other. With one machine, pods have nowhere to go."""
+    """The value shared by planner, machinedrain and hooks. With one machine, pods have nowhere to go."""
     kept = {key: value for key, value in options.items() if value is not None}
     kept["enabled"] = bool(kept.get("enabled")) and machines > 1
     return json.dumps(kept, sort_keys=True, separators=(",", ":"))
@@ -68,10 +68,10 @@ def drain_hash(plan: Plan) -> str:
 
 
 def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -> Step:
-    """To be asked only if a drain is wanted."""
+    """To be called only if a drain is wanted."""
     annotations = machine.plan_annotations
     if annotations.get(well_known.UNCORDON):
-        # The way back from the last drain; a new one begins where that ends.
+        # The uncordon after the last drain; a new drain begins when it ends.
         return back(machine, options)
     wanted = options_text(options, machines)
     if annotations.get(well_known.DRAIN_OPTIONS) != wanted:
@@ -88,7 +88,7 @@ def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -
 
 
 def back(machine: Machine, options: Mapping[str, Any]) -> Step:
-    """To be asked only of a machine whose plan is in sync and healthy, or that is on its way back already."""
+    """To be called only for a machine whose plan is in sync and healthy, or whose uncordon has begun."""
     annotations = machine.plan_annotations
     if not is_in_drain(machine):
         return _DONE

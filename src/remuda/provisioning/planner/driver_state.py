@@ -1,6 +1,6 @@
-"""What node drivers know of the machines that they made: their addresses, from the Secrets in which their programs keep it.
+"""Addresses of machines as their node drivers know them, from the Secrets in which the driver programs keep their state.
 
-The caches hold the addresses alone: what else is in there, keys among it, is none of the planner's business.
+The caches hold only the addresses: the planner needs nothing else from these Secrets, which also hold keys.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DriverStates:
         return Watch(SECRETS, self._clusters, _differ, fields=_FIELDS, transform=_addresses)
 
     def of(self, machines: Mapping[str, Obj]) -> dict[str, Driver]:
-        """By the names of machines; nothing for one whose driver has not told anything yet. Other providers tell nothing ever."""
+        """By machine name; a machine whose driver has no data yet is missing. Other providers never have any."""
         found: dict[str, Driver] = {}
         for name, machine in machines.items():
             if dig(machine, "spec", "infrastructureRef", "apiGroup") != MACHINE_GROUP:
@@ -50,7 +50,7 @@ class DriverStates:
         return found
 
     def _clusters(self, state: Obj) -> Iterable[Key]:
-        """Control planes are called as their clusters are."""
+        """Control planes have the names of their clusters."""
         users = self._machines.indexed(_BY_STATE, Key.of(state))
         return {Key(namespace_of(each), str(dig(each, "spec", "clusterName") or "")) for each in users}
 

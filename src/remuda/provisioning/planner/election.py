@@ -1,13 +1,13 @@
-"""Which machine the others join: the init node, marked by a label on its plan secret.
+"""The election of the init node, which the others join; a label on its plan secret marks it.
 
-The mark is moved only to a machine that can carry on the same cluster. Once a cluster has begun, that is one with a join URL,
-for a machine only gets one when it is a node of it; a second machine that starts a cluster of its own is what must never
-happen. So an init node that goes away, or whose infrastructure flickers, stays the one to join until there is a successor.
-(The original takes any machine then, and may begin a second cluster.) Join URLs themselves are in :mod:`.election`.
+The label is moved only to a machine that can continue the same cluster. Once a cluster has begun, that is one with a join URL,
+since only a node of it gets one; a second machine that starts its own cluster must never happen. So an init node that is
+deleted, or whose infrastructure flickers, stays the one to join until there is a successor. (The original takes any machine
+then, and may begin a second cluster.) Join URLs are below.
 
-As long as no other machine has joined and the cluster's API was never there for anyone, etcd holds nothing that could be lost.
-Until then a machine that was to begin the cluster is given up when it is deleted, or when it is outdated and no host ever came
-for it: another one begins anew.
+While no other machine has joined and the cluster's API was never reachable, etcd holds no data to lose. Until then a machine
+chosen to begin the cluster is given up if it is deleted, or if it is outdated and no host ever registered for it: another one
+begins anew.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .snapshot import ControlPlane, Machine, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """`marks` are the labels to write, in this order; as long as there are any, nobody is told a plan."""
+    """`marks` are the labels to write, in this order; while there are any, no machine gets a plan."""
 
     init: Machine | None = None
     marks: tuple[tuple[Machine, str | None], ...] = ()
-    # Why nobody can be it: a machine's name and what it lacks.
+    # Machines that can't be the init node, each with the reason.
     unfit: tuple[tuple[str, str], ...] = field(default=())
-    # The machine that has to be gone before another can be it.
+    # The machine that must be gone before another can be the init node.
     after: Machine | None = None
 
 
@@ -51,15 +51,15 @@ def elect(snapshot: Snapshot, machines: Sequence[Machine]) -> Election:
 
 
 def has_begun(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
-    """Whether there is, or was, a cluster that must not be begun a second time."""
+    """True if there is, or was, a cluster that must not be begun a second time."""
     return has_data(snapshot, machines) or any(_has_started(snapshot.control_plane, machine) for machine in machines)
 
 
 def has_data(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
-    """Whether etcd holds something that must not be lost: others have joined it, or users could reach the cluster.
+    """True if etcd holds data that must not be lost: others have joined it, or users could reach the cluster.
 
-    By any sign of that, since a restore or a move of the objects may lose some of them. That the API is taken back when all
-    servers of a role are deleted leaves `initialized` False, which is a sign, too.
+    Any sign counts, since a restore or a move of the objects may lose some of them. When all servers of a role are deleted,
+    `initialized` becomes False, which is a sign, too.
     """
     control_plane, cluster = snapshot.control_plane, snapshot.cluster
     if control_plane.initialized is not None or control_plane.applied_spec is not None:
@@ -72,14 +72,14 @@ def has_data(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
 
 
 def _has_started(control_plane: ControlPlane, machine: Machine) -> bool:
-    """Whether a machine that stays runs a cluster that it began."""
+    """True if the machine runs a cluster that it began, and is not being deleted."""
     if machine.deleting or machine.node is None or machine.joined_to != "":
         return False
     return bool(machine.join_url) or control_plane.is_true("Bootstrapped")
 
 
 def disqualifier(machine: Machine) -> str:
-    """Why a machine can't become the init node; empty if it can."""
+    """The reason why a machine can't become the init node; "" if it can."""
     if not machine.is_etcd:
         return "no etcd role"
     if machine.deleting:
@@ -105,35 +105,35 @@ def _chosen(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
         return joined[0]
     beginners = _beginners(machines)
     if has_begun(snapshot, machines):
-        # Nobody could carry on but the one that began, in whatever state it is.
+        # Only the machine that began the cluster can continue it, regardless of its state.
         return next((machine for machine in (*marked, *beginners) if machine.node is not None), None)
     return _to_begin(candidates, [*beginners, *(machine for machine in marked if machine in candidates)])
 
 
 def _leaving(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
-    """A machine that is deleted and still runs a cluster in which there is nothing. Two at once would answer under one name."""
+    """A machine being deleted that still runs an empty cluster. Two clusters at once would answer under one name."""
     if not snapshot.control_plane.is_true("Bootstrapped") or has_begun(snapshot, machines):
         return None
     return next((machine for machine in machines if machine.deleting and machine.is_etcd and machine.joined_to == ""), None)
 
 
 def _to_begin(candidates: Sequence[Machine], before: Sequence[Machine]) -> Machine | None:
-    """Who begins the cluster: who was to do so `before`, unless that machine is outdated, no host came for it, and there is one
-    that is not outdated."""
+    """The machine that begins the cluster: the one chosen `before`, unless it is outdated, no host registered for it, and
+    another one is not outdated."""
     current = [machine for machine in candidates if not machine.outdated]
     kept = next((machine for machine in before if not machine.outdated or machine.has_host or not current), None)
     return kept or next(iter(current or candidates), None)
 
 
 def _beginners(machines: Sequence[Machine]) -> list[Machine]:
-    """Machines that were told to begin the cluster, and stay; first the one with the mark. Found again also if the mark was lost
-    between two writes."""
+    """Machines whose plan begins the cluster, not being deleted; first the one with the label. They are found even if the label
+    was lost between two writes."""
     told = [machine for machine in machines if machine.is_etcd and machine.joined_to == "" and _stays(machine)]
     return sorted(told, key=lambda machine: not machine.is_init)
 
 
 def _stays(machine: Machine) -> bool:
-    """It has a plan and was not given up. Infrastructure that flickers is no reason to move a cluster's head."""
+    """True if it has a plan and was not given up. Flickering infrastructure is no reason to move the init node."""
     return machine.node is not None and not machine.deleting and machine.phase != "Failed"
 
 
@@ -143,14 +143,14 @@ def _has_id(machine: Machine, machine_id: str) -> bool:
 
 # --- join urls ------------------------------------------------------------------------------------------------------------
 #
-# Where machines are reached and whom they join: the annotations `join-url` and `joined-to` of plan secrets (capr.md 4.5).
+# Join URLs of machines and the servers they join: the annotations `join-url` and `joined-to` of plan secrets (capr.md 4.5).
 
 _CONFIG = "/config.yaml.d/50-rancher.yaml"
 _LARGEST = 0xFFFFFFFF
 
 
 def upkeep(snapshot: Snapshot, machine: Machine) -> dict[str, str | None]:
-    """The annotations about joining that a machine should have and has not. One that goes loses its plan secret before itself."""
+    """The join annotations that a machine lacks. A deleted machine loses its plan secret before itself."""
     wanted: dict[str, str | None] = {}
     if machine.secret is None:
         return wanted
@@ -177,7 +177,7 @@ def server_in(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Whom workers may join: `known` if they do so already, one of `offered` (by name of its machine) if not."""
+    """The servers that workers may join: `known` if they have joined already, else one of `offered` (by machine name)."""
 
     known: frozenset[str]
     offered: tuple[str, ...]
@@ -189,7 +189,7 @@ class Servers:
         return cls(known, tuple(machine.join_url for machine in staying if machine.is_control_plane))
 
     def for_worker(self, machine: Machine) -> str:
-        """The one it has joined, or else one chosen by its uid, so that workers spread evenly; empty if there is none."""
+        """The server it has joined, or one chosen by its uid, so that workers spread evenly; empty if there is none."""
         if machine.joined_to and machine.joined_to in self.known:
             return machine.joined_to
         if not self.offered:
@@ -201,7 +201,7 @@ class Servers:
 def _url(snapshot: Snapshot, machine: Machine) -> str:
     if keys.JOIN_URL_AUTOSET_DISABLED in machine.plan_annotations:
         return ""
-    # An init node that is etcd alone is no node of a cluster before others join it, so that nobody but itself knows its address.
+    # An init node with etcd alone is no node of a cluster before others join it, so only the host itself knows its address.
     host = _reported_by_etcd(machine) if machine.is_init and machine.is_only_etcd else _reported_by_node(machine)
     if not host:
         return ""

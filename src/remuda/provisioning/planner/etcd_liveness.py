@@ -1,10 +1,10 @@
-"""Signs of life: whether the other members of etcd are there *now*, before one of them is restarted.
+"""Liveness of the other etcd members *now*, before one of them is restarted.
 
-A host that dies leaves healthy probes behind, and its Node looks well for most of a minute. Whoever restarts another member in
-that time takes etcd's majority away. So the agents of the others are asked just before, by their plan secrets
-(:func:`remuda.provisioning.plans.machine_plan_secret.with_question`): that works with any agent, whether or not the cluster can
-be reached. An answer counts for a moment, and for one restart; who was asked and does not answer counts as down until they do.
-Judgements; :mod:`.tiers` acts.
+A crashed host leaves healthy probes behind, and its Node looks healthy for most of a minute. A restart of another member in
+that time costs etcd its majority. So the agents of the others are asked just before, by their plan secrets
+(:func:`remuda.provisioning.plans.machine_plan_secret.with_question`): that works with any agent, even if the cluster can't be
+reached. An answer is valid for a moment, and for one restart; a member that was asked and does not answer counts as down until
+it does. Judgements; :mod:`.tiers` acts.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .. import well_known
 from . import machine_health
 from .snapshot import Machine
 
-# Seconds from a question within which its answer counts, and after which one that was not answered is told.
+# Seconds after a question within which an answer counts, and after which a missing one is reported.
 FRESH = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """`missing` is who keeps a member from being restarted until somebody brings them back. Without that, who has still to
-    answer is `awaited`; of them `ask` were not asked yet, or too long ago. If there is nothing of all that, it may be."""
+    """`missing` is the member that blocks the restart until a user repairs it. Without that, `awaited` still have to answer;
+    of them `ask` were not asked yet, or too long ago. If all are empty, the restart is allowed."""
 
     missing: Machine | None = None
     awaited: tuple[Machine, ...] = ()
@@ -36,7 +36,7 @@ _ENOUGH = Signs()
 
 
 def of_others(now: float, machine: Machine, machines: Iterable[Machine], disturbed: Collection[str]) -> Signs:
-    """What is known of the others when this machine is to be restarted. One that is down by its own word costs nothing."""
+    """The signs of the others for a restart of this machine. A machine that reports itself down is free to restart."""
     if not machine.is_etcd or not machine_health.serves(machine):
         return _ENOUGH
     others = machine_health.other_members(machine, machines)
@@ -54,7 +54,7 @@ def of_others(now: float, machine: Machine, machines: Iterable[Machine], disturb
 
 
 def is_heard(now: float, machine: Machine, since: float) -> bool:
-    """Whether it has just said that all is well with it, asked later than `since`."""
+    """True if it has just reported that it is healthy, asked later than `since`."""
     node, at, age = machine.node, machine.asked_at, _age(now, machine)
     if node is None or node.asked or node.wavering or at is None or age is None:
         return False
@@ -62,13 +62,13 @@ def is_heard(now: float, machine: Machine, since: float) -> bool:
 
 
 def _last_change(now: float, members: Iterable[Machine]) -> float:
-    """When one of them last got a plan: what was said before that was said for another's sake."""
+    """The time when one of them last got a plan: earlier answers were for another member's restart."""
     times = [time_of(member.plan_annotations.get(well_known.PLAN_UPDATED)) or 0.0 for member in members]
     return max((at for at in times if at <= now + 1), default=0.0)
 
 
 def is_silent(now: float, machine: Machine) -> bool:
-    """Whether it was asked, and has had the time to answer."""
+    """True if it was asked, and has had the time to answer."""
     age = _age(now, machine)
     return machine.node is not None and machine.node.asked and age is not None and age > FRESH
 
@@ -77,11 +77,11 @@ def _is_being_asked(now: float, machine: Machine) -> bool:
     age = _age(now, machine)
     if machine.node is None or age is None or age > FRESH:
         return False
-    # Probes that waver are asked again by its agent itself, every few seconds.
+    # Wavering probes are repeated by the agent itself, every few seconds.
     return machine.node.asked or machine.node.wavering
 
 
 def _age(now: float, machine: Machine) -> float | None:
-    """Of the last question; None if there was none, or if a clock was set back since."""
+    """The age of the last question; None if there was none, or if a clock was set back since."""
     at = machine.asked_at
     return None if at is None or at > now + 1 else max(now - at, 0.0)

@@ -1,8 +1,8 @@
-"""What plans are made of besides machines: release data, settings, and the objects that a cluster's spec names.
+"""The input of plans besides machines: release data, settings, and the objects that a cluster's spec names.
 
-Read here and handed to the renderer as :class:`~.render.plan_inputs.Facts`; what the cluster may not use (any more) is withheld
-(:mod:`remuda.provisioning.references`), and is missing like what is not there. What only the gateway knows (the agent's manifest,
-where our own images are) comes through a port that it fulfils.
+It is read here and handed to the renderer as :class:`~.render.plan_inputs.Facts`; objects that the cluster may not use (any
+more) are withheld (:mod:`remuda.provisioning.references`), and count as missing. The gateway's knowledge (the agent's manifest,
+the registry of our own images) comes through a port that it implements.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _TOLD = frozenset({_INSTALLER, _REGISTRY, _PULL_SECRETS, _PRIME, _AGENTS_AT_ONCE
 
 
 class Door(Protocol):
-    """What hosts and clusters are told about the server they belong to."""
+    """The gateway's data about the server, for hosts and clusters."""
 
     async def agent_manifest(self, cluster: str) -> AgentManifest | None:
-        """Of the cluster agent of a management Cluster; None as long as it can't be made, for want of an address or a token."""
+        """Of a management Cluster's agent; None while the address or the token for it is missing."""
 
     def registry(self, cluster: str, runtime: Runtime) -> BuiltInRegistry | None:
-        """Where the server's own images are, if hosts of this cluster pull any: our distribution's, or the cluster's agent."""
+        """The registry of the server's own images, if this cluster's hosts pull any (distribution, cluster agent)."""
 
     def agent(self) -> bytes | None:
-        """The agent that hosts are given here, as one file; None if nobody says which."""
+        """The agent for hosts of this server, as one file; None if there is none."""
 
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
-        """`handler` gets the name of each management Cluster whose manifest may be another one now. Returns what ends that."""
+        """`handler` gets the name of each management Cluster whose manifest may have changed. Returns its cancellation."""
 
 
 class Surroundings:
@@ -67,7 +67,7 @@ class Surroundings:
         self._environment = environment or {}
         self._planes: Informer = manager.informers.of(rke.RKE_CONTROL_PLANES)
         self._settings = manager.informers.of(SETTINGS)
-        # The caches are only for who is to be told of a change; content is read when it is needed.
+        # The caches only map changes to control planes; content is read when it is needed.
         self._secrets = manager.informers.of(SECRETS, transform=without_data)
         self._config_maps = manager.informers.of(CONFIG_MAPS, metadata_only=True)
         self._releases = StoredReleases(self._client, self._config_maps)
@@ -103,7 +103,7 @@ class Surroundings:
         return replace(self._program[1], at_once=int(at_once) if at_once.isdecimal() else 1)
 
     async def facts(self, plane: Obj, release: Release, manifest: AgentManifest, machines: Mapping[str, Obj]) -> Facts:
-        """Objects that are not there are left out: rendering says which machine can't do without. `machines` are by name."""
+        """Missing objects are left out: rendering reports the machine that needs them. `machines` are by name."""
         settings = Settings(self._settings.objects(), self._environment)
         found = _needs(plane)
         wanted = self._wanted.get(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
@@ -127,8 +127,8 @@ class Surroundings:
     async def _sources(
         self, resource: GroupVersionResource, keys: Iterable[Key], read: Callable[[Obj], Source], named: Named | None
     ) -> tuple[dict[Key, Source], dict[tuple[str, Key], str]]:
-        """What is there and may be used, and why the rest may not. A control plane without a cluster (`named` is None) names what
-        its writer may read: admission sees to that."""
+        """The objects that may be used, and the reasons against the others. A control plane without a cluster (`named` is
+        None) only names what its writer may read: admission ensures that."""
         found: dict[Key, Source] = {}
         withheld: dict[tuple[str, Key], str] = {}
         for key in sorted(keys):

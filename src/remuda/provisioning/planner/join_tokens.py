@@ -1,7 +1,7 @@
-"""The tokens by which machines join a cluster, in the Secret `<name>-rke-state` (capr.md §5.4). Pure.
+"""The tokens with which machines join a cluster, in the Secret `<name>-rke-state` (capr.md §5.4). Pure.
 
-They are made once. Without them no machine can be let in any more, and new ones would be good for nobody: so nothing here ever
-replaces them.
+They are made once. Without them no machine can join any more, and new ones would match no existing node: so they are never
+replaced here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LENGTH: Final = 54
 
 
 class TokensError(ValueError):
-    """A Secret of that name is there, and holds no tokens."""
+    """A Secret of that name exists, and holds no tokens."""
 
 
 def state_name(control_plane: str) -> str:
@@ -46,8 +46,8 @@ def tokens_of(secret: Obj) -> Tokens:
 
 
 def state_secret(control_plane: Obj, entropy: Entropy) -> Obj:
-    """A new one; it goes with the control plane."""
-    # Kinds are not said of what a list holds; an owner reference needs them.
+    """A new Secret; it is deleted with the control plane."""
+    # Items of a list have no kind; an owner reference needs it.
     owner = reference({**control_plane, "apiVersion": rke.API_VERSION, "kind": "RKEControlPlane"})
     made = {key: entropy.token_text(_LENGTH) for key in (_SERVER, _AGENT)}
     return {

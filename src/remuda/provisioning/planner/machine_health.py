@@ -1,4 +1,4 @@
-"""How a machine stands: whether it serves, changes or is broken, and why it is not done. Judgements; :mod:`.tiers` acts."""
+"""The state of a machine: serving, changing or broken, and the reason if it is not done. Judgements; :mod:`.tiers` acts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import waits
 from .drain import is_in_drain
 from .snapshot import Machine, PlanNode, Snapshot
 
-# An agent that is at a plan for so long may be interrupted by a new one.
+# An agent that has worked on a plan for so long may be interrupted by a new one.
 HANGS_AFTER = 900.0
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
@@ -27,7 +27,7 @@ class Reason:
 
 
 def unhealthy_probes(node: PlanNode) -> list[str]:
-    """Probes that have not passed. One that has not been asked yet counts: nobody knows whether what it asks for is up."""
+    """Probes that have not passed. One without a result counts: its state is unknown."""
     silent = [name for name in node.plan.probes if not node.probes.get(name)]
     others = [name for name, healthy in node.probes.items() if not healthy and name not in node.plan.probes]
     return sorted([*silent, *others])
@@ -38,44 +38,44 @@ def is_healthy(node: PlanNode) -> bool:
 
 
 def is_changing(machine: Machine) -> bool:
-    """On the way from one plan to the next, drain and uncordon included."""
+    """True between one plan and the next, drain and uncordon included."""
     node = machine.node
     return is_in_drain(machine) or (node is not None and not node.in_sync and not node.failed)
 
 
 def is_unavailable(machine: Machine) -> bool:
-    """Not to be counted on, as far as plans tell."""
+    """True if it can't be relied on, judged by its plan."""
     node = machine.node
     return node is not None and (is_changing(machine) or node.failed or not is_healthy(node))
 
 
 def serves(machine: Machine) -> bool:
-    """As an etcd member, by the last word of its own agent. A drain takes nothing from it, nor does a plan that failed while all
+    """True if it is up as an etcd member, by its agent's last report. A drain does not change that, nor a failed plan while all
     probes pass."""
     node = machine.node
     return node is not None and is_healthy(node) and (node.in_sync or node.failed)
 
 
 def is_member_up(machine: Machine) -> bool:
-    """Trouble of its node counts too: an agent that died with its host leaves healthy probes behind. But a node is in trouble
-    only a while after its host; see :mod:`.etcd_liveness`."""
+    """Node conditions count too: an agent that died with its host leaves healthy probes behind. But a node's condition lags
+    behind its host; see :mod:`.etcd_liveness`."""
     return serves(machine) and not (machine.node_name and (machine.failing or machine.non_ready))
 
 
 def is_hung(snapshot: Snapshot, machine: Machine) -> bool:
-    """An agent that is still at its plan after very long. An unreadable time counts as long ago."""
+    """True if the agent has worked on its plan for very long. An unreadable time counts as long ago."""
     began = time_of(machine.plan_annotations.get(well_known.PLAN_UPDATED))
     return began is None or snapshot.now - began >= HANGS_AFTER
 
 
 def may_be_written(snapshot: Snapshot, machine: Machine) -> bool:
-    """Not under the hands of an agent: it would have to begin anew, and the older ones even die of it."""
+    """False while an agent applies a plan: it would have to start again, and older agents even crash."""
     node = machine.node
     return node is None or node.state != "in-progress" or is_hung(snapshot, machine)
 
 
 def kubelet_lags(snapshot: Snapshot, machine: Machine) -> bool:
-    """Only to be asked of a machine whose plan is the desired one. Unknown versions don't lag: they come with the tunnel."""
+    """To be called only if the machine's plan is the desired one. Unknown versions don't lag: they come with the tunnel."""
     if not snapshot.control_plane.agent_connected or not machine.kubelet_version:
         return False
     wanted, found = _NUMBERS.match(snapshot.control_plane.version), _NUMBERS.match(machine.kubelet_version)
@@ -83,7 +83,7 @@ def kubelet_lags(snapshot: Snapshot, machine: Machine) -> bool:
 
 
 def unapplied(node: PlanNode) -> Reason | None:
-    """Why a plan that did not fail is not applied and healthy; None if it is."""
+    """The reason why a plan that did not fail is not applied and healthy; None if it is."""
     if node.plan.error:
         return Reason(Code.RENDER, Actor.USER, node.plan.error)
     if node.applied is None and node.state != "in-progress":
@@ -98,10 +98,10 @@ def unapplied(node: PlanNode) -> Reason | None:
 
 
 def endangering(machine: Machine, machines: Iterable[Machine], disturbed: Collection[str]) -> Machine | None:
-    """The member because of which etcd can't bear that this one restarts now; None if it can.
+    """The member because of which etcd's quorum forbids a restart of this one now; None if it allows it.
 
-    `disturbed` are the names of those that this pass restarts already. A member that is down costs nothing. Else a majority of
-    all must be up without it, or at least all of the rest: one or two members can't be restarted in any other way.
+    `disturbed` are the names of machines that this pass restarts already. A member that is down may restart. Otherwise a majority
+    of all must be up without it, or at least all of the rest: one or two members can't be restarted in any other way.
     """
     if not machine.is_etcd or not is_member_up(machine):
         return None
@@ -115,7 +115,7 @@ def other_members(machine: Machine, machines: Iterable[Machine]) -> list[Machine
 
 
 def needed(others: Collection[Machine]) -> int:
-    """So many of the others have to be up before a member is restarted: a majority of all, or all where there are so few."""
+    """The number of others that must be up before a member restarts: a majority of all, or all if there are so few."""
     return min((len(others) + 1) // 2 + 1, len(others))
 
 

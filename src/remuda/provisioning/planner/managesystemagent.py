@@ -1,12 +1,12 @@
-"""Agents of hosts that are not the server's own are replaced: by a file in their plan, and only in theirs (capr.md §2.15).
+"""Replacement of hosts' agents that differ from the server's: by a file in their plan, and only in theirs (capr.md §2.15).
 
-Rancher starts a pod on every node that runs its install script again. Here an agent says in its Secret which one it is
-(:mod:`remuda.provisioning.plans.agent_report`); when that is another one than the server serves, its plan gets the server's as
-a minor file, which restarts nothing. The agent tries it and takes its place, or says why not. As soon as either is known the
-file leaves the plan. Hosts that say nothing (Rancher's own agent) and hosts that are up to date never see any of it.
+Rancher starts a pod on every node that runs its install script again. Here an agent reports its version in its Secret
+(:mod:`remuda.provisioning.plans.agent_report`); if it differs from the server's, its plan gets the server's as a minor file,
+which restarts nothing. The agent tries the file and is replaced by it, or reports why not. After either report the file leaves
+the plan. Hosts without a report (Rancher's own agent) and up-to-date hosts never get the file.
 
-It waits until nothing else is to be done, begins with one host, and goes on with a few at once. What was begun and what came of
-it is noted on the plan's Secret. A host that is given up keeps the agent that it has, and holds up nobody.
+It waits until nothing else is to be done, begins with one host, and continues with a few at once. Progress and result are
+noted on the plan's Secret. A host whose update is given up keeps its agent, and blocks no other host.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from . import machine_health, waits
 from .snapshot import AgentProgram, Condition, Machine, PlanNode, Snapshot
 
 CONDITION = "SystemAgentUpdated"
-# Until then a host must run the agent that it was given.
+# Time within which a host must run the agent that it was given.
 LIMIT = 600.0
 TRIES = 3
 _FIRST_PAUSE = 3600.0
@@ -38,8 +38,8 @@ _FILE = re.compile(r"/[0-9a-f]{64}\.pyz$")
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Of a host that was given the agent `checksum`: `at` that time if it still has to take it (`offered`), else when it was
-    given up, and why. A new `generation` is another beginning, if somebody asks for it."""
+    """Of a host that was given the agent `checksum`: `at` is the time of the offer while it is `offered`, else the time when it
+    was given up, with the reason. A new `generation`, requested by a user, starts again."""
 
     checksum: str
     offered: bool
@@ -55,7 +55,7 @@ class Note:
 
     @property
     def again_at(self) -> float | None:
-        """When it is tried once more by itself; None if only somebody else can help."""
+        """The time of the next automatic try; None if only a user can start one."""
         return None if self.attempts >= TRIES else self.at + _FIRST_PAUSE * 2.0 ** (self.attempts - 1)
 
 
@@ -76,7 +76,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What becomes of all agents of a cluster: whose plans are written now, what is told of the others, when to look again."""
+    """The update of all agents of a cluster: plans to write now, waits for the others, and times to look again."""
 
     plans: tuple[tuple[Machine, Plan, Mapping[str, str | None]], ...] = ()
     waits: tuple[Wait, ...] = ()
@@ -85,7 +85,7 @@ class Update:
 
 
 def noted(machine: Machine) -> Note | None:
-    """None also if somebody has garbled it."""
+    """The note of a machine; None also if it is malformed."""
     text = machine.plan_annotations.get(keys.AGENT_UPDATE)
     if not text:
         return None
@@ -101,13 +101,13 @@ def noted(machine: Machine) -> Note | None:
 
 
 def without(plan: Plan) -> Plan:
-    """The plan but for agents in it."""
+    """The plan without agent files."""
     kept = tuple(file for file in plan.files if not (file.minor and _FILE.search(file.path)))
     return plan if len(kept) == len(plan.files) else msgspec.structs.replace(plan, files=kept)
 
 
 def is_all_that_changes(node: PlanNode) -> bool:
-    """Whether its plan differs by nothing but an agent from the one that the host has applied."""
+    """True if its plan differs from the one that the host has applied by nothing but an agent."""
     applied, plan = node.applied, node.plan
     if applied is None or same(applied, plan):
         return False
@@ -115,7 +115,7 @@ def is_all_that_changes(node: PlanNode) -> bool:
 
 
 def judge(snapshot: Snapshot, machine: Machine) -> Verdict:
-    """Of one machine: whether an agent stays in its plan that was put there before."""
+    """The verdict on one machine: an agent file in its plan stays or goes."""
     program, node, note = snapshot.agent, machine.node, noted(machine)
     report = node.agent if node else None
     if program is None or node is None or report is None or note is None or note.checksum != program.checksum:
@@ -137,7 +137,7 @@ def _given_up(snapshot: Snapshot, note: Note, node: PlanNode) -> str:
     if node.failed:
         *_, said = node.failure.strip().splitlines() or ["no reason is known"]
         return f"{waits.PLAN_FAILED} with it: {said[:300]}"
-    # Also one whose time is yet to come, since a clock was set back, is not waited for.
+    # An offer in the future, after a clock was set back, is not waited for either.
     if abs(snapshot.now - note.at) < LIMIT:
         return ""
     applied = "it does not run" if node.in_sync else "its plan was not applied"
@@ -145,7 +145,7 @@ def _given_up(snapshot: Snapshot, note: Note, node: PlanNode) -> str:
 
 
 def update(snapshot: Snapshot, machines: Iterable[Machine], busy: Collection[str]) -> Update:
-    """Once there is nothing else to do. `busy` are the names of those whose plans can't be made, or are written anyway."""
+    """Called when nothing else is to be done. `busy`: the names of machines whose plans can't be made, or are written anyway."""
     program = snapshot.agent
     if program is None:
         return Update()
@@ -153,7 +153,7 @@ def update(snapshot: Snapshot, machines: Iterable[Machine], busy: Collection[str
     others = [machine for machine in told if not machine.deleting and not _has(machine, program)]
     verdicts = {machine.name: judge(snapshot, machine) for machine in others}
     under_way = [machine for machine in others if verdicts[machine.name].file is not None]
-    # The first of a cluster shows whether it works there at all.
+    # The first host of a cluster shows whether the agent works there at all.
     most = program.at_once if len(told) > len(others) else 1
     ready = [machine for machine in others if machine.name not in busy and _may_begin(snapshot, machine, verdicts[machine.name])]
     ready.sort(key=lambda machine: (not machine.is_only_worker, machine.name))
@@ -225,7 +225,7 @@ def _condition(snapshot: Snapshot, program: AgentProgram, others: list[Machine],
     if others:
         text = f"agents of {waits.some_names([machine.name for machine in others])} are to be replaced by {program.checksum[:12]}"
         return Condition(CONDITION, "Unknown", "Updating", text)
-    # Who never had another one needs no word about it.
+    # A cluster that never had another agent needs no condition.
     return Condition(CONDITION, "True") if snapshot.control_plane.condition(CONDITION) is not None else None
 
 

@@ -1,9 +1,9 @@
-"""Plans that failed are tried again, later each time, for everybody to see.
+"""Retries of failed plans, with growing pauses, recorded in an annotation.
 
 An agent that knows `plan-state` gives up at the first failure and waits for a new `pending`; the original never writes one. Here
-the plan secret's annotation `remuda.dev/plan-failure` counts the tries and names the time of the next. A try is known by
-`plan-revision`, which the agent raises with each; the host's own clock plays no part. Agents of the older kind try
-again by themselves.
+the plan secret's annotation `remuda.dev/plan-failure` has the number of tries and the time of the next. A try is recognised by
+`plan-revision`, which the agent increments with each; the host's own clock plays no part. Agents of the older kind retry
+by themselves.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`note` is to be written if it is new; `retry` if it is time."""
+    """`note` is to be written if it is new; `retry` if it is due."""
 
     message: str
     note: Note | None = None
@@ -47,7 +47,7 @@ def pause(attempts: int) -> float:
 
 
 def noted(machine: Machine) -> Note | None:
-    """What was noted last; None also if somebody has garbled it."""
+    """The last note; None also if it is malformed."""
     text = machine.plan_annotations.get(well_known.PLAN_FAILURE)
     if not text:
         return None
@@ -60,23 +60,23 @@ def noted(machine: Machine) -> Note | None:
 
 
 def judge(machine: Machine, node: PlanNode, now: float) -> Verdict:
-    """Of a machine whose plan failed."""
+    """The verdict on a machine whose plan failed."""
     if node.state != "failed":
         return Verdict(
             _said(f"{node.failure_count} times" if node.failure_count > 1 else "once", "tried again by its agent", node)
         )
-    # As it is read back: whole seconds.
+    # Whole seconds, as it is read back.
     now = float(int(now))
     old = noted(machine)
     if old is None or old.revision != node.revision:
         attempts = (old.attempts if old else 0) + 1
         note = Note(attempts, node.revision, now + pause(attempts))
         return Verdict(_words(note, node), note, False, note.retry_at)
-    # Also a host whose clock, or ours, was set back must not wait forever.
+    # A host must not wait forever if its clock, or ours, was set back.
     due = min(old.retry_at, now + LONGEST_PAUSE)
     if now < due:
         return Verdict(_words(old, node), None, False, due)
-    # Should the revision stay as it is after this try, the next one comes no sooner for it.
+    # If the revision stays the same after this try, the next one comes no sooner.
     note = Note(old.attempts, old.revision, now + pause(old.attempts + 1))
     return Verdict(_words(note, node), note, True, note.retry_at)
 

@@ -1,8 +1,8 @@
-"""Everything the planner may know, at one moment: the control plane, its cluster, its machines and their plan secrets.
+"""The planner's whole input at one moment: the control plane, its cluster, its machines and their plan secrets.
 
 The controller builds a :class:`Snapshot` (plan secrets read live, not from a cache); :mod:`.decide` and the renderer only read
-it. `now` is part of it, so that the same snapshot always gives the same decision. Roles are read from the plan secret, since
-that is where a host's registration leaves them, and not from the Machine.
+it. `now` is part of it, so that the same snapshot always gives the same decision. Roles are read from the plan secret, where
+registration writes them, not from the Machine.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..plans.plan import File, Plan
 
 # --- programs -------------------------------------------------------------------------------------------------------------
 #
-# The agent as the planner sees it: one file for hosts. :mod:`.managesystemagent` says which of them get it.
+# The agent for the planner: one file for hosts. :mod:`.managesystemagent` decides which of them get it.
 
 
 @dataclass(frozen=True, slots=True)
 class AgentProgram:
-    """The agent that the server would have its hosts run; `content` is base64. `at_once` hosts of a cluster get it at a time."""
+    """The agent that the server's hosts should run; `content` is base64. `at_once` hosts of a cluster get it at a time."""
 
     checksum: str
     content: str = field(repr=False)
@@ -54,7 +54,7 @@ RKE_GROUP = "rke.cattle.io"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition of any kind; `at` is since when it says just this (RFC 3339)."""
+    """A condition of any kind; `at` is the time since when it is so (RFC 3339)."""
 
     type: str
     status: str
@@ -63,7 +63,7 @@ class Condition:
     at: str = ""
 
     def says(self, other: Condition | None) -> bool:
-        """Whether `other` says the same, whenever it began."""
+        """True if `other` says the same, regardless of its time."""
         return other is not None and replace(other, at=self.at) == self
 
 
@@ -75,7 +75,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """What a periodic instruction has said the last time."""
+    """The last output of a periodic instruction."""
 
     stdout: str = ""
     stderr: str = ""
@@ -85,7 +85,7 @@ class Periodic:
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """A plan secret's data, decoded (capr.md 4.2). There is none as long as no plan was written."""
+    """A plan secret's data, decoded (capr.md 4.2); None while no plan was written."""
 
     plan: Plan
     applied: Plan | None = None
@@ -96,23 +96,23 @@ class PlanNode:
     failed: bool = False
     failure_count: int = 0
     healthy: bool = True
-    # By name, whether it is healthy; empty if nothing was probed since the plan was written.
+    # Health by name; empty if no probe has run since the plan was written.
     probes: Mapping[str, bool] = field(default_factory=dict)
-    # Whether one of them has failed of late, though not often enough to count.
+    # True if one of them has failed recently, though not often enough to count.
     wavering: bool = False
-    # Whether its agent has not answered since it was asked whether it is there; when that was is an annotation.
+    # True if its agent was asked for a sign of life and has not answered; the time is an annotation.
     asked: bool = False
     output: Mapping[str, str] = field(default_factory=dict)
     periodic: Mapping[str, Periodic] = field(default_factory=dict)
-    # The last words of an instruction that failed, as far as the agent kept them.
+    # The last output of a failed instruction, if the agent kept it.
     failure: str = ""
-    # What its agent says of itself; None of agents that say nothing.
+    # Its agent's report; None if the agent makes none.
     agent: AgentReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSecret:
-    """A machine's plan secret: its metadata is where roles, join URLs and the steps of a drain are kept."""
+    """A machine's plan secret: its metadata holds roles, join URLs and the steps of a drain."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class PlanSecret:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A Cluster API Machine with its plan secret (None as long as the bootstrap controller has not made it)."""
+    """A Cluster API Machine with its plan secret (None until the bootstrap controller has made it)."""
 
     name: str
     uid: str
@@ -130,7 +130,7 @@ class Machine:
     namespace: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    # When deletion began, in seconds; None for one that stays.
+    # The time of deletion, in seconds; None if it is not being deleted.
     deleted_at: float | None = None
     phase: str = ""
     infrastructure_ready: bool = False
@@ -138,13 +138,13 @@ class Machine:
     bootstrap: str = ""  # the RKEBootstrap's name
     bootstrap_annotations: Mapping[str, str] = field(default_factory=dict)
     node_name: str = ""  # status.nodeRef
-    kubelet_version: str = ""  # status.nodeInfo; empty as long as there is none
+    kubelet_version: str = ""  # status.nodeInfo; empty until it is set
     addresses: tuple[Address, ...] = ()
     reconciled: Condition | None = None
-    # Other conditions of the Machine summed up as Rancher does it, without Reconciled: what is failing, what is not ready yet.
+    # Other conditions of the Machine summed up as in Rancher, without Reconciled: failing ones, and ones that are not ready yet.
     failing: str = ""
     non_ready: str = ""
-    # Its MachineDeployment wants another in its place.
+    # Its MachineDeployment wants to replace it.
     outdated: bool = False
 
     @property
@@ -197,7 +197,7 @@ class Machine:
 
     @property
     def asked_at(self) -> float | None:
-        """When its agent was last asked whether it is there."""
+        """The time when its agent was last asked for a sign of life."""
         return time_of(self.plan_annotations.get(keys.ASKED_AT))
 
     @property
@@ -207,7 +207,7 @@ class Machine:
 
     @property
     def has_host(self) -> bool:
-        """Whether a host has registered as this machine, so that it may act on any plan that it is given."""
+        """True if a host has registered as this machine, so that it may act on any plan that it is given."""
         node = self.node
         if well_known.MACHINE_ID in self.labels or well_known.MACHINE_ID in self.plan_labels:
             return True
@@ -217,7 +217,7 @@ class Machine:
         return Ref(CAPI_GROUP, "Machine", self.namespace, self.name)
 
     def with_plan_metadata(self, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]) -> Machine:
-        """The machine as it is once these were written; None takes a key away."""
+        """The machine after these are written; None removes a key."""
         if self.secret is None or not (labels or annotations):
             return self
         secret = self.secret
@@ -245,7 +245,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """The RKEControlPlane: its spec as JSON, and of its status what decisions rest on."""
+    """The RKEControlPlane: its spec as JSON, and the status fields that decisions depend on."""
 
     namespace: str
     name: str
@@ -262,7 +262,7 @@ class ControlPlane:
     config_generation: int = 0
     certificate_rotation_generation: int = 0
     agent_connected: bool = False
-    # status.etcdSnapshotCreate and the like: the operations as they were last taken up.
+    # status.etcdSnapshotCreate and the like: the operations as last started.
     etcd_snapshot_create: Obj | None = None
     etcd_snapshot_restore: Obj | None = None
     rotate_encryption_keys: Obj | None = None
@@ -284,7 +284,7 @@ class ControlPlane:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens by which servers and workers of the cluster join (the secret `<name>-rke-state`)."""
+    """The tokens with which servers and workers join the cluster (the secret `<name>-rke-state`)."""
 
     server: str
     agent: str
@@ -295,20 +295,20 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`machines` may come in any order. `cluster` is None while the Cluster API Cluster is not there."""
+    """`machines` may come in any order. `cluster` is None while the Cluster API Cluster does not exist."""
 
     now: float
     control_plane: ControlPlane
     cluster: Cluster | None
     machines: tuple[Machine, ...] = ()
     tokens: Tokens | None = None
-    # Why what should hold the tokens does not; empty if it does, or is not there.
+    # The reason why the Secret holds no tokens; empty if it does, or does not exist.
     tokens_error: str = ""
     supervisor_port: int = 9345
-    # Why nothing is known about the version asked for; empty if something is.
+    # The reason why the requested version is unknown; empty if it is known.
     release_error: str = ""
     pre_bootstrap: bool = False  # manifests have to be there before anything else
-    # The agent that hosts should run; None if nobody says.
+    # The agent that hosts should run; None if there is none.
     agent: AgentProgram | None = None
 
     def by_name(self) -> tuple[Machine, ...]:
@@ -317,14 +317,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """How a machine comes to the cluster: it starts one (`init`, no server), or it joins `server`."""
+    """The way a machine joins the cluster: it starts one (`init`, no server), or it joins `server`."""
 
     init: bool = False
     server: str = ""
 
 
 class CannotRender(Exception):
-    """A machine's plan can't be made yet. Only this machine is held up by it."""
+    """A machine's plan can't be made yet. Only this machine is blocked by it."""
 
     def __init__(self, message: str, actor: Actor = Actor.REMUDA, on: Ref | None = None) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""A :class:`~.snapshot.Snapshot` out of the objects themselves. Pure: which objects, and how fresh, is the controller's matter.
+"""A :class:`~.snapshot.Snapshot` from the objects themselves. Pure: the controller chooses the objects and their freshness.
 
-What a host wrote into its plan secret may be garbage. It costs that host its plan's good standing, and nobody else anything.
-:mod:`.decision_writer` is the way back.
+A host may have written garbage into its plan secret. That only affects the state of its own plan.
+:mod:`.decision_writer` is the opposite direction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LONGEST_FAILURE = 4000
 Obj = dict[str, Any]
 
 _PAUSED = "cluster.x-k8s.io/paused"
-# The planner's own word, and a word about plans: neither is trouble of the machine itself.
+# The planner's own condition, and one about plans: neither is an error of the machine itself.
 _ABOUT_PLANS = frozenset({"Reconciled", "PlanApplied"})
 _OF_A_MACHINE = ("BootstrapConfigReady", "InfrastructureReady", "NodeHealthy", "HealthCheckSucceeded")
 
@@ -66,8 +66,8 @@ def cluster(obj: Obj) -> Cluster:
 
 
 def machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
-    """Raises PlanSecretError for a secret of another type. What a machine is, is what its bootstrap says: a worker's host that
-    labels its own secret as etcd's must not get the secrets of a server."""
+    """Raises PlanSecretError for a secret of another type. The bootstrap defines a machine's roles: a worker's host that labels
+    its own secret as etcd's must not get the secrets of a server."""
     reconciled, with_time = conditions.get(obj, "Reconciled"), conditions.get(obj, "Reconciled", conditions.LEGACY)
     infrastructure = conditions.get(obj, "InfrastructureReady")
     deletion = metadata(obj).get("deletionTimestamp")
@@ -78,7 +78,7 @@ def machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
         namespace=namespace_of(obj),
         labels=labels_of(obj),
         annotations=annotations_of(obj),
-        # A time that can't be read is still one.
+        # An unreadable time still means deletion.
         deleted_at=(time_of(deletion) or 0.0) if deletion else None,
         phase=str(dig(obj, "status", "phase") or ""),
         infrastructure_ready=infrastructure is not None and infrastructure.get("status") == conditions.TRUE,
@@ -96,7 +96,7 @@ def machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
 
 
 def plan_secret(secret: Obj, labels: Mapping[str, str] | None = None) -> PlanSecret:
-    """Raises PlanSecretError for a secret of another type. `labels` are those that count, where the host's word does not."""
+    """Raises PlanSecretError for a secret of another type. `labels` are the trusted ones, used instead of the host's."""
     delivered = decode(secret)
     said = labels_of(secret) if labels is None else labels
     return PlanSecret(name_of(secret), said, annotations_of(secret), _node(delivered) if delivered else None)
@@ -106,7 +106,7 @@ def _node(delivered: Delivered) -> PlanNode | None:
     try:
         plan = delivered.plan()
     except PlanError:
-        # No plan is better than one that nobody can read: a new one is written.
+        # An unreadable plan counts as none: a new one is written.
         return None
     return PlanNode(
         plan=plan,
@@ -131,8 +131,8 @@ def _node(delivered: Delivered) -> PlanNode | None:
 
 
 def _failure(delivered: Delivered) -> str:
-    """Why the plan failed or is not begun, as our own agent says it; of another one, what the commands of a plan that failed
-    said. It is told to everybody."""
+    """The reason why the plan failed or is not begun, as our own agent reports it; for other agents, the output of the failed
+    plan's commands. It is shown to all users."""
     outputs = delivered.failed_output.values() if delivered.failed else ()
     said = delivered.failure_reason or "\n".join(_text(said) for said in outputs)
     return redacted(said[:_LONGEST_FAILURE])
@@ -150,8 +150,8 @@ def _text(said: bytes) -> str:
 
 
 def _condition(found: Obj, legacy: Obj | None = None) -> Condition:
-    """The time of a transition stays when only the words change; Rancher's kind has another that does not, and so have the older
-    conditions of Cluster API."""
+    """A condition's `lastTransitionTime` stays when only the message changes; Rancher's conditions have a second time that moves,
+    and so do Cluster API's older ones."""
     kind, status, reason, message = (str(found.get(key) or "") for key in ("type", "status", "reason", "message"))
     moved = legacy.get("lastTransitionTime") if legacy and legacy.get("message") == found.get("message") else None
     at = found.get("lastUpdateTime") or moved or found.get("lastTransitionTime")
@@ -173,7 +173,7 @@ def _failing(obj: Obj) -> Iterable[str]:
 
 
 def _is_outdated(obj: Obj) -> bool:
-    """Another version of Kubernetes is not meant: that comes by its plan."""
+    """True unless only the version of Kubernetes differs: that comes by its plan."""
     found = conditions.get(obj, "UpToDate") or {}
     return found.get("status") == conditions.FALSE and found.get("reason") == "NotUpToDate"
 

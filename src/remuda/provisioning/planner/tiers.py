@@ -1,4 +1,4 @@
-"""One tier of machines: who gets which plan now, who drains, who waits for what (capr.md 4.4).
+"""One tier of machines: the next plan, drain or wait of each (capr.md 4.4).
 
 Tiers come in order (bootstrap, etcd, control plane, worker); :mod:`.decide` ends the pass at the first one that is not done.
 """
@@ -27,8 +27,8 @@ INTERRUPT = "waiting for plan to be applied, before it is changed"
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """`of` are the machines whose state counts; of them those of `changed` are changed. `drained_with` are all that count when a
-    drain begins, also those of other tiers. `join` gives None as long as there is nobody to join."""
+    """`of` are the machines whose state counts; of them those of `changed` are changed. `drained_with` are all that count
+    for a drain, also those of other tiers. `join` gives None while there is no server to join."""
 
     name: str
     of: Callable[[Machine], bool]
@@ -42,7 +42,7 @@ class Tier:
 
 @dataclass(slots=True)
 class Pass:
-    """What all tiers of one look share. `machines` by name, with the annotations that this pass has decided on."""
+    """The state that all tiers of one pass share. `machines` by name, with the annotations decided in this pass."""
 
     snapshot: Snapshot
     render: Render
@@ -56,12 +56,12 @@ class Pass:
 
 
 class _Group(IntEnum):
-    """In the order in which they are spoken of."""
+    """In the order of messages."""
 
     UNCORDONING = 0
     DRAINING = 1
     CONFIGURING = 2
-    ASIDE = 3  # waits, but holds up nobody else
+    ASIDE = 3  # waits, but blocks no other machine
     READY = 4
 
 
@@ -91,7 +91,7 @@ class _Entry:
     unmade: _State | None = None
     change: bool = False
     minor: bool = False
-    # All that changes is that its agent comes or goes.
+    # Only its agent file is added or removed.
     of_agent: bool = False
     marks: Mapping[str, str | None] = field(default_factory=dict)
 
@@ -147,7 +147,7 @@ def _step(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _St
         return _State(_Group.CONFIGURING, Code.CHECK_IN, Actor.USER, waits.CHECK_IN)
     run.draft.annotate(machine, entry.marks)
     if entry.of_agent:
-        # It restarts nothing and nobody waits for it, so it has no part in turns either.
+        # An agent file restarts nothing and blocks no other machine, so it needs no turn.
         if machine_health.may_be_written(run.snapshot, machine):
             _write(run, entry)
     elif entry.change:
@@ -186,7 +186,7 @@ def _change(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _
         return _State(_Group.CONFIGURING, Code.PLAN, Actor.MACHINE, waits.PLAN)
     held = _endangered(run, machine)
     if held is not None:
-        # Whoever was drained for the change takes pods again; else the one that is down might wait for this one's turn to end.
+        # A node drained for the change is uncordoned; else the machine that is down might wait for this one's turn to end.
         run.draft.annotate(machine, drain.back(machine, tier.drain).annotations)
         return held
     failed = turns.failed_before(machine)
@@ -213,7 +213,7 @@ def _change(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _
 
 
 def _endangered(run: Pass, machine: Machine) -> _State | None:
-    """Why etcd can't bear that this machine is restarted, as long as nobody does something about it."""
+    """The state if etcd's quorum forbids a restart of this machine until a user acts; else None."""
     now, down = run.snapshot.now, machine_health.endangering(machine, run.machines, run.disturbed)
     why = "is not available"
     if down is None:
@@ -227,7 +227,7 @@ def _endangered(run: Pass, machine: Machine) -> _State | None:
 
 
 def _asked_before(run: Pass, machine: Machine) -> _State | None:
-    """Whom this machine waits for before it is restarted, now that nothing else is in its way: they are asked."""
+    """The wait for answers of other members before this machine restarts, once nothing else blocks it; also asks them."""
     now = run.snapshot.now
     found = etcd_liveness.of_others(now, machine, run.machines, run.disturbed)
     if not found.awaited:

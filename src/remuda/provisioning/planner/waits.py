@@ -1,6 +1,6 @@
-"""Why the planner does not go on, as typed waits: the texts are Rancher's where others read them (ui.md appendix A).
+"""Reasons why the planner waits, as typed waits: the texts are Rancher's where its clients read them (ui.md appendix A).
 
-`since` is the time of the condition that carries the same words already, so that it survives passes and restarts.
+`since` is the time of the condition that has the same message already, so that it survives passes and restarts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def cluster_ref(snapshot: Snapshot) -> Ref:
 
 
 def withheld(machine: Machine) -> str:
-    """What a machine without a plan waits for, by its role."""
+    """The wait of a machine without a plan, by its role."""
     if machine.is_etcd:
         return BOOTSTRAP_ETCD
     return ETCD if machine.is_control_plane else CONTROL_PLANE

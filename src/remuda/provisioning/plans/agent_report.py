@@ -1,9 +1,9 @@
-"""What the agent of a host says of itself in its plan's Secret, under `agent`: which one it is, where it wants the next, and
-which CAs it trusts.
+"""The report of a host's agent in its plan's Secret, under `agent`: its checksum, the directory for the next one, and the
+CAs it trusts.
 
-Only ours says it; Rancher's own says nothing. A host may lie here as elsewhere in its Secret, which costs nobody but itself:
-what is made of it is a file in its own plan (:mod:`remuda.provisioning.planner.managesystemagent` decides about that), and
-whether the server waits for it before a CA is dropped.
+Only our agent writes it; Rancher's does not. A host may lie here as elsewhere in its Secret, which harms only itself: the
+report decides about a file in its own plan (by :mod:`remuda.provisioning.planner.managesystemagent`), and whether the server
+waits for the host before it drops a CA.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """`checksum` (SHA-256) is the agent's that runs; `successors` the directory in which it looks for another one, named by its
-    checksum. `refused` is the checksum of the last that it did not take, for the `reason`."""
+    """`checksum` (SHA-256) is that of the running agent; `successors` the directory in which it looks for another one, named by
+    its checksum. `refused` is the checksum of the last one it rejected, with the `reason`."""
 
     checksum: str
     successors: str
@@ -35,7 +35,7 @@ class AgentReport:
 
 
 def trusts(data: bytes) -> tuple[str, ...] | None:
-    """The fingerprints of the CAs that the agent trusts; None when it does not say, empty when it needs none."""
+    """The fingerprints of the CAs that the agent trusts; None if it reports none, empty if it needs none."""
     found = (_members(data) or {}).get("trusts")
     if not isinstance(found, list):
         return None
@@ -54,7 +54,7 @@ def _members(data: bytes) -> dict[str, Any] | None:
 
 
 def parse(data: bytes) -> AgentReport | None:
-    """None when nothing is said that could be used."""
+    """The report; None if it is missing or invalid."""
     said = _members(data)
     if said is None:
         return None

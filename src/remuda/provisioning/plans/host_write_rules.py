@@ -1,7 +1,7 @@
-"""What a host may write into the Secret of its plan: a closed list of keys, each with a limit, and nothing else. Pure.
+"""The rules for a host's writes to its plan's Secret: a closed list of keys, each with a limit, and nothing else. Pure.
 
 :mod:`..admission.provider_objects` refuses other writes (:func:`refusal`); the Secret of a host that wrote more before is
-repaired with :func:`kept_data`. How the answers are read is in :mod:`.machine_plan_secret`.
+repaired with :func:`kept_data`. :mod:`.machine_plan_secret` reads the answers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .machine_plan_secret import State, told_state
 
 Obj = dict[str, Any]
 
-# What the agent of a host writes, and how many bytes of each at most (protocols.md §1.14; `failure-reason` and `agent` are our
-# own agent's). It packs each output into 192 KiB; the original does not limit them.
+# The keys that a host's agent writes, with their limits in bytes (protocols.md §1.14; only our own agent writes
+# `failure-reason` and `agent`). It packs each output into 192 KiB; the original does not limit them.
 _OUTPUT = 256 << 10
 HOST_KEYS: Final[Mapping[str, int]] = {
     "plan-state": 64,
@@ -31,16 +31,16 @@ HOST_KEYS: Final[Mapping[str, int]] = {
     "last-apply-time": 256,
     "agent": 8 << 10,
 }
-# All of them together. A Secret holds a mebibyte: the rest is for the plan and its applied copy, which the server must be able to
-# write whatever the host wrote before.
+# All of them together. A Secret holds a mebibyte: the rest is for the plan and its applied copy, which the server must always
+# be able to write, regardless of the host's data.
 HOST_SHARE: Final = 640 << 10
 _SERVER_KEYS = frozenset({"plan", "appliedPlan", "max-failures", "failure-threshold", "probe-period-seconds"})
 _FROM_HOST = frozenset({"", State.IN_PROGRESS, State.SUCCEEDED, State.FAILED})
 
 
 def refusal(old: Obj, new: Obj) -> str:
-    """Why a host may not write its Secret so; "" when it may. The host answers under :data:`HOST_KEYS` and changes nothing else:
-    not the plan or its limits, no label, annotation, owner or finalizer, and not whether the Secret can be written at all."""
+    """The reason why a host may not make a write; "" if it may. The host answers under :data:`HOST_KEYS` and changes
+    nothing else: not the plan or its limits, no label, annotation, owner or finalizer, and not the Secret's immutability."""
     for field_name in ("type", "immutable"):
         if (old.get(field_name) or None) != (new.get(field_name) or None):
             return f"the host does not set {field_name}"
@@ -63,13 +63,13 @@ def refusal(old: Obj, new: Obj) -> str:
 
 
 def is_overfull(secret: Obj) -> bool:
-    """Whether what its host wrote leaves too little room for plans."""
+    """True if the host's data leaves too little room for plans."""
     data: Obj = secret.get("data") or {}
     return sum(_length(value) for key, value in data.items() if key not in _SERVER_KEYS) > HOST_SHARE
 
 
 def kept_data(secret: Obj) -> dict[str, str]:
-    """The data of a Secret that is repaired: the server's own, and of the host's answers those within their bounds."""
+    """The data of a repaired Secret: the server's own, and those of the host's answers that are within their limits."""
     data: Obj = secret.get("data") or {}
     kept = {key: value for key, value in data.items() if key in _SERVER_KEYS}
     free = HOST_SHARE
@@ -82,5 +82,5 @@ def kept_data(secret: Obj) -> dict[str, str]:
 
 
 def _length(value: Any) -> int:
-    """How many bytes a base64 text stands for, at most."""
+    """The decoded length of a base64 text in bytes, at most."""
     return len(value) // 4 * 3 if isinstance(value, str) else 0

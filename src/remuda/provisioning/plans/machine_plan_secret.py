@@ -1,11 +1,11 @@
-"""The machine-plan Secret: a plan on its way to a host, and what that says of it (protocols.md §1.14, §2; capr.md §4.2, §5.1).
+"""The machine-plan Secret: a plan for a host, and the host's answers (protocols.md §1.14, §2; capr.md §4.2, §5.1).
 
-Server and agent write into one Secret, each its own keys. Here is how those keys are read and what the server writes, as pure
-functions of the Secret: `decode`, `with_plan`, `with_retry`, `settled`. Agents of two kinds are understood: those that follow
+Server and agent write into one Secret, each its own keys. This module reads those keys and makes the server's writes, as pure
+functions of the Secret: `decode`, `with_plan`, `with_retry`, `settled`. It supports two kinds of agents: those that follow
 `plan-state`, and older ones, which leave it at `pending` for ever and are judged by checksums.
 
-What the agent writes comes from a host that may lie. It is bounded before it is unpacked, and what can't be read is a problem
-that is told, not an error: one host must not stop the plans of all others. What it may write at all is a closed list:
+The agent's data comes from a host that may lie. Its size is limited before it is unpacked, and unreadable data is reported as
+a problem, not raised: one host must not stop the plans of all others. A closed list limits what it may write at all:
 :mod:`.host_write_rules`.
 """
 
@@ -39,16 +39,16 @@ _LONGEST_OUTPUT = 16 << 20
 _UNREADABLE = "probe-statuses can not be read"
 _MOST_PROBES, _LONGEST_PROBE_NAME = 256, 253
 _QUESTION = b"\n"
-# Only these travel from a plan's machine to its Secret.
+# Only these are copied from a plan's machine to its Secret.
 _COPIED = re.compile(r"^(rke\.cattle\.io|(machine\.)?cluster\.x-k8s\.io)/")
 
 
 class PlanSecretError(ValueError):
-    """A Secret that is none of a machine's plan, or limits that no plan may have."""
+    """A Secret of another type than a machine's plan, or limits that no plan may have."""
 
 
 class State(StrEnum):
-    """How far a plan is; `NONE` where nobody says so, as in the older flow."""
+    """The progress of a plan; `NONE` if it is not recorded, as in the older flow."""
 
     NONE = ""
     PENDING = "pending"
@@ -67,7 +67,7 @@ class ProbeStatus:
 
 @dataclass(frozen=True, slots=True)
 class PeriodicOutput:
-    """Of the last run; times are as Go's UnixDate writes them, "" for never."""
+    """The output of the last run; times are in Go's UnixDate format, "" for never."""
 
     name: str
     stdout: bytes = b""
@@ -80,13 +80,13 @@ class PeriodicOutput:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A plan that was given to a machine, and what became of it.
+    """A plan that was given to a machine, and its result.
 
-    in_sync:   the machine has done what the plan says.
-    failed:    it tried often enough and could not.
-    healthy:   none of the plan's probes says otherwise; `probes_usable` when they have all passed once since the plan came.
-    asked:     whether the machine's agent has not answered yet since it was last asked (`with_question`).
-    problems:  what of the machine's own words could not be read.
+    in_sync:   the machine has applied the plan.
+    failed:    it failed as often as the threshold allows.
+    healthy:   none of the plan's probes fails; `probes_usable` when they have all passed once since the plan came.
+    asked:     true if the machine's agent has not answered yet since it was last asked (`with_question`).
+    problems:  the parts of the machine's data that could not be read.
     """
 
     data: bytes
@@ -132,7 +132,7 @@ class Delivered:
 
 
 class _Reader:
-    """The data of a Secret; remembers what could not be read."""
+    """The data of a Secret; records what could not be read."""
 
     def __init__(self, secret: Obj) -> None:
         found = secret.get("data")
@@ -185,19 +185,19 @@ class _Reader:
 
 
 def checked(secret: Obj) -> Obj:
-    """The Secret itself; raises PlanSecretError when it is none of a machine's plan."""
+    """The Secret itself; raises PlanSecretError if it is of another type."""
     if secret.get("type") != PLAN_TYPE:
         raise PlanSecretError(f"a Secret with a machine's plan is of type {PLAN_TYPE}, not {secret.get('type')!r}")
     return secret
 
 
 def told_state(secret: Obj) -> str:
-    """The text of `plan-state`, also one that is no :class:`State`."""
+    """The text of `plan-state`, even if it is no valid :class:`State`."""
     return _Reader(secret).text("plan-state")
 
 
 def decode(secret: Obj) -> Delivered | None:
-    """What was given to the machine; None when nothing was yet. Raises PlanSecretError for a Secret of another type."""
+    """The plan given to the machine and its result; None before the first. Raises PlanSecretError for other Secrets."""
     reader = _Reader(checked(secret))
     plan = reader.raw("plan")
     if not plan:
@@ -233,20 +233,20 @@ def decode(secret: Obj) -> Delivered | None:
 
 
 def _bearable(reader: _Reader, count: int, threshold: int) -> bool:
-    """So few failures are none yet, where somebody said how many count."""
+    """True if a threshold is set and the failures have not reached it."""
     return bool(reader.raw("failure-threshold")) and (threshold == UNLIMITED or count < threshold)
 
 
 def _in_sync(reader: _Reader, state: State, plan: bytes, applied: bytes) -> bool:
     if state is State.SUCCEEDED:
         return True
-    # An agent that knows no states leaves it pending; then what was applied tells, if that was applied last: somebody may have
-    # gone back to an old plan while a newer one was half done.
+    # An agent that does not know states leaves it pending; then the applied checksum decides, if that plan was applied last: the
+    # server may have returned to an old plan while a newer one was half done.
     return state in (State.NONE, State.PENDING) and plan == applied and reader.text("applied-checksum") == checksum(plan)
 
 
 def _probes(reader: _Reader) -> dict[str, ProbeStatus]:
-    """Their names are told in conditions: more or longer ones than a plan could have are not believed."""
+    """The names are shown in conditions: more or longer ones than a plan could have are rejected."""
     found = reader.members("probe-statuses", False)
     if len(found) > _MOST_PROBES or any(len(name) > _LONGEST_PROBE_NAME or not name.isprintable() for name in found):
         reader.problems.append(_UNREADABLE)
@@ -289,7 +289,7 @@ def _text(found: Any) -> str:
 
 
 def _bytes(found: Any) -> bytes:
-    """What a command printed; null when it printed nothing."""
+    """The output of a command; null if it printed nothing."""
     try:
         return base64.b64decode(found, validate=True) if isinstance(found, str) else b""
     except (binascii.Error, ValueError):
@@ -297,12 +297,12 @@ def _bytes(found: Any) -> bytes:
 
 
 def packed(value: Any) -> bytes:
-    """JSON as outputs are stored. The same bytes for the same value: no time is in them."""
+    """JSON in the format of stored outputs. The same value gives the same bytes: they contain no time."""
     return gzip.compress(jsonio.dumps_sorted(value), mtime=0)
 
 
 def unpacked(data: bytes) -> bytes:
-    """Raises PlanSecretError when it is no gzip, or too much."""
+    """Raises PlanSecretError if it is no gzip, or too large."""
     reader = zlib.decompressobj(wbits=31)
     try:
         found = reader.decompress(data, _LONGEST_OUTPUT)
@@ -329,10 +329,10 @@ def with_plan(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Obj:
-    """The Secret with a new plan, which the agent has still to look at (protocols.md §2.2).
+    """The Secret with a new plan, which the agent has not read yet (protocols.md §2.2).
 
-    `labels` and `annotations` are the machine's; those that belong to it go with the plan. An empty `joined_to` takes the
-    mark away, None leaves it.
+    `labels` and `annotations` are the machine's; those that belong to it are copied. An empty `joined_to` removes the
+    annotation, None leaves it.
     """
     _check_limits(max_failures, failure_threshold)
     limits = {"max-failures": max_failures, "failure-threshold": failure_threshold}
@@ -350,9 +350,9 @@ def with_plan(
 
 
 def with_retry(secret: Obj) -> Obj:
-    """The Secret with a plan that failed, to be tried once more.
+    """The Secret with a failed plan set to pending again.
 
-    Agents that follow `plan-state` never try again by themselves; nobody else would ask them to (capr.md §8.1). The plan stays
+    Agents that follow `plan-state` never retry by themselves, and no other controller asks them to (capr.md §8.1). The plan stays
     as it is, and so does the count of its revisions.
     """
     found = decode(secret)
@@ -362,36 +362,36 @@ def with_retry(secret: Obj) -> Obj:
 
 
 def with_question(secret: Obj) -> Obj:
-    """The Secret with a question to its agent: are you there, and what do your probes say now?
+    """The Secret with a question to its agent: a request for a sign of life and current probe results.
 
-    Agents of all kinds write what their probes say when the bytes are others than those that are there, and look as soon as the
-    Secret changes. So white space behind them is asked away within moments by an agent that lives, and by nobody else; what the
-    probes said before stands meanwhile.
+    Agents of all kinds write probe results if their bytes differ from the present ones, and read the Secret whenever it changes.
+    So a living agent removes trailing white space within moments, and no other writer does; the earlier results stay valid
+    meanwhile.
     """
     said = _Reader(checked(secret)).raw("probe-statuses")
     return secret if said.endswith(_QUESTION) else _with_data(secret, {"probe-statuses": (said or b"{}") + _QUESTION})
 
 
 def _not_applied_yet(secret: Obj, plan: bytes) -> dict[str, bytes | None]:
-    """A checksum from before must not speak for a plan that is to be applied from now on: not for one that was gone back to,
-    and not for one that failed, whose checksum the agent leaves behind as if it had been applied (protocols.md §13.1)."""
+    """An earlier checksum must not count for a plan that is yet to be applied: neither for an older plan that is used again,
+    nor for a failed one, whose checksum the agent leaves as if it had been applied (protocols.md §13.1)."""
     return {"applied-checksum": None} if _Reader(secret).text("applied-checksum") == checksum(plan) else {}
 
 
 def settled(secret: Obj, now: float) -> Obj:
-    """The Secret after the server has taken notice of what the agent wrote; the same one when there is nothing to note.
+    """The Secret after the server has processed the agent's writes; the same one if nothing changes.
 
-    The applied plan is kept, for what comes next is compared with it; the first time that all probes pass is noted; outputs of
-    periodic instructions that the plan no longer has go (protocols.md §2.4).
+    The applied plan is kept, since the next one is compared with it; the first time that all probes pass is recorded; outputs of
+    periodic instructions that the plan no longer has are removed (protocols.md §2.4).
     """
     found = decode(secret)
     if found is None or found.state is State.IN_PROGRESS:
-        # An agent that is at work ends when somebody else writes what it is about to (protocols.md §1.16).
+        # A working agent exits if another client changes the Secret that it is about to write (protocols.md §1.16).
         return secret
     reader = _Reader(secret)
     changes: dict[str, bytes | None] = {}
     if reader.text("applied-checksum") == found.checksum and found.applied_data != found.data and not found.failed:
-        # To believe it of a plan that failed would make a machine that never ran its plan look like one that did.
+        # For a failed plan this would make a machine that never applied its plan look like one that did.
         changes["appliedPlan"] = found.data
     kept = _still_periodic(found, reader.members("applied-periodic-output", True))
     if kept is not None:
@@ -403,7 +403,7 @@ def settled(secret: Obj, now: float) -> Obj:
 
 
 def _still_periodic(found: Delivered, outputs: Obj) -> Obj | None:
-    """The outputs of instructions that the plan still has; None when those are all."""
+    """The outputs of instructions that the plan still has; None if those are all."""
     if not outputs:
         return None
     try:
@@ -415,7 +415,7 @@ def _still_periodic(found: Delivered, outputs: Obj) -> Obj | None:
 
 
 def has_failed_to_apply(secret: Obj) -> bool:
-    """Whether a person should look at the host: the plan failed, and is not only on its way to another try."""
+    """True if a user should look at the host: the plan failed, and is not only waiting for another try."""
     found = decode(secret)
     if found is None:
         return False
@@ -430,20 +430,20 @@ def has_failed_to_apply(secret: Obj) -> bool:
 
 
 def is_locked(secret: Obj) -> bool:
-    """Whether no plan can be written into it any more."""
+    """True if no plan can be written into it any more."""
     return secret.get("immutable") is True
 
 
 def is_in_use(secret: Obj) -> bool:
-    """Whether an agent has ever answered in it."""
+    """True if an agent has ever answered in it."""
     reader = _Reader(secret)
     return any(reader.raw(key) for key in ("plan-revision", "applied-checksum", "failed-checksum", "probe-statuses"))
 
 
 def waiting_message(delivered: Delivered | None, *, etcd: bool, control_plane: bool) -> str:
-    """What a machine is waiting for, in the words that others read (protocols.md §2.5); "" when for nothing.
+    """The wait of a machine, in the words that clients read (protocols.md §2.5); "" if there is none.
 
-    A first plan that failed is told as such: the original hides it behind the wait for the agent's check-in.
+    A failed first plan is reported as such: the original hides it behind the wait for the agent's check-in.
     """
     if delivered is None:
         if etcd:
@@ -459,7 +459,7 @@ def waiting_message(delivered: Delivered | None, *, etcd: bool, control_plane: b
 
 
 def copied(marks: Mapping[str, str] | None) -> dict[str, str]:
-    """Those labels or annotations that go with a plan."""
+    """The labels or annotations that are copied with a plan."""
     return {key: value for key, value in (marks or {}).items() if _COPIED.match(key)}
 
 
@@ -472,7 +472,7 @@ def _check_limits(max_failures: int, failure_threshold: int) -> None:
 
 
 def _with_data(secret: Obj, changes: Mapping[str, bytes | None]) -> Obj:
-    """The Secret with these values, or without where there is none; keys that nobody here knows stay."""
+    """The Secret with these values set, or removed if None; unknown keys stay."""
     before: Obj = secret.get("data") or {}
     gone = {key for key, value in changes.items() if value is None}
     after = {key: value for key, value in before.items() if key not in gone}

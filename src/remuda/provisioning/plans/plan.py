@@ -1,9 +1,9 @@
-"""A plan: what one machine's system agent writes, runs and watches (capr.md §4.6, protocols.md §1.6).
+"""A plan: the files, commands and probes of one machine's system agent (capr.md §4.6, protocols.md §1.6).
 
-The bytes are what counts: the agent names a plan by the hash of its bytes, and a plan that differs restarts a node. So
-`encode` gives the same bytes for the same plan, with the members in the original's order and without empty ones, and
-`decode` takes what any writer wrote: unknown members are passed over, null is empty. :mod:`..planner.render` makes plans,
-:mod:`.machine_plan_secret` keeps them.
+The bytes matter: the agent names a plan by the hash of its bytes, and a plan that differs restarts a node. So `encode`
+gives the same bytes for the same plan, with the members in the original's order and without empty ones, and `decode`
+accepts any writer's output: unknown members are ignored, null is empty. :mod:`..planner.render` makes plans,
+:mod:`.machine_plan_secret` stores them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def data(self) -> bytes:
-        """What the host gets; raises PlanError when `content` is no base64."""
+        """The decoded content; raises PlanError if `content` is no base64."""
         try:
             return base64.b64decode(self.content, validate=True)
         except ValueError:
@@ -66,7 +66,7 @@ class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PeriodicInstruction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A command that runs again and again; what it prints is always kept."""
+    """A command that runs periodically; its output is always kept."""
 
     name: str = ""
     image: str = ""
@@ -79,7 +79,7 @@ class PeriodicInstruction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HttpGet(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a probe asks for; the last three are paths on the host."""
+    """The request of a probe; the last three are paths on the host."""
 
     url: str = ""
     insecure: bool = False
@@ -89,7 +89,7 @@ class HttpGet(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A question that the agent asks its host every few seconds."""
+    """A check that the agent makes on its host every few seconds."""
 
     name: str = ""
     initialDelaySeconds: int = 0
@@ -100,7 +100,7 @@ class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that one host is asked to do. `error` is for plans that must not be applied, and says why."""
+    """All tasks of one host. `error` is set for plans that must not be applied, and says why."""
 
     files: tuple[File, ...] = ()
     instructions: tuple[Instruction, ...] = ()
@@ -122,7 +122,7 @@ def decode(data: bytes) -> Plan:
     try:
         return _decoder.decode(data)
     except msgspec.ValidationError:
-        # Go writes an empty list that was never made as null: rare, so only looked for when the quick way fails.
+        # Go writes a nil list as null: rare, so only handled when the fast path fails.
         return _decoded_without_nulls(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PlanError(f"the plan is no JSON: {error}") from None
@@ -149,15 +149,15 @@ def checksum(data: bytes) -> str:
 
 
 def same(one: Plan, other: Plan) -> bool:
-    """Whether both ask the same of a host.
+    """True if both have the same effect on a host.
 
-    Of a file only what the original compares counts, so that a plan it wrote is not rewritten for an owner or an action.
+    Of a file only the fields that the original compares count, so that its plans are not rewritten for an owner or an action.
     """
     return _besides_files(one) == _besides_files(other) and _compared(one.files) == _compared(other.files)
 
 
 def only_minor(old: Plan, new: Plan) -> bool:
-    """Whether all that differs are files which may change at any time; false when nothing differs."""
+    """True if only files differ that may change at any time; false if nothing differs."""
     if _besides_files(old) != _besides_files(new):
         return False
     before, after = _by_path(old.files), _by_path(new.files)
@@ -171,7 +171,7 @@ def instruction(plan: Plan, name: str) -> Instruction | None:
 
 
 def variable(found: Instruction | None, name: str) -> str:
-    """What an instruction's environment says of a variable, the last word counting; "" when it says nothing."""
+    """The value of a variable in an instruction's environment, the last one winning; "" if it is not set."""
     prefix = f"{name}="
     return next((entry.removeprefix(prefix) for entry in reversed(found.env if found else ()) if entry.startswith(prefix)), "")
 

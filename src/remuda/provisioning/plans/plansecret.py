@@ -1,8 +1,8 @@
-"""The plansecret controller: takes notice of what hosts answer to their plans (capr.md §2.14).
+"""The plansecret controller: processes the hosts' answers to their plans (capr.md §2.14).
 
-What is noted in the Secret is :func:`.machine_plan_secret.settled`; whether a plan could be applied is told on the Machine. It
-looks at plans by their bootstraps, so that a host can't speak for another's Machine. Hosts also find in the Secret which CA the
-server hands out, so that they fetch another one at once.
+:func:`.machine_plan_secret.settled` makes the changes of the Secret; a condition of the Machine reports whether the plan was
+applied. Plans are looked up by their bootstraps, so that a host can't report for another's Machine. The Secret also has the
+checksum of the server's current CA, so that hosts fetch a new one at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PlanSecrets:
     controller = Controller(CONTROLLER, rke.RKE_BOOTSTRAPS, when=lambda new, old: old is None)
 
     def __init__(self, manager: Manager, ca_checksum: Callable[[], str] = str, watches: tuple[Watch, ...] = ()) -> None:
-        """`ca_checksum` is that of the CA which hosts are to trust, empty when there is none; `watches` say when it changes."""
+        """`ca_checksum` is that of the CA which hosts are to trust, empty if there is none; `watches` are for its changes."""
         self._manager = manager
         self._ca_checksum = ca_checksum
         self._client = manager.client
@@ -92,7 +92,7 @@ class PlanSecrets:
         before: Obj = {"data": secret.get("data") or {}, "metadata": {"annotations": annotations_of(secret)}}
         wanted: Obj = {"data": after.get("data") or {}, "metadata": {"annotations": annotations_of(after)}}
         patch: Obj = create_merge_patch(before, wanted)
-        # Bound to what was seen: a new plan may have come meanwhile, of which none of this is true.
+        # Bound to the version read: a new plan may have come meanwhile, for which none of this is true.
         patch.setdefault("metadata", {})["resourceVersion"] = resource_version_of(secret)
         written = await self._client.patch(SECRETS, name_of(secret), patch, namespace_of(secret), field_manager=CONTROLLER)
         self._manager.freshness.wrote(who, self._views.plans, written)
@@ -113,7 +113,7 @@ class PlanSecrets:
 
 
 def told(machine: Obj, failed: bool, unit: str, now: float) -> Obj:
-    """The Machine with its condition; the same one when it says so already."""
+    """The Machine with its condition; the same one if nothing changes."""
     status, reason, message = TRUE, CONDITION, ""
     if failed:
         status, reason = FALSE, "Error"
@@ -124,20 +124,20 @@ def told(machine: Obj, failed: bool, unit: str, now: float) -> Obj:
 
 
 def told_of_ca(secret: Obj, checksum: str) -> Obj:
-    """The Secret with the checksum of the CA that its host is to trust; the same one when it has that, or while its agent is at
-    work, which must not be disturbed."""
+    """The Secret with the checksum of the CA that its host is to trust; the same one if it has that, or while its agent is
+    working, which must not be disturbed."""
     marks = annotations_of(secret)
     found = decode(secret)
     if not checksum or marks.get(CA_CHECKSUM) == checksum or found is None or found.state is State.IN_PROGRESS:
         return secret
     if CA_CHECKSUM not in marks and found.applied_data != found.data:
-        # It registered with the present CA. That is written down together with its first plan, and costs no write of its own.
+        # It registered with the current CA. The checksum is written with its first plan, and needs no write of its own.
         return secret
     return with_metadata(secret, annotations={**marks, CA_CHECKSUM: checksum})
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Labels and marks of others are nothing to be noted."""
+    """Ignores labels and other annotations."""
     if new is None or old is None:
         return new is not None
     if (new.get("data") or {}) != (old.get("data") or {}):

@@ -1,15 +1,15 @@
-"""Whether a cluster may use an object that its spec names; asked each time before the object is used.
+"""The authorization of a cluster for an object that its spec names; checked each time before the object is used.
 
 A reference is bound to one object: the controller of clusters finds the object once, when the author of the reference may read
-it, and keeps its uid in the cluster's status. From then on another object of the same name is refused, and so is the same one
-when its author may not read it any more. A refusal has the words for an object that is not there, unless the cluster had that
+it, and stores its uid in the cluster's status. From then on another object of the same name is refused, and also the same one
+if its author may not read it any more. A refusal has the same message as for a missing object, unless the cluster had that
 very object, or its author may read the new one: a user who may not read an object does not learn that it exists.
 
 An address that a machine config names for its driver (:mod:`.driver_addresses`) is used with a credential only while the user
 who wrote the address may `get` the credential.
 
 An author has a right to an object that they may `get`, to a machine config that they made, and to a Secret or ConfigMap of the
-cluster's namespace whose own annotation names the cluster. A cluster from before there were records keeps what it finds the first
+cluster's namespace whose own annotation names the cluster. A cluster older than the records keeps the objects found the first
 time.
 """
 
@@ -42,15 +42,15 @@ _FIELD = "references"
 
 
 class Access(Protocol):
-    """Who may do what on this API."""
+    """Access reviews on this API."""
 
     async def allowed(self, action: Action) -> bool:
-        """Whether the user of an action may do it."""
+        """True if the user of an action may do it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What is known of the references of a cluster to one object. `first` while a cluster without records was not looked at."""
+    """The state of a cluster's references to one object. `first`: a cluster without records that was not checked yet."""
 
     reference: Reference
     entries: tuple[Entry, ...]
@@ -60,13 +60,13 @@ class _Standing:
 
     @property
     def author(self) -> str:
-        """The author as messages name them; empty for one who may do everything."""
+        """The author as messages name them; empty for a user with all rights."""
         named = [each.name for each in self.authors if not authors.holds_everything(each)]
         return named[0] if named else ""
 
 
 def bound_uid(wanted: Obj, key: str, written: str) -> str:
-    """The uid that a reference is bound to, if it was bound since it was written."""
+    """The uid that a reference is bound to, if it was bound after it was written."""
     found = dig(wanted, "status", _FIELD, key)
     return str(found.get("uid") or "") if isinstance(found, dict) and (found.get("written") or "") == written else ""
 
@@ -90,7 +90,7 @@ def _standings(wanted: Obj) -> dict[str, _Standing]:
 
 
 class References:
-    """Those of clusters, for the controllers that use what they name."""
+    """The references of clusters, for the controllers that use their objects."""
 
     def __init__(self, client: Client, access: Access) -> None:
         self._client = client
@@ -100,8 +100,8 @@ class References:
         return Named(wanted, self._client, self._access)
 
     async def misdirected(self, credential: Key, config: str, said: Iterable[tuple[Address, Sequence[User]]]) -> str:
-        """Why a credential may not go where a machine config (in words) says; empty when it may. Each address comes with those
-        of whom one must be able to read the credential; where there are none, there is no record of who wrote it."""
+        """The reason why a credential may not go to a machine config's addresses (`config` in words); "" if it may. Each comes
+        with users of whom one must be able to read the credential; if there are none, its author is not recorded."""
         for address, users in said:
             if users and not any([await self._may_read(each, credential) for each in users]):
                 return misdirected(address, users[0].name, credential, config)
@@ -114,7 +114,7 @@ class References:
 
 
 class Named:
-    """What one cluster names."""
+    """The references of one cluster."""
 
     def __init__(self, wanted: Obj, client: Client, access: Access) -> None:
         self._wanted = wanted
@@ -126,19 +126,19 @@ class Named:
         return key in self._standings
 
     def authors(self, key: str) -> tuple[User, ...]:
-        """Who named an object for this cluster, as far as that is known."""
+        """The authors of a cluster's reference to an object, if known."""
         standing = self._standings.get(key)
         return () if standing is None else standing.authors
 
     def uid(self, key: str) -> str:
-        """What a reference is bound to; empty when it is not, or not there."""
+        """The uid that a reference is bound to; empty if it is not bound, or missing."""
         standing = self._standings.get(key)
         return "" if standing is None else standing.uid
 
     # --- at each use ------------------------------------------------------------------------------------------------------
 
     async def refusal(self, key: str, obj: Obj | None) -> str:
-        """Why the cluster may not use what it names, `obj` being what is found under that name; empty when it may."""
+        """The reason why the cluster may not use a named object, `obj` being the one of that name now; "" if it may."""
         standing = self._standings.get(key)
         if standing is None:
             return f"the cluster {name_of(self._wanted)} does not name it"
@@ -148,16 +148,16 @@ class Named:
             return "" if standing.first else absent(standing.reference, standing.author)
         if standing.uid != uid_of(obj):
             if await self._without_right(standing, obj):
-                # As if the new one were not there: it may be another user's.
+                # As if the new object did not exist: it may be another user's.
                 return absent(standing.reference, standing.author)
             return _replaced(standing.reference)
-        # A reference from before there were records has no author who could lose a right.
+        # A reference older than the records has no author who could lose a right.
         lost = await self._without_right(standing, obj) if standing.entries else ""
         return _lost(standing.reference, lost) if lost else ""
 
     async def unreadable(self) -> list[tuple[Reference, str]]:
-        """The references that are bound to no uid, and that an author may not read, whether the object is there or not; with
-        why."""
+        """The references that are not bound to a uid and that an author may not read, whether the object exists or not; with the
+        reason."""
         found = []
         for standing in self._standings.values():
             for entry in () if standing.reference.is_bound else standing.entries:
@@ -169,8 +169,8 @@ class Named:
     # --- binding ----------------------------------------------------------------------------------------------------------
 
     async def bound(self) -> tuple[Obj, list[Wait]]:
-        """The cluster with what its references stand for, as far as that is known now, and what is not; the same object when
-        nothing changed. A reference that was written again loses what it stood for."""
+        """The cluster with its references bound as far as possible now, and waits for the others; the same object if nothing
+        changed. A reference that was rewritten loses its binding."""
         named = {key: each for key, each in self._standings.items() if each.reference.is_bound}
         before = dig(self._wanted, "status", _FIELD)
         if not named and before is None:
@@ -186,14 +186,14 @@ class Named:
         return (self._wanted if found == before else with_path(self._wanted, ("status", _FIELD), found)), waits
 
     async def _found(self, standing: _Standing) -> tuple[str, str]:
-        """The uid to bind to, or why there is none."""
+        """The uid to bind to, or the reason why there is none."""
         obj = await self._read(standing.reference)
         if obj is None or (not standing.first and await self._without_right(standing, obj)):
             return "", absent(standing.reference, standing.author)
         return uid_of(obj), ""
 
     async def _lost_right(self, standing: _Standing) -> str:
-        """Why the author of a bound reference has no right any more; the object is read only when roles alone give none."""
+        """The reason why the author of a bound reference lost the right; the object is read only if roles alone give none."""
         if not standing.entries or all([await self._may_get(each, standing.reference) for each in standing.authors]):
             return ""
         obj = await self._read(standing.reference)
@@ -205,7 +205,7 @@ class Named:
     # --- rights -----------------------------------------------------------------------------------------------------------
 
     async def _without_right(self, standing: _Standing, obj: Obj) -> str:
-        """The name of an author who has no right to an object; empty when all have one."""
+        """The name of an author who has no right to an object; empty if all have one."""
         if _consents(obj, self._wanted):
             return ""
         for author in standing.authors:
@@ -220,12 +220,12 @@ class Named:
 
 
 def _made(obj: Obj, reference: Reference, user: User) -> bool:
-    """Whether a user made a machine config: a user who makes one can't read it until a cluster of theirs has it."""
+    """True if a user made a machine config: its maker can't read it until a cluster of theirs owns it."""
     return reference.group == CONFIG_GROUP and annotations_of(obj).get(CREATOR) == user.name
 
 
 def _consents(obj: Obj, wanted: Obj) -> bool:
-    """Whether a Secret or ConfigMap is meant for this cluster. In another namespace the same name may be another cluster's."""
+    """True if a Secret or ConfigMap is meant for this cluster. In another namespace the name may be another cluster's."""
     if namespace_of(obj) != namespace_of(wanted):
         return False
     said = annotations_of(obj).get(well_known.AUTHORIZED) or ""
@@ -236,7 +236,7 @@ def _consents(obj: Obj, wanted: Obj) -> bool:
 
 
 def absent(reference: Reference, author: str) -> str:
-    """Of an object that is not there, and of one that its author may not read: the same words."""
+    """The message for a missing object, and for one that its author may not read: the same for both."""
     return f"there is no {reference}{f' that {author} may use' if author else ''}"
 
 
@@ -267,7 +267,7 @@ def wait(wanted: Obj, reference: Reference, why: str) -> Wait:
 
 
 def authors_of(wanted: Obj) -> Iterable[tuple[str, str]]:
-    """The subjects of bindings by whose change an author may lose a right: (User or Group, name)."""
+    """The subjects of bindings whose change may cost an author a right: (User or Group, name)."""
     found = set()
     for entry in authors.read(wanted).entries.values():
         found.add(("User", entry.author.name))

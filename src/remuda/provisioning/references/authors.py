@@ -1,8 +1,8 @@
-"""Who wrote the references of a cluster: a record in an annotation of the cluster that only admission writes. Pure.
+"""The authors of a cluster's references: a record in an annotation of the cluster that only admission writes. Pure.
 
-An entry is made when a name is written into a field, and stays until it is taken out: an edit elsewhere changes no author. Each
-has the resourceVersion that it was written upon, so that a reference that is written again is another one. References are digests
-here: a cluster may have a thousand of them, and annotations have a limit.
+An entry is made when a name is written into a field, and stays until it is removed: an edit elsewhere changes no author. Each
+has the resourceVersion that it was written upon, so that a rewritten reference is another one. References are digests here: a
+cluster may have a thousand of them, and annotations have a limit.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from remuda.kube.objects import annotations_of
 Obj = dict[str, Any]
 
 AUTHORS: Final = "remuda.dev/reference-authors"
-# Set by a user who may read what the cluster names: from then on these references are theirs. Admission takes it away.
+# Set by a user who may read the named objects: from then on these references are theirs. Admission removes it.
 ACCEPT: Final = "remuda.dev/accept-references"
 
 
 class Written(Protocol):
-    """What has an author: a reference, or another thing that is told by a place and what is there."""
+    """An item with an author: a reference, or another item identified by its place and value."""
 
     @property
     def place(self) -> str: ...
@@ -52,12 +52,12 @@ class Ledger:
 
 
 def digest(reference: Written) -> str:
-    # With the length of the first, since either may have anything in it.
+    # With the length of the first part, since both may contain any characters.
     return _hash(f"{len(reference.place)} {reference.place} {reference.key}")
 
 
 def seal(entries: Iterable[Entry]) -> str:
-    """Tells one writing of a reference from another one; empty when there is no record of it."""
+    """Identifies the time and author of a reference's writing; empty if there is no record of it."""
     written = sorted(f"{each.since} {each.author.name}" for each in entries)
     return _hash("\n".join(written)) if written else ""
 
@@ -71,12 +71,12 @@ def holds_everything(user: User) -> bool:
 
 
 def known_user(name: str) -> User:
-    """A user of whom nothing but the name is known any more."""
+    """A user of whom only the name is still known."""
     return User(name, groups=(AUTHENTICATED,))
 
 
 def read(obj: Obj | None, annotation: str = AUTHORS) -> Ledger:
-    """What the annotation says. Only admission writes it, so one that can't be read is none."""
+    """The annotation's ledger. Only admission writes it, so an unreadable one counts as none."""
     return _parsed(annotations_of(obj or {}).get(annotation) or "")
 
 
@@ -99,7 +99,7 @@ def _parsed(text: str) -> Ledger:
 
 
 def text_of(ledger: Ledger) -> str:
-    """The annotation; empty when there is nothing to say."""
+    """The annotation; empty if there are no entries."""
     if not ledger.entries:
         return ""
     users: list[User] = []
@@ -125,7 +125,7 @@ def rewritten(
     since: str,
     accepted: Collection[Written] = (),
 ) -> Ledger:
-    """The record after `author` wrote an object that names `named`, where it had named `known`, and `accepted` some again."""
+    """The record after `author` wrote an object that names `named` instead of `known`, and `accepted` some again."""
     kept = {digest(each) for each in known} - {digest(each) for each in accepted}
     fresh = Entry(User(author.name, groups=author.groups), since)
     entries: dict[str, Entry] = {}

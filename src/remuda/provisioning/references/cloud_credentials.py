@@ -1,9 +1,9 @@
-"""The controller of cloud credentials: whoever made one may use it (capr.md §2.19).
+"""The controller of cloud credentials: gives the creator of a credential access to it (capr.md §2.19).
 
-A Secret of type `provisioning.cattle.io/cloud-credential`, or one in `cattle-global-data` with the fields of a credential, that
-says who made it gets a Role for that Secret alone and a binding of it to them, both of which go with it. That it says so is taken
-away then. Roles of the same names that were not made for this Secret are left alone: whoever may make a Secret must not change
-who may do what.
+A Secret of type `provisioning.cattle.io/cloud-credential`, or one in `cattle-global-data` with a credential's fields, with a
+creator annotation gets a Role for that Secret alone and a binding to its creator, both owned by the Secret. The annotation is
+removed then. Roles of the same names that were not made for this Secret are left alone: a user who may create Secrets must not
+be able to change permissions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROLE_BINDINGS = GroupVersionResource(_GROUP, "v1", "rolebindings")
 _VERBS = ("get", "update", "delete")
 _FIELDS = f"type={TYPE}"
 GLOBAL = "cattle-global-data"
-# What the keys of a credential have between the driver's name and the field's.
+# The part of a credential's keys between the driver's name and the field's.
 MARK = "credentialConfig-"
 
 
@@ -41,9 +41,9 @@ def is_credential(secret: Obj) -> bool:
 
 
 def access_of(secret: Obj, creator: str) -> tuple[Obj, Obj]:
-    """The Role and the RoleBinding by which `creator` gets at this Secret."""
+    """The Role and the RoleBinding that give `creator` access to this Secret."""
     key = Key.of(secret)
-    # Kinds are not said of what a list holds; an owner reference needs them.
+    # Items of a list have no kind; an owner reference needs it.
     owner = reference({**secret, "apiVersion": "v1", "kind": "Secret"})
     name = f"{creator}-{key.name}"
     metadata = {"name": name, "namespace": key.namespace, "ownerReferences": [owner]}
@@ -105,7 +105,7 @@ class CloudCredentials:
         return DONE
 
     async def _ensure(self, resource: GroupVersionResource, obj: Obj, secret: Obj) -> bool:
-        """Whether it is there and this Secret's own."""
+        """True if it exists and is this Secret's own."""
         found = await make(self._client, resource, obj, CONTROLLER)
         if found is None:
             found = await find(self._client, resource, name_of(obj), Key.of(obj).namespace)

@@ -1,9 +1,9 @@
-"""Where the driver of a machine config connects, and who said so. Pure.
+"""The addresses to which the driver of a machine config connects, and their authors. Pure.
 
-A driver sends the cloud credential of its pool, and the config's own secret values, to the address that the config names. So the
-user who writes an address must have a right to what is sent there. Who wrote each is recorded in an annotation of the config,
-which only admission writes (:mod:`..admission.references`), in the form of :mod:`.authors`; machine templates have a copy of
-it. A right is asked for when the address is written, and each time that a credential is used (:mod:`.authorization`).
+A driver sends the cloud credential of its pool, and the config's own secret values, to the config's addresses. So the author of
+an address must have a right to that data. The author of each is recorded in an annotation of the config, which only admission
+writes (:mod:`..admission.references`), in the form of :mod:`.authors`; machine templates have a copy of it. The right is checked
+when the address is written, and each time that a credential is used (:mod:`.authorization`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import authors
 from .authors import Entry, Ledger
 
 _NOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "status", "common", "providerID"})
-# Reviewed: the field is about the machine that is made, and its driver connects to no such host with a credential.
+# Reviewed: the field describes the created machine, and its driver does not connect to such a host with a credential.
 _OF_THE_MACHINE: Final = frozenset(
     {
         ("amazonec2", "httpEndpoint"),
@@ -42,7 +42,7 @@ _OF_THE_MACHINE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A field that says where a driver connects. Its author is that of its present value, so the record names the field alone."""
+    """A field with an address of a driver. Its author is that of its present value, so the record names only the field."""
 
     field: str
     value: str
@@ -57,7 +57,7 @@ class Address:
 
 
 def addresses_of(driver: str, fields: Obj | None) -> tuple[Address, ...]:
-    """Of a driver's fields, as a config, a template or a machine has them."""
+    """The addresses in a driver's fields, from a config, a template or a machine."""
     return tuple(
         Address(name, value if isinstance(value, str) else jsonio.dumps_text(value))
         for name, value in sorted((fields or {}).items())
@@ -71,7 +71,7 @@ def driver_of(config_kind: str) -> str:
 
 
 def written(kind: str, new: Obj | None, old: Obj | None) -> list[Address]:
-    """The addresses of a config that a write adds or changes. One that is taken away leaves the provider's own."""
+    """The addresses of a config that a write adds or changes. A removed one leaves the provider's default."""
     known = set(addresses_of(driver_of(kind), old))
     return [each for each in addresses_of(driver_of(kind), new) if each not in known]
 
@@ -86,7 +86,7 @@ def author_of(ledger: Ledger, address: Address) -> Entry | None:
 
 
 def record(kind: str, new: Obj, old: Obj | None, author: User, since: str, accepted: Collection[Address] = ()) -> str:
-    """The annotation after `author` wrote a config, and `accepted` some of its addresses; empty when there is nothing to say."""
+    """The annotation after `author` wrote a config, and `accepted` some of its addresses; empty if there are no entries."""
     named, fresh = addresses_of(driver_of(kind), new), set(written(kind, new, old))
     known = [each for each in named if each not in fresh]
     return authors.text_of(authors.rewritten(recorded(old), named, known, author, since, accepted))

@@ -1,4 +1,4 @@
-"""Which objects a spec names: read from the marks (:class:`~remuda.api.schema.Names`) on the fields of its type. Pure."""
+"""The objects that a spec names: read from the marks (:class:`~remuda.api.schema.Names`) on the fields of its type. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = {"secrets": "Secret", "configmaps": "ConfigMap"}
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`place` is the field, the same for all items of a list; `path` says which item it is. `version` is the object's."""
+    """`place` is the field, the same for all items of a list; `path` includes the item. `version` is the object's."""
 
     place: str
     path: str
@@ -34,7 +34,7 @@ class Reference:
 
     @property
     def key(self) -> str:
-        """The object that is named, whichever field names it."""
+        """The key of the named object, the same for all fields that name it."""
         return key_of(self.gvr, self.namespace, self.name)
 
     @property
@@ -43,13 +43,13 @@ class Reference:
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is bound to the uid of its object. Kinds of other providers may not be readable for this server: for them
-        the author's right is all that is asked for."""
+        """True if it is bound to the uid of its object. Other providers' kinds may not be readable for this server: for them only
+        the author's right counts."""
         return self.group in ("", CONFIG_GROUP)
 
     @property
     def is_credential(self) -> bool:
-        """Whether it names a Secret that is refused at once to a user who may not read it, as Rancher does."""
+        """True if it names a Secret that is refused at once to a user who may not read it, as in Rancher."""
         return self.resource == "secrets" and "redential" in self.place.rpartition(".")[2]
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def key_of(resource: GroupVersionResource, namespace: str, name: str) -> str:
 
 
 def credential_key(name: str, namespace: str) -> Key:
-    """The Secret that a cluster or a machine in `namespace` means by the name of a cloud credential."""
+    """The Secret for the name of a cloud credential in a cluster or a machine in `namespace`."""
     before, colon, after = name.partition(":")
     return Key(before, after) if colon and before == GLOBAL else Key(namespace, name)
 
@@ -108,7 +108,7 @@ def _named(mark: Names, value: Any, namespace: str) -> tuple[str, str, str, str,
         value = value.removeprefix(_SCHEME)
     before, colon, after = value.partition(":")
     if mark.form is Form.NAME or not colon or (mark.form is Form.CREDENTIAL and before != GLOBAL):
-        # A name with a strange namespace is meant as a whole, and no object has it.
+        # With another namespace the whole text is the name, and no object has it.
         where, name = namespace, value
     else:
         where, name = before or namespace, after

@@ -1,7 +1,7 @@
 """Distributions and their versions: K3s, RKE2 and our own.
 
-`distributions` says in what they differ, `catalog` which arguments and features each version has (releases.json).
-`release_data` is the controller that loads data in place of ours.
-Not here: which version a cluster may change to (`admission.version_changes`).
+`distributions` has their differences, `catalog` the arguments and features of each version (releases.json).
+`release_data` is the controller that loads data to replace ours.
+Not here: allowed changes of a cluster's version (`admission.version_changes`).
 Read :mod:`.distributions` first.
 """

@@ -1,9 +1,9 @@
-"""What each version of a distribution understands: its arguments and features (capr.md §1.14, design §6).
+"""The arguments and features that each version of a distribution supports (capr.md §1.14, design §6).
 
-The data has the shape of Rancher's published metadata, by distribution and version, so that the setting
-`rke-metadata-config` may put that in its place; besides, arguments that many versions share may be named in `argumentSets`
-instead of being written out. A version that nobody lists is not refused: it gets every argument that any version has.
-:mod:`..planner.render` drops what a version does not understand, since an unknown argument keeps a host from starting.
+The data has the shape of Rancher's published metadata, by distribution and version, so that the setting `rke-metadata-config`
+may replace it by that; besides, arguments that many versions share may be named in `argumentSets` instead of being written
+out. An unlisted version is not refused: it gets every argument that any version has. :mod:`..planner.render` drops arguments
+that a version does not support, since an unknown argument keeps a host from starting.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _FILE = "releases.json"
 
 
 class ReleaseError(ValueError):
-    """A version that is none, or data that says nothing about its distribution."""
+    """An invalid version, or data without its distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """`type` is string, boolean, array, enum …; only booleans are treated otherwise than they came."""
+    """`type` is string, boolean, array, enum …; only booleans are converted."""
 
     type: str = ""
     default: Any = None
@@ -43,7 +43,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One version. `known` is false when it is only guessed from others."""
+    """One version. `known` is false if it is derived from others."""
 
     version: str
     runtime: Runtime
@@ -53,12 +53,12 @@ class Release:
     known: bool = True
 
     def argument(self, name: str, server: bool) -> Argument | None:
-        """The argument of that name if a host of the role takes it; servers take agents' arguments too."""
+        """The argument of that name if a host of the role supports it; servers support agents' arguments too."""
         found = self.agent_arguments.get(name)
         return self.server_arguments.get(name) if found is None and server else found
 
     def feature_major(self, name: str) -> int:
-        """The major version in which it has a feature, 0 when it has not."""
+        """The major version of a feature, 0 if it is missing."""
         try:
             return semver.parse(self.features.get(name, "").removeprefix("v")).major
         except semver.VersionError:
@@ -67,7 +67,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """All that is known, by distribution in the order of versions."""
+    """All known versions, by distribution in the order of versions."""
 
     by_runtime: Mapping[str, tuple[Release, ...]]
 
@@ -75,7 +75,7 @@ class Releases:
         return tuple(release.version for release in self.by_runtime.get(runtime.name, ()))
 
     def release(self, version: str) -> Release:
-        """What is known of a version; raises ReleaseError."""
+        """The release of a version; raises ReleaseError."""
         parsed(version)
         runtime = distributions.of_version(version)
         listed = self.by_runtime.get(runtime.name, ())
@@ -100,7 +100,7 @@ def built_in() -> Releases:
 
 
 def write(found: Releases) -> bytes:
-    """The data as a document, the same one for the same data. Arguments that several versions share are in it once."""
+    """The data as a document, always the same for the same data. Arguments that several versions share are in it once."""
     sets: dict[str, tuple[str, Obj]] = {}
 
     def named(arguments: Mapping[str, Argument]) -> str:
@@ -128,7 +128,7 @@ def _said(argument: Argument) -> Obj:
 
 
 def read(data: bytes | str, beneath: Releases | None = None) -> Releases:
-    """The data in a document; distributions that it does not speak of are taken from `beneath`. Raises ReleaseError."""
+    """The data in a document; distributions missing in it are taken from `beneath`. Raises ReleaseError."""
     try:
         document: Any = jsonio.loads(data)
     except jsonio.JsonError as error:
@@ -151,7 +151,7 @@ def _releases(runtime: Runtime, said: list[Any], sets: Sets) -> tuple[Release, .
     made = [_release(runtime, _mapping(entry), sets) for entry in said]
     for release in made:
         parsed(release.version)
-    # A version without arguments is one that can be imported, but not provisioned.
+    # A version without arguments can be imported, but not provisioned.
     usable = [release for release in made if release.server_arguments or release.agent_arguments]
     return tuple(sorted(usable, key=lambda release: _order(release.version)))
 

@@ -1,7 +1,7 @@
-"""The distributions that a plan can install, and in what they differ (capr.md §0.2, design §6).
+"""The distributions that a plan can install, and their differences (capr.md §0.2, design §6).
 
-k3s and RKE2 are Rancher's; `remuda` is our own small one and keeps the k3s contract, only its names are its own. Which one it
-is follows from the version alone. What a version understands is :mod:`.catalog`; where a host has it is :mod:`..host_layout`.
+k3s and RKE2 are Rancher's; `remuda` is our own small one and keeps the k3s contract, only with its own names. The version alone
+determines the distribution. :mod:`.catalog` has a version's arguments, :mod:`..host_layout` the paths on a host.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ..host_layout import PLAIN, Layout
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A distribution. The name is also its command's, and in upper case the prefix of its variables."""
+    """A distribution. Its name is also its command, and in upper case the prefix of its variables."""
 
     name: str
     server_unit: str
     agent_unit: str
     supervisor_port: int
-    # The network that it is given when the user names none; empty leaves it to the distribution.
+    # Its network if the user names none; empty leaves the choice to the distribution.
     default_cni: str = ""
-    # Whether a first server must be told that it is one.
+    # True if the first server needs the argument `cluster-init`.
     says_cluster_init: bool = False
-    # Whether the control plane runs in pods, which see only what is mounted, and which the kubelet of every role starts.
+    # True if the control plane runs in pods, which see only mounted files, and which the kubelet of every role starts.
     runs_static_pods: bool = False
 
     @property
@@ -43,12 +43,12 @@ class Runtime:
 
     @property
     def removal_annotation(self) -> str:
-        """On a Node: asks the distribution to take its etcd member out."""
+        """On a Node: requests the removal of its etcd member from the distribution."""
         return f"etcd.{self.name}.cattle.io/remove"
 
     @property
     def removed_annotation(self) -> str:
-        """On a Node: not empty once its etcd member is out."""
+        """On a Node: not empty once its etcd member is removed."""
         return f"etcd.{self.name}.cattle.io/removed-node-name"
 
     def unit(self, server: bool) -> str:
@@ -58,7 +58,7 @@ class Runtime:
         return layout.path(f"{self.config_directory}/{self.name}.yaml")
 
     def join_url(self, address: str) -> str:
-        """Where others join a server of that address."""
+        """The URL by which others join a server of that address."""
         try:
             is_six = ipaddress.ip_address(address).version == 6
         except ValueError:
@@ -73,18 +73,18 @@ ALL = (K3S, RKE2, REMUDA)
 
 
 def of_version(version: str) -> Runtime:
-    """The distribution of a version: it is in the name; what names none is RKE2."""
+    """The distribution of a version: its name is in the version; without one it is RKE2."""
     return next((runtime for runtime in (K3S, REMUDA) if runtime.name in version), RKE2)
 
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """Where a host keeps the distribution, the traces of operations, and the agent; the layout's root is already before them."""
+    """The directories of the distribution, of records of operations, and of the agent on a host, with the layout's root."""
 
     distro: str
     provisioning: str
     system_agent: str
-    # Whether the distribution would look elsewhere if it were not told.
+    # True if the distribution's directory is not its default.
     distro_is_moved: bool = False
 
     @classmethod

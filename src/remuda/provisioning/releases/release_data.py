@@ -1,9 +1,9 @@
-"""Release data that somebody puts in the place of ours, by the setting `rke-metadata-config` (design §6).
+"""Release data that replaces ours, by the setting `rke-metadata-config` (design §6).
 
-The setting names a URL and how often to look there, or holds the data itself. What was found good is kept in a ConfigMap, reduced
-to what planning needs: a server that starts while the URL can't be reached plans by what it planned by before, or all hosts would
-get other arguments, and restart. For the same reason data that can't be read changes nothing, but is told. :class:`ReleaseData`
-keeps the ConfigMap; :class:`StoredReleases` reads it for the planner; :mod:`.catalog` knows what data looks like.
+The setting has a URL and an interval, or the data itself. Valid data is stored in a ConfigMap, reduced to what planning needs: a
+server that starts while the URL is unreachable plans with the earlier data; otherwise all hosts would get other arguments, and
+restart. For the same reason unreadable data changes nothing, but is reported. :class:`ReleaseData` writes the ConfigMap;
+:class:`StoredReleases` reads it for the planner; :mod:`.catalog` defines its format.
 """
 
 from __future__ import annotations
@@ -50,14 +50,13 @@ _FETCH_WITHIN, _LARGEST, _REDIRECTS = 120.0, 32 << 20, 5
 _LARGEST_KEPT = 700 << 10
 _AGAIN = 300.0
 
-# Gives what is at a URL; raises FetchError.
+# Returns the content of a URL; raises FetchError.
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where data is to be had: at a URL, looked at `every` so many seconds (0: once); or right here; or nowhere, for ours is
-    good enough."""
+    """The source of data: a URL, fetched every `every` seconds (0: once); or inline; or neither, for our own data."""
 
     url: str = ""
     every: float = 0.0
@@ -65,7 +64,7 @@ class Source:
 
 
 def source_of(setting: str) -> Source:
-    """Of a setting that its own rule lets pass."""
+    """The source in a setting that its own rule has validated."""
     said = jsonio.loads(setting)
     if "url" not in said:
         return Source(inline=setting)
@@ -73,7 +72,7 @@ def source_of(setting: str) -> Source:
 
 
 def fetcher(clock: Clock, environment: Mapping[str, str], policy: Current = Policy.for_administrators) -> Fetch:
-    """From the web, as the system believes and through the environment's proxy, at addresses that the policy permits."""
+    """Downloads with the system's trusted CAs and the environment's proxy, from addresses that the policy permits."""
 
     async def fetch(url: str) -> bytes:
         return await fetched(
@@ -114,7 +113,7 @@ class ReleaseData:
         self._fetch = fetch
         self._environment = environment or {}
         self._clock = manager.clock
-        # What was looked at last, and when it is to be looked at again.
+        # The last source, and the time of its next fetch.
         self._looked: tuple[Source, float] = (Source(), 0.0)
 
     async def reconcile(self, key: Key) -> Result:
@@ -163,7 +162,7 @@ class ReleaseData:
 
 
 class StoredReleases:
-    """What the ConfigMap says, over what comes with the program; read again when it has changed."""
+    """The ConfigMap's data, over the built-in data; read again when it has changed."""
 
     def __init__(self, client: Client, config_maps: Informer) -> None:
         """`config_maps` may be without content."""

@@ -1,8 +1,8 @@
-"""The agent's life: it looks whether anything has changed, and moves over to what is new without a gap.
+"""The agent's main loop: it checks for changes, and reconnects with the new settings without a gap.
 
-What can change is the server's URL, the token, the checksum of the CA (files of a mounted Secret, or a token file), the CA that
-the server hands out, the kubeconfig, and the token of the ServiceAccount. A new :class:`~.connections.Attachment` is then made
-beside the old one, and the old one is given up when the new one stands. One that never stands (a wrong token) replaces nothing.
+These may change: the server's URL, the token, the checksum of the CA (files of a mounted Secret, or a token file), the CA that
+the server hands out, the kubeconfig, and the token of the ServiceAccount. Then a new :class:`~.connections.Attachment` is made
+beside the old one, and the old one is closed once the new one is up. One that never comes up (a wrong token) replaces nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Running(NamedTuple):
 
 
 class Agent:
-    """`targets` says where the cluster's API is, each time anew; `enter` opens it."""
+    """`targets` gives the address of the cluster's API, each time anew; `enter` connects to it."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class Agent:
         self._introduction: Introduction | None = None
         self._asked_at = 0.0
         self._problem = ""
-        # Set when the wait for the next look should end early.
+        # Set to end the wait for the next look early.
         self._news = asyncio.Event()
         self._standing: Running | None = None
         self._coming: Running | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until told to stop; both tunnels are closed then. Raises what nobody thought of."""
+        """Run until told to stop; both tunnels are closed then. Raises unexpected errors."""
         living, stopping = asyncio.create_task(self._live()), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((living, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -93,7 +93,7 @@ class Agent:
     async def _look(self) -> None:
         for running in self._running():
             if running.work.done():
-                # It never ends by itself; so this raises what it died of.
+                # It never ends by itself; so this raises the error that ended it.
                 running.work.result()
         try:
             settings, introduction = self._source.read(), await self._introduced()
@@ -144,7 +144,7 @@ class Agent:
         if self._coming is None or self._coming.attachment.stands_since is None:
             return
         if self._standing is not None:
-            # A server may still look at what the new tunnel leads to before it uses it, or end it.
+            # A server may still check the target of the new tunnel before it uses it, or end it.
             left = self._coming.attachment.stands_since + PROVEN_AFTER - self._around.clock.monotonic()
             if left > 0:
                 self._around.clock.call_later(left, self._news.set)

@@ -1,7 +1,7 @@
-"""Both tunnels of one set of settings, kept up until they are given up.
+"""Both tunnels for one set of settings, kept up until they are closed.
 
-The main one introduces the cluster and is what its API is dialled through; when it stands, the second is opened, which is
-answered here. Each comes back by itself, after a pause drawn at random: many agents lose the same server at once.
+The main one introduces the cluster and carries connections to its API; when it is up, the second is opened, which the agent
+answers itself. Each reconnects by itself, after a random pause: many agents lose the same server at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .ping_responder import answer
 from .server_trust import Trust, TrustError, establish, followed
 from .settings import Settings
 
-# A session that lasted this long was a success, whatever ended it.
+# A session that lasted this long was a success, however it ended.
 _SETTLED = 60.0
 TRUST_EVERY = 300.0
 
@@ -36,20 +36,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What does not change while an agent runs."""
+    """Values that stay the same while an agent runs."""
 
     clock: Clock
     rng: Rng
     allowed: tuple[Place, ...] = ()
-    # As in `remuda.tunnel.Server`: None asks the environment, "" goes without one.
+    # As in `remuda.tunnel.Server`: None reads the environment, "" means no proxy.
     proxy: str | None = None
-    # The server has met this agent before: the path for first contacts is left out.
+    # The server has met this agent before: the path for first contacts is skipped.
     known: bool = False
 
 
 class Attachment:
-    """`stands_since` (by the monotonic clock) both tunnels are there; None while one is missing. `outdated`: the server hands out
-    another CA than the one that is believed here."""
+    """Since `stands_since` (by the monotonic clock) both tunnels are up; None while one is down. `outdated`: the server hands out
+    another CA than the trusted one."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Attachment:
         self._second_is_up = False
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as both:
             both.create_task(self._keep(self._main, "main"))
             both.create_task(self._second())
@@ -93,7 +93,7 @@ class Attachment:
             except (TrustError, TunnelError, OSError, aiohttp.ClientError, ssl.SSLError) as error:
                 reason = str(error) or type(error).__name__
                 if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
-                    # It may have got another CA: when that has the right checksum, so be it.
+                    # The server may have another CA now, which is trusted if it has the right checksum.
                     self._trust = None
             if clock.monotonic() - started >= _SETTLED:
                 pause = FIRST_PAUSE
@@ -136,7 +136,7 @@ class Attachment:
             self._noted()
 
     def _noted(self) -> None:
-        """One of both has come or gone."""
+        """One of the tunnels has come up or gone down."""
         if not (self._main_is_up.is_set() and self._second_is_up):
             self.stands_since = None
         elif self.stands_since is None:
@@ -164,7 +164,7 @@ class Attachment:
             return self._trust
 
     async def _follow_trust(self) -> None:
-        """The server may have another CA now, and be known by the present one for a while only."""
+        """Check for a new CA of the server; the present one may verify it for a limited time only."""
         while True:
             await self._around.clock.sleep(TRUST_EVERY)
             trust = self._trust
@@ -173,7 +173,7 @@ class Attachment:
                 self.outdated = True
 
     async def _announce(self, trust: Trust) -> None:
-        """Written when it can be: that the API is away for a moment is no reason to cut the way to it."""
+        """Write it, with retries: an API that is unavailable for a moment is no reason to close the tunnel to it."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -185,7 +185,7 @@ class Attachment:
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    """They are over, whatever they were doing."""
+    """Cancel the tasks and wait for their end."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""What may be dialled through the tunnel: the cluster's own API endpoint, and what somebody has allowed beside it.
+"""Addresses that may be dialled through the tunnel: the cluster's own API endpoint, and those that the operator allows.
 
-Rancher's agent dials any TCP address. Whoever held its server would hold every address that the agent's pod can reach, cloud
-metadata services among them. Pods and services are reached through the API server's own proxy, which authorises; so nothing
-else is needed.
+Rancher's agent dials any TCP address. An attacker in control of its server could reach every address that the agent's pod can
+reach, cloud metadata services among them. The API server's own proxy, which authorises, gives access to pods and services; so no
+other address is needed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Place:
             return True
         address = _address(host)
         if "/" in self.host:
-            # A name is not looked up: it may lead elsewhere by the time it is dialled.
+            # A name is not resolved: it may resolve differently when it is dialled.
             return address is not None and address in ipaddress.ip_network(self.host, strict=False)
         return host == self.host if address is None else address == _address(self.host)
 

@@ -1,8 +1,8 @@
-"""The agent's own cluster: what it needs to have there, and what it tells the server about it.
+"""The agent's own cluster: the objects that the agent needs there, and its introduction to the server.
 
-The server reaches the cluster's API as ServiceAccount `cattle-system/cattle`, whose token is in a Secret: tokens of pods end
-with the pod and after an hour, and a kubeconfig may have a client certificate only. In a pod the import manifest has made
-account and role; as a plain process the agent makes them itself, through the kubeconfig it was given.
+The server reaches the cluster's API as ServiceAccount `cattle-system/cattle`, whose token is in a Secret: tokens of pods end with
+the pod and after an hour, and a kubeconfig may have a client certificate only. In a pod, the import manifest has made account and
+role; as a plain process the agent makes them itself, through its kubeconfig.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 
 _TOKEN_TYPE, _ACCOUNT_NAME = "kubernetes.io/service-account-token", "kubernetes.io/service-account.name"
-# Whoever fills token Secrets usually does so in milliseconds.
+# The token controller usually fills such Secrets in milliseconds.
 _FILLED_WITHIN, _LOOK_EVERY = 30.0, 0.25
 
 
 class ClusterError(Exception):
-    """The cluster can't be introduced as it is; the message says what is missing."""
+    """The cluster can't be introduced; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What the server needs to reach the cluster: where (`host:port`, as dialled from here), as whom, whom to believe."""
+    """The server's access to the cluster: `host:port` (as dialled from here), a token, and the trusted CA."""
 
     address: str
     token: str = field(repr=False)
     ca: bytes
 
     def parameters(self, trusts: Sequence[str]) -> str:
-        """The header `X-API-Tunnel-Params` (protocols.md §9.1). `trusts`, which is ours, are the fingerprints of the CAs by which
-        the agent knows the server."""
+        """The header `X-API-Tunnel-Params` (protocols.md §9.1). `trusts`, our addition, has the fingerprints of the CAs
+        with which the agent verifies the server."""
         cluster = {"address": self.address, "token": self.token, "caCert": base64.b64encode(self.ca).decode()}
         return base64.b64encode(jsonio.dumps({"cluster": cluster, "trusts": list(trusts)})).decode()
 
 
 class OwnCluster:
-    """One API server, as the agent knows it. `prepared`: the import manifest was applied, account and role are there."""
+    """One API server, as the agent sees it. `prepared`: the import manifest was applied, so account and role exist."""
 
     def __init__(self, client: Client, target: Target, clock: Clock, *, prepared: bool) -> None:
         self.target = target
@@ -79,7 +79,7 @@ class OwnCluster:
         await self._client.close()
 
     async def introduction(self) -> Introduction:
-        """Makes what is missing. Raises ApiError and ClusterError."""
+        """The introduction; creates missing objects. Raises ApiError and ClusterError."""
         address = address_of(self.target)
         if not self._prepared:
             await self._prepare()
@@ -88,7 +88,7 @@ class OwnCluster:
         return Introduction(address, token, await self._ca(secret))
 
     async def announce(self, settings: Settings, trust: Trust) -> None:
-        """The Secret from which others in this cluster learn about the server (protocols.md §9.1)."""
+        """Write the Secret from which programs in this cluster learn about the server (protocols.md §9.1)."""
         data = {
             "CATTLE_SERVER": settings.url,
             "CATTLE_TOKEN": settings.token,
@@ -124,7 +124,7 @@ class OwnCluster:
         await self._ensure(BINDINGS, binding | {"subjects": [subject], "roleRef": role})
 
     async def _ensure(self, resource: GroupVersionResource, obj: Obj) -> None:
-        """There is one of that name; one that somebody else has made is left as it is."""
+        """Ensure that an object of that name exists; an existing one stays as it is."""
         namespace = obj["metadata"].get("namespace", "")
         try:
             await self._client.get(resource, obj["metadata"]["name"], namespace)
@@ -153,7 +153,7 @@ class OwnCluster:
             await self._clock.sleep(_LOOK_EVERY)
 
     async def _ca(self, secret: Obj) -> bytes:
-        """Whom to believe at the address that is told: the kubeconfig knows, else the cluster itself."""
+        """The CA for the introduced address: the kubeconfig's, else the one that the cluster itself publishes."""
         if self.target.ca:
             return self.target.ca
         if told := _decoded(secret, "ca.crt"):
@@ -165,7 +165,7 @@ class OwnCluster:
 
 
 def address_of(target: Target) -> str:
-    """`host:port` of an API server. Raises ClusterError for what can't be told in that form."""
+    """`host:port` of an API server. Raises ClusterError for an address that has no such form."""
     parts = urlsplit(target.server)
     if parts.scheme != "https" or not parts.hostname:
         raise ClusterError(f"{target.server} is not reached by https")
@@ -182,7 +182,7 @@ def address_of(target: Target) -> str:
 
 
 def _made(api_version: str, kind: str, name: str, namespace: str = "", labels: dict[str, str] | None = None) -> Obj:
-    # By the mark whoever lets the cluster go knows what to take along.
+    # The annotation marks the objects for removal with the cluster.
     metadata: Obj = {"name": name, "annotations": {MADE_BY: BY_AGENT}}
     if namespace:
         metadata["namespace"] = namespace

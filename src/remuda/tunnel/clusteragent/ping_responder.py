@@ -1,7 +1,7 @@
-"""The second tunnel's other end: whatever address is dialled on it, the answers come from here.
+"""The other end of the second tunnel: the agent itself answers, for any dialled address.
 
-So far there is one: `GET /ping`, by which the server knows that the agent is alive (protocols.md §9.2). That needs a small part
-of HTTP/1.1 only; a request with a body is answered, and the connection closed after it.
+So far there is one answer: `GET /ping`, by which the server knows that the agent is alive (protocols.md §9.2). That needs a small
+part of HTTP/1.1 only; a request with a body is answered, and the connection closed after it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ async def answer(stream: ByteStream) -> None:
             if not lasting:
                 return
     except StreamError:
-        # The other side has gone, or the session has: nobody is left to tell.
+        # The peer or the session is gone: there is no receiver.
         return
     finally:
         stream.close()
 
 
 async def _head(stream: ByteStream, received: bytearray) -> bytes | None:
-    """The next request's head without its empty line; what follows stays in `received`. None at the end."""
+    """The next request's head without its empty line; the rest stays in `received`. None at the end."""
     while (end := received.find(b"\r\n\r\n")) < 0:
         if len(received) > LARGEST_HEAD:
             await stream.write(_message(431, "Request Header Fields Too Large", b"", lasting=False))
@@ -45,7 +45,7 @@ async def _head(stream: ByteStream, received: bytearray) -> bytes | None:
 
 
 def _response(head: bytes) -> tuple[bytes, bool]:
-    """The answer, and whether another request may follow on the same connection."""
+    """The response, and whether another request may follow on the same connection."""
     line, *rest = head.decode("latin-1").split("\r\n")
     words = line.split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):

@@ -1,11 +1,11 @@
-"""How the agent knows that a server is the one it was made for.
+"""Verification that a server is the one for which the agent was made.
 
-The import manifest came with the checksum of the server's CA. The CA itself is fetched without believing anybody, and believed
-when its checksum is right; from then on a connection must verify against it (and, unless strict, may verify against whom the
-system believes). Nothing secret is sent before. Without a checksum the system's own roots decide.
+The import manifest contains the checksum of the server's CA. The CA itself is fetched without verification, and trusted if its
+checksum matches; from then on a connection must verify against it (or, unless strict, against the system's trusted CAs). No
+secret is sent before. Without a checksum the system's trusted CAs decide.
 
-A server whose CA was replaced shows the CAs of before, too. Where the checksum is of one of those, the connection must verify
-against that one, by what the old CA has signed for the new one; what the server then hands out is believed.
+A server whose CA was replaced hands out its former CAs, too. If the checksum matches one of those, the connection must verify
+against that one, through the old CA's signature of the new one; the CA that the server then hands out is trusted.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ log = logging.getLogger(__name__)
 
 
 class TrustError(Exception):
-    """The server is not, or not provably, the right one; or it could not be asked."""
+    """The server is not the right one, or can't prove it; or it could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """`ca` (PEM) empty: the system's roots only."""
+    """The trusted CAs. `ca` (PEM) empty: the system's only."""
 
     ca: bytes = b""
     system_too: bool = False
 
     @property
     def fingerprints(self) -> list[str]:
-        """The CAs that are believed, by their keys; none when the system's roots decide."""
+        """The fingerprints of the trusted CAs' keys; none if the system's trusted CAs decide."""
         return fingerprints(self.ca.decode())
 
     def server(self, url: str, proxy: str | None = None) -> Server:
@@ -55,7 +55,7 @@ class Trust:
 
 
 async def establish(settings: Settings, clock: Clock, proxy: str | None = None) -> Trust:
-    """Whom to believe; the server has then answered to it. Raises TrustError."""
+    """The trusted CAs, verified by an answer of the server. Raises TrustError."""
     trust, is_current = Trust(), True
     if settings.ca_checksum:
         ca, is_current = await _fetch_ca(settings, clock, proxy)
@@ -67,11 +67,11 @@ async def establish(settings: Settings, clock: Clock, proxy: str | None = None) 
 
 
 async def followed(url: str, trust: Trust, clock: Clock, proxy: str | None = None) -> Trust:
-    """Whom to believe from now on: the CA that the server hands out over a connection that the present one vouches for."""
+    """The trust to use from now on: the CA that the server hands out over a connection that the present one verifies."""
     if not trust.ca:
         return trust
     try:
-        # Not whom the system believes: it has no say about this CA.
+        # Not the system's CAs: they must not decide about this CA.
         value = await _handed_out(url, replace(trust, system_too=False).server(url, proxy), clock)
         Server(url, value.encode()).context()
     except (TrustError, TunnelError) as error:
@@ -81,7 +81,7 @@ async def followed(url: str, trust: Trust, clock: Clock, proxy: str | None = Non
 
 
 async def _fetch_ca(settings: Settings, clock: Clock, proxy: str | None) -> tuple[bytes, bool]:
-    """The CA that the checksum is of, and whether it is what the server hands out now."""
+    """The CA that matches the checksum, and whether the server hands it out now."""
     server = Server(settings.url, insecure=True, proxy=proxy)
     value = await _handed_out(settings.url, server, clock)
     if not value:
@@ -114,7 +114,7 @@ async def _handed_out(url: str, server: Server, clock: Clock) -> str:
 
 
 async def _former(url: str, server: Server, clock: Clock) -> list[str]:
-    """The bundles that the server has handed out before its CA was replaced; none from one that knows nothing of this."""
+    """The former CA bundles of the server; none from a server that does not support this."""
     try:
         found = jsonio.loads(await _get(f"{url}/cacerts/former", server, clock))
     except (TrustError, jsonio.JsonError):
@@ -128,8 +128,8 @@ def _known_part(bundle: str, checksum: str) -> str | None:
 
 
 def _leading(bundle: str) -> Iterator[str]:
-    """All of it; then what it begins with. A server whose CA is being replaced shows the old one first, and the checksum may be
-    of that one alone, by which the server is known then."""
+    """The whole bundle; then its beginnings. A server whose CA is being replaced shows the old one first, and the checksum may
+    match that one alone."""
     yield bundle
     end = bundle.find(_END)
     while end >= 0:
@@ -138,7 +138,7 @@ def _leading(bundle: str) -> Iterator[str]:
 
 
 def matches(ca: str, checksum: str) -> bool:
-    """Checksums are of the CA with one end of line; some servers show it with, some without."""
+    """Checksums are of the CA with one newline at the end; some servers send it, some do not."""
     forms = (f"{ca}\n", ca, f"{ca.rstrip()}\n")
     return any(hmac.compare_digest(hashlib.sha256(form.encode()).hexdigest(), checksum) for form in forms)
 

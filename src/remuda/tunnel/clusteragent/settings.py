@@ -1,7 +1,7 @@
-"""Which server the agent belongs to and how it proves that: read again and again, since files that are mounted change.
+"""The agent's server and its credentials: read repeatedly, since mounted files change.
 
-In a pod they come from the Secret that the import manifest mounts, with what the manifest put into the environment; as a
-plain process from the command line. Two that are equal need no new connection (:mod:`.agent` compares them).
+In a pod they come from the Secret that the import manifest mounts, and from the manifest's environment variables; in a plain
+process from the command line. Equal settings need no new connection (:mod:`.agent` compares them).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 
 
 class SettingsError(Exception):
-    """Settings that can't be used; the message says which and why, and never what a token is."""
+    """Settings that can't be used; the message names the setting and the reason, and never contains a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`strict`: only the CA with that checksum is believed, not whom the system believes."""
+    """`strict`: only the CA with that checksum is trusted, not the system's trusted CAs."""
 
     url: str
     token: str = field(repr=False)
@@ -35,7 +35,7 @@ class Settings:
 
 class Source(Protocol):
     def read(self) -> Settings:
-        """As they are now. Raises SettingsError."""
+        """The present settings. Raises SettingsError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Mounted:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the command line says; a token in a file may change."""
+    """Settings from the command line; a token in a file may change."""
 
     url: str
     token: str = field(default="", repr=False)
@@ -76,7 +76,7 @@ def checked(url: str, token: str, ca_checksum: str, *, strict: bool) -> Settings
         usable = False
     if not usable or parts.query or parts.fragment or parts.username is not None:
         raise SettingsError(f"{url!r} is not the URL of a server")
-    # The token is sent in the first request: never where anybody on the way can read it.
+    # The first request contains the token, which must never cross the network in the clear.
     if parts.scheme != "https":
         raise SettingsError(f"{url!r} does not begin with https://")
     if not token:

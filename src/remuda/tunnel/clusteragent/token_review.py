@@ -1,8 +1,8 @@
-"""`kube-api-auth`: says to a cluster's API server whom a Remuda token lets in, from what the cluster itself knows.
+"""`kube-api-auth`: tells a cluster's API server the user of a Remuda token, from objects in the cluster itself.
 
-The API server asks as it asks any token webhook (`TokenReview`); the answer comes from caches of ClusterAuthToken and
-ClusterUserAttribute, so it needs nobody outside of the cluster. A token that is not known is not an error: it may be one that
-another of the API server's ways of authentication knows.
+The API server calls it as a token webhook (`TokenReview`); the answer comes from caches of ClusterAuthToken and
+ClusterUserAttribute, so it needs nothing outside of the cluster. An unknown token is not an error: another authenticator of the
+API server may know it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Reviewer:
             return "it is disabled"
         if self._is_over(str(token.get("expiresAt") or "")):
             return "its time is over"
-        # A user who is known has the name of an object, so never one that Kubernetes itself gives a meaning to.
+        # A known user has the name of an object, so never one with a meaning in Kubernetes itself.
         known = user is not None and user.get("enabled") is True and not is_being_deleted(user)
         return "" if known else "its user is not let in"
 
@@ -113,7 +113,7 @@ class Reviewer:
 
 
 async def serve(reviewer: Reviewer, host: str, port: int, stop: asyncio.Event) -> None:
-    """Until `stop`. Raises OSError when the address is taken."""
+    """Serve until `stop`. Raises OSError if the address is taken."""
     runner = Runner(reviewer.application(), access_log=None, max_field_size=_LONGEST_HEADER, max_line_size=_LONGEST_HEADER)
     await runner.setup()
     following = asyncio.create_task(reviewer.run(), name="the caches")

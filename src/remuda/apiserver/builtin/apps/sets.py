@@ -121,7 +121,7 @@ def _stateful_template_errors(template: Obj) -> Errors:
 
 
 def _with_claims(template: Obj, claims: list[Obj]) -> Obj:
-    """The template as its pods will be: each claim is a volume, and hostname and subdomain are the set's own."""
+    """The template as in its pods: each claim is a volume, and hostname and subdomain are the set's own."""
     spec = {key: value for key, value in sub(template, "spec").items() if key not in ("subdomain", "hostname")}
     if claims:
         claimed = [sub(claim, "metadata").get("name") or "" for claim in claims]
@@ -224,7 +224,7 @@ def _default_daemon(obj: Obj) -> None:
                 rolling[field] = value
     if spec.get("revisionHistoryLimit") is None:
         spec["revisionHistoryLimit"] = 10
-    # What is a field inside the real server is an annotation outside, so that whoever writes the object owns it.
+    # A field inside the real server is an annotation outside, so that the writer of the object owns it.
     _note_template(obj, _template_generation(obj))
 
 

@@ -1,4 +1,4 @@
-"""The syntax of cron schedules: five fields or a descriptor. Only whether it is one, and if not, why."""
+"""The syntax of cron schedules: five fields or a descriptor. Validation only."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _DURATION = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)((\d+(\
 
 
 class _Wrong(ValueError):
-    """What is wrong with a part of a schedule."""
+    """An error in a part of a schedule."""
 
 
 def schedule_problem(schedule: str) -> str:
-    """Why `schedule` is none; "" when it is one."""
+    """The error in `schedule`; "" when it is valid."""
     try:
         _check(schedule)
     except _Wrong as error:

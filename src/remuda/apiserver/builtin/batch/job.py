@@ -1,4 +1,4 @@
-"""Jobs: selectors and labels that the server makes up, and specs that hardly change afterwards."""
+"""Jobs: selectors and labels that the server generates, and specs that are mostly immutable."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def _prepare_for_create(obj: Obj) -> None:
     if spec.get("manualSelector"):
         return
     template_meta = spec.setdefault("template", {}).setdefault("metadata", {})
-    # In kube-apiserver labels that were defaulted from the template stay one map with it, and so get these too; a Job
-    # without any gets them when it is next read.
+    # In kube-apiserver, labels that were defaulted from the template share one map with it, and so get these too; a Job
+    # without labels gets them on its next read.
     shared = not meta.get("labels") or meta["labels"] == template_meta.get("labels")
     labels = dict(template_meta.get("labels") or {})
     for key, value in ((_OLD_NAME, "name"), (_NAME, "name"), (_OLD_UID, "uid"), (_UID, "uid")):
@@ -121,7 +121,7 @@ def _full_spec_errors(spec: Obj) -> Errors:
 
 
 def job_spec_errors(spec: Obj, path: str) -> Errors:
-    """What jobs and the templates of cron jobs have in common."""
+    """Errors in the spec of a job or of a cron job's template."""
     numbers = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
     errors = checks.all_nonnegative(spec, (*numbers, "backoffLimitPerIndex", "maxFailedIndexes"), path)
     per_index, most_failed = spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes")
@@ -315,7 +315,7 @@ def _completions_change_errors(spec: Obj, before: Obj) -> Errors:
 
 
 def _template_change_errors(spec: Obj, before: Obj, old: Obj) -> Errors:
-    """A job's template is fixed; one that is suspended and has not run may still be placed elsewhere."""
+    """A job's template is immutable; in a suspended job that has not run, scheduling fields may change."""
     template, was = sub(spec, "template"), sub(before, "template")
     status = sub(old, "status")
     halted = not status.get("startTime") or any(

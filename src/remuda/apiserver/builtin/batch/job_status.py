@@ -1,4 +1,4 @@
-"""What a job's status may say, and how it may go on from what it said before."""
+"""Validation of a job's status, and of its transitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a PersistentVolumeClaim asks for, on its own or inside a StatefulSet or an ephemeral volume."""
+"""The spec of a PersistentVolumeClaim, on its own or inside a StatefulSet or an ephemeral volume."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _source_pair_errors(spec: Obj, path: str) -> Errors:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is None or reference is None:
         return []
-    # The bad value here is the path itself, an object without fields that Go could print.
+    # The invalid value is the path itself, which Go prints as an object without fields.
     shown = checks.Verbatim("{}")
     if reference.get("namespace"):
         return [invalid_value(path, shown, "may not be specified when dataSourceRef.namespace is specified")]

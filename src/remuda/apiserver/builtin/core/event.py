@@ -1,7 +1,7 @@
 """Events, which are one kind in two groups: core/v1 and events.k8s.io/v1. Both are stored in core's shape.
 
-Old-style events are hardly checked; one created through events.k8s.io must be complete, and may not change later but
-for its series.
+Old-style events are hardly checked; events created through events.k8s.io must be complete, and only their series may change
+later.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TTL_SECONDS = 3600
 
 
 def to_core(obj: Obj) -> Obj:
-    """An events.k8s.io/v1 event as core/v1 has it."""
+    """An events.k8s.io/v1 event in core/v1's shape."""
     return {_TO_CORE.get(key, key): value for key, value in obj.items()} | {"apiVersion": "v1"}
 
 
 def from_core(obj: Obj) -> Obj:
-    """A core/v1 event as events.k8s.io/v1 has it."""
+    """A core/v1 event in events.k8s.io/v1's shape."""
     return {_FROM_CORE.get(key, key): value for key, value in obj.items()} | {"apiVersion": "events.k8s.io/v1"}
 
 
@@ -227,7 +227,7 @@ STRATEGY = Strategy(
     ttl=TTL_SECONDS,
 )
 
-# The same kind as events.k8s.io/v1 serves it; objects are in that version's shape.
+# The same kind in events.k8s.io/v1; objects are in that version's shape.
 EVENTS_STRATEGY = Strategy(
     validate=lambda obj: _strict_errors(to_core(obj)),
     validate_update=lambda obj, old: _strict_update_errors(to_core(obj), to_core(old)),

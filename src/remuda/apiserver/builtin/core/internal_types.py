@@ -1,4 +1,4 @@
-"""Values as kube-apiserver's internal Go structs print them, for the few errors that end in one or in a diff of two.
+"""Values as kube-apiserver's internal Go structs are printed, for the few errors that end in one or in a diff of two.
 
 The layout of the structs is generated (`internal_types.json`: Go name, JSON name and type of every field, in Go's order).
 """
@@ -70,6 +70,6 @@ def _lines(kind: str, value: Obj) -> list[str]:
 
 
 def diff(kind: str, old: Obj, new: Obj) -> str:
-    """What changed between two values, three lines of context around it."""
+    """A diff of two values, with three lines of context."""
     changes = difflib.unified_diff(_lines(kind, old), _lines(kind, new), n=3)
     return "".join(line for line in changes if not line.startswith(("--- ", "+++ ")))

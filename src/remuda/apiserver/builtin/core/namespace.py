@@ -1,4 +1,4 @@
-"""Namespaces: the `kubernetes` finalizer that the namespace controller works through, and the name as a label."""
+"""Namespaces: the `kubernetes` finalizer for the namespace controller, and the name as a label."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _validate_status_update(obj: Obj, old: Obj) -> Errors:
 
 
 def prepare_for_finalize(obj: Obj, old: Obj) -> None:
-    """The `finalize` subresource changes the spec's finalizers and nothing of the status."""
+    """The `finalize` subresource changes the spec's finalizers, and not the status."""
     checks.keep_status(obj, old)
 
 

@@ -1,4 +1,4 @@
-"""Nodes: taints, pod ranges and provider id, which may be set once, and capacity."""
+"""Nodes: taints, capacity, and pod ranges and provider id, which may be set once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def default_pod_ranges(spec: Obj) -> None:
-    """podCIDR is the first of podCIDRs; the single one wins when they differ."""
+    """podCIDR is the first of podCIDRs; podCIDR wins when they differ."""
     one, many = spec.get("podCIDR") or "", spec.get("podCIDRs") or []
     if one and (not many or many[0] != one):
         spec["podCIDRs"] = [one]

@@ -1,4 +1,4 @@
-"""Resource names and amounts: what containers, quotas and limit ranges may ask for."""
+"""Resource names and quantities of containers, quotas and limit ranges."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def quota_name_errors(name: str, path: str) -> Errors:
 
 
 def requirement_errors(requirements: Obj | None, claims: frozenset[str], path: str, pod_level: bool = False) -> Errors:
-    """What a container (or a whole pod) requests and is limited to."""
+    """Errors in the requests and limits of a container (or of a whole pod)."""
     if not requirements:
         return []
     check_name = pod_level_name_errors if pod_level else container_name_errors
@@ -180,7 +180,7 @@ def _claim_errors(wanted: list[Obj], claims: frozenset[str], path: str) -> Error
 
 # --- quantities -----------------------------------------------------------------------------------------------------------
 #
-# Quantities in objects that the codec has passed: comparing and rounding what :mod:`remuda.kube.quantity` reads.
+# Quantities in objects that passed the codec: comparison and rounding of the values of :mod:`remuda.kube.quantity`.
 
 ZERO = quantity.parse("0")
 
@@ -190,10 +190,10 @@ def amount(value: str | int | float | None) -> Quantity:
 
 
 def whole(value: str | int | float | None) -> int:
-    """Rounded up, as Go's Value() does."""
+    """The quantity rounded up to an integer, like Go's Value()."""
     return amount(value).value
 
 
 def fractional(value: str | int | float | None) -> bool:
-    """True when the amount, rounded up to thousandths, is not a whole number."""
+    """True when the quantity, rounded up to thousandths, is not an integer."""
     return amount(value).milli_value % 1000 != 0

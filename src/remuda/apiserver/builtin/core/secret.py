@@ -34,7 +34,7 @@ def _default(obj: Obj) -> None:
 
 
 def decoded_size(value: str | None) -> int:
-    """How many bytes a base64 text stands for."""
+    """The decoded size of a base64 text, in bytes."""
     text = value or ""
     return len(text) // 4 * 3 - (text.count("=", -2) if text else 0)
 
@@ -86,7 +86,7 @@ def _json_errors(data: Obj, key: str) -> Errors:
 
 
 def go_json_problem(raw: bytes) -> str:
-    """Why `raw` is no JSON object, in Go's words; "" when it is one."""
+    """Go's error when `raw` is not a JSON object, else ""."""
     text = raw.decode("utf-8", "replace")
     try:
         value = json.loads(text)
@@ -144,7 +144,7 @@ def _warnings(obj: Obj, old: Obj | None) -> list[str]:
 
 
 def _key_pair_problem(certificate: bytes, key: bytes) -> str:
-    """What Go's tls package says of a pair that it can't use."""
+    """The error of Go's tls package for an invalid key pair."""
     if b"-----BEGIN" not in certificate:
         return "tls: failed to find any PEM data in certificate input"
     if b"-----BEGIN CERTIFICATE-----" not in certificate:

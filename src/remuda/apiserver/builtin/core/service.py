@@ -66,7 +66,7 @@ def _prepare_for_create(obj: Obj) -> None:
 
 
 def _drop_internal_policy(spec: Obj) -> None:
-    """A name has no traffic of its own. Not among the defaults: whoever wrote the field stays its owner."""
+    """An ExternalName has no internal traffic policy. Not done in defaulting: the field's writer stays its owner."""
     if spec.get("type") == "ExternalName":
         spec.pop("internalTrafficPolicy", None)
 
@@ -81,7 +81,7 @@ def _prepare_for_update(obj: Obj, old: Obj) -> None:
 
 
 def _drop_by_type(spec: Obj, before: Obj) -> None:
-    """Fields that the new type can't have go away, when the writer left them as they were."""
+    """Drops fields that the new type can't have, if the writer did not change them."""
 
     def drop_same(*fields: str) -> None:
         for field in fields:
@@ -194,7 +194,7 @@ def _affinity_errors(spec: Obj) -> Errors:
 
 
 def cluster_ip_errors(spec: Obj, before: Obj | None) -> Errors:
-    """clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy, which all say parts of the same."""
+    """Errors in clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy, which must be consistent."""
     if not needs_cluster_ip(spec):
         return []
     path = "spec.clusterIPs"

@@ -1,7 +1,8 @@
-"""Addresses and node ports for services, out of a range, without any state of its own.
+"""Addresses and node ports for services, from a range.
 
-:mod:`.service_addresses` calls :func:`allocate` before a service is prepared and validated, with what others hold. What is
-chosen follows from the service's uid, so that addresses are spread over the range and a search is short.
+:meth:`ServiceLedger.reserve` calls :func:`allocate` before a service is prepared and validated, with the other services'
+addresses and ports. The choice follows from the service's uid, so that addresses are spread over the range and a search is
+short.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NODE_PORTS = range(30000, 32768)
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """What other services hold."""
+    """Addresses and node ports of other services."""
 
     addresses: AbstractSet[str]
     node_ports: AbstractSet[int]
@@ -41,9 +42,9 @@ def in_use(services: list[Obj]) -> InUse:
 
 
 def allocate(obj: Obj, old: Obj | None, used: InUse, service_range: str = SERVICE_RANGE, dry_run: bool = False) -> None:
-    """Gives `obj` the addresses and ports that it asks for or lacks; raises when one can't be had.
+    """Gives `obj` the addresses and ports that it requests or lacks; raises when one is not available.
 
-    As in kube-apiserver, a dry run does not look whether an address is taken, and has other words for one out of range.
+    As in kube-apiserver, a dry run does not check whether an address is taken, and has another error for one out of range.
     """
     spec = obj.setdefault("spec", {})
     before = sub(old, "spec") if old is not None else None
@@ -59,7 +60,7 @@ def _refuse(obj: Obj, path: str, value: object, why: str) -> ApiError:
 
 
 def _normalize(spec: Obj, before: Obj | None) -> None:
-    """clusterIP and clusterIPs say the same; a writer who knows only the first one is understood."""
+    """Keeps clusterIP and clusterIPs consistent, also for a writer that sets only the first one."""
     if before is None:
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
@@ -79,7 +80,7 @@ def _keep_node_ports(spec: Obj, before: Obj) -> None:
     kinds = ("NodePort", "LoadBalancer")
     if spec.get("type") not in kinds or before.get("type") not in kinds:
         return
-    # By name: whatever else a writer changed of the port, it keeps its number.
+    # By name: a port keeps its number when its other fields change.
     known = {port.get("name") or "": port.get("nodePort") for port in before.get("ports") or ()}
     wanted = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
     for port in spec.get("ports") or ():
@@ -150,7 +151,7 @@ def _set_addresses(obj: Obj, spec: Obj, before: Obj | None, used: InUse, network
 
 
 def _free_address(network: ipaddress.IPv4Network, used: AbstractSet[str], seed: str) -> str | None:
-    # The lowest 16th, at most 256, is left to people who name an address themselves.
+    # The lowest 16th, at most 256, is reserved for addresses that users choose.
     usable = network.num_addresses - 2
     reserved = min(max(16, network.num_addresses // 16), 256) if usable > 16 else 0
     span = usable - reserved
@@ -197,7 +198,7 @@ def _claim(obj: Obj, port: int, taken: set[int], path: str) -> None:
 
 
 def _free_port(taken: set[int], seed: int) -> int:
-    # The lowest ones are left to people who name a port themselves, as long as there are others.
+    # The lowest ones are reserved for ports that users choose, as long as others are free.
     reserved = min(max(16, len(NODE_PORTS) // 32), 128)
     for ports in (NODE_PORTS[reserved:], NODE_PORTS[:reserved]):
         for step in range(len(ports)):
@@ -210,11 +211,11 @@ def _free_port(taken: set[int], seed: int) -> int:
 
 # --- service allocations --------------------------------------------------------------------------------------------------
 #
-# Who holds which service address and node port: the stored services, and the writes that are under way.
+# The service addresses and node ports in use: by stored services, and by writes in progress.
 #
-# :mod:`.service_addresses` chooses; this remembers. A write reserves what it was given until its service is in the watch cache
-# (or the write has failed), so that two at the same time never get the same. That holds for one server; where several share a
-# store, :func:`guards_of` says which keys they have to win (:mod:`remuda.apiserver.replicas.allocation_locks`).
+# A write reserves its allocations until its service is in the watch cache (or the write has failed), so that two concurrent
+# writes never get the same. That holds for one server; where several share a store, :func:`guards_of` names the keys that a
+# write has to acquire (:mod:`remuda.apiserver.replicas.allocation_locks`).
 
 
 class ServiceLedger:
@@ -226,7 +227,7 @@ class ServiceLedger:
 
     @contextmanager
     def reserve(self, obj: Obj, old: Obj | None, dry_run: bool) -> Iterator[None]:
-        """Give `obj` what it asks for or lacks, and keep it from others while the block runs."""
+        """Allocate for `obj`, and reserve its addresses and ports while the block runs."""
         allocate(obj, old, InUse(self._addresses.keys(), self._ports.keys()), self._range, dry_run)
         addresses, ports = _held(obj)
         self._count(addresses, ports, 1)
@@ -253,7 +254,7 @@ class ServiceLedger:
 
 
 def guards_of(service: Obj | None) -> frozenset[str]:
-    """The keys in a shared store that only one service may have."""
+    """The keys in a shared store that only one service may hold."""
     if service is None:
         return frozenset()
     addresses, ports = _held(service)

@@ -249,7 +249,7 @@ def _prepare_claim(obj: Obj) -> None:
 
 
 def _normalize_sources(spec: Obj) -> None:
-    """dataSource and dataSourceRef say the same, unless the reference goes to another namespace."""
+    """dataSource and dataSourceRef are copies of each other, unless the reference is to another namespace."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)
@@ -258,7 +258,7 @@ def _normalize_sources(spec: Obj) -> None:
 
 
 def _drop_unknown_source(spec: Obj, before: Obj) -> None:
-    """Old clients could name anything as a dataSource, and what was no claim or snapshot was ignored."""
+    """Drops a dataSource that is neither a claim nor a snapshot: old clients could set any, and it was ignored."""
     source = spec.get("dataSource")
     in_use = before.get("dataSource") is not None or before.get("dataSourceRef") is not None
     if source is None or spec.get("dataSourceRef") is not None or in_use:

@@ -1,4 +1,4 @@
-"""The columns of a pod: its state in one word, out of the states of its containers."""
+"""The columns of a pod: its state in one word, from the states of its containers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _summary(pod: Obj) -> _Summary:
 
 
 def _read_init(summary: _Summary, of_sidecars: _Summary, spec: Obj, status: Obj, sidecars: set[str | None]) -> bool:
-    """True while an init container is not done."""
+    """True while an init container is not complete."""
     for index, each in enumerate(status.get("initContainerStatuses") or ()):
         summary.saw_restart(each)
         sidecar = each.get("name") in sidecars

@@ -45,7 +45,7 @@ _NOT_EPHEMERAL = (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a container's checks need to know of its pod."""
+    """Values of the pod that the checks of its containers need."""
 
     volumes: dict[str, Obj]
     claims: frozenset[str]
@@ -174,7 +174,7 @@ def _mount_errors(container: Obj, around: Surroundings, path: str) -> Errors:
         if where in devices.values():
             why = "must not already exist as a path in volumeDevices"
             errors.append(invalid_value(f"{at}.mountPath", where, why))
-        # kube-apiserver leaves the index out of the paths of the rest.
+        # kube-apiserver omits the index in the paths of the other errors.
         errors += _mount_detail_errors(container, mount, at, path)
     return errors
 

@@ -22,7 +22,7 @@ CONTAINER_FIELDS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def pull_policy(image: str) -> str:
-    """Always for the latest image, named so or not named at all; what can't be parsed counts as pinned."""
+    """Always for the tag latest, or no tag; an image that can't be parsed counts as pinned."""
     match = _REPOSITORY.fullmatch(image)
     if match is None or match.group("digest"):
         return "Always" if match is not None and match.group("tag") == "latest" else "IfNotPresent"
@@ -99,7 +99,7 @@ def _default_pod_requests(spec: Obj) -> None:
 
 
 def container_requests(spec: Obj, field: str = "requests") -> dict[str, Quantity]:
-    """What the containers and sidecars of a pod ask for together, init containers counted where they ask for more."""
+    """The total requests of a pod's containers and sidecars, or of an init container where they are higher."""
     totals: dict[str, Quantity] = {}
     for container in spec.get("containers") or ():
         _add(totals, container, field)
@@ -132,7 +132,7 @@ def _host_ports(container: Obj) -> None:
 
 
 def default_pod_spec(spec: Obj) -> None:
-    """What pods and templates have in common."""
+    """Defaults of pods and templates."""
     if not spec.get("dnsPolicy"):
         spec["dnsPolicy"] = "ClusterFirst"
     if not spec.get("restartPolicy"):
@@ -154,7 +154,7 @@ def default_pod_spec(spec: Obj) -> None:
 
 
 def _drop_disabled(spec: Obj) -> None:
-    """Fields whose feature gates are off by default are as if they had not been sent."""
+    """Drops fields whose feature gates are off by default."""
     spec.pop("schedulingGroup", None)
     for container in every_container(spec):
         lifecycle = container.get("lifecycle")
@@ -227,7 +227,7 @@ _SOURCE_DEFAULTS: dict[str, Obj] = {
 
 
 def default_source(holder: Obj) -> None:
-    """Defaults of whichever volume source `holder` (a volume, or a PersistentVolume's spec) has."""
+    """Defaults of the volume source in `holder` (a volume, or a PersistentVolume's spec)."""
     for name, defaults in _SOURCE_DEFAULTS.items():
         source = holder.get(name)
         if source is not None:
@@ -258,7 +258,7 @@ def default_volume(volume: Obj) -> None:
 
 
 def qos_class(spec: Obj) -> str:
-    """Guaranteed, Burstable or BestEffort, from what the containers request and are limited to."""
+    """Guaranteed, Burstable or BestEffort, from the requests and limits of the containers."""
     holders = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     if spec.get("resources"):
         holders = [spec]

@@ -1,4 +1,4 @@
-"""Pods: what may change after creation (very little), their status, and the binding, resize and ephemeral subresources.
+"""Pods: updates (few fields may change), their status, and the binding, resize and ephemeral subresources.
 
 The spec is checked in :mod:`.spec`; columns and warnings are in :mod:`.columns` and :mod:`.warnings`.
 """
@@ -63,7 +63,7 @@ def _validate(obj: Obj) -> Errors:
 
 
 def _spec_errors(obj: Obj) -> Errors:
-    """Metadata and spec, on every write."""
+    """Errors in metadata and spec, on every write."""
     meta, spec = sub(obj, "metadata"), sub(obj, "spec")
     errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     errors += pod_annotation_errors(meta.get("annotations"), spec, "metadata.annotations")
@@ -174,7 +174,7 @@ def _set(spec: Obj, field: str, value: Any) -> None:
 
 
 def _unchanged_errors(spec: Obj, before: Obj) -> Errors:
-    """Everything but the few fields that may change is as it was."""
+    """Errors when an immutable field has changed."""
     errors: Errors = []
     munged = dict(spec)
     for field in ("containers", "initContainers"):
@@ -193,7 +193,7 @@ def _unchanged_errors(spec: Obj, before: Obj) -> Errors:
 
 
 def _gated_errors(munged: Obj, before: Obj) -> Errors:
-    """While a gate holds a pod back, its node selector and node affinity may become narrower."""
+    """While a pod has a scheduling gate, its node selector and node affinity may only become narrower."""
     errors: Errors = []
     new, old = munged.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if any(new.get(key) != value for key, value in old.items()):
@@ -286,7 +286,7 @@ def _may_restart(spec: Obj, containers: str, name: str, exit_code: int) -> bool:
 
 
 def _restarts_all(spec: Obj) -> bool:
-    """A container whose rule restarts the whole pod makes every transition possible."""
+    """True when a container's rule restarts the whole pod, which makes every transition possible."""
     return any(
         rule.get("action") == "RestartAllContainers"
         for field in ("containers", "initContainers")
@@ -347,7 +347,7 @@ def validate_binding(binding: Obj) -> Errors:
 
 
 def _keep_metadata(obj: Obj, old: Obj) -> None:
-    """As for a status: the writer's metadata counts for nothing but its version and managed fields."""
+    """Keeps the stored metadata, except for the writer's resourceVersion and managed fields, as for a status."""
     meta, before = sub(obj, "metadata"), sub(old, "metadata")
     kept = {key: meta[key] for key in ("resourceVersion", "managedFields") if key in meta}
     obj["metadata"] = {**before, **kept}
@@ -426,7 +426,7 @@ def _removed_errors(new: Obj, old: Obj, path: str) -> Errors:
 
 
 def deletion_grace_seconds(pod: Obj, asked: int | None) -> int:
-    """How long a pod's deletion waits: not at all when nothing runs it any more."""
+    """The grace period of a pod's deletion, in seconds: 0 when the pod is not scheduled, or has ended."""
     period = asked if asked is not None else sub(pod, "spec").get("terminationGracePeriodSeconds") or 0
     if not sub(pod, "spec").get("nodeName") or sub(pod, "status").get("phase") in ("Failed", "Succeeded"):
         return 0
@@ -438,7 +438,7 @@ def _fields(obj: Obj) -> dict[str, str]:
     addresses = status.get("podIPs") or [{}]
     return {
         "spec.nodeName": spec.get("nodeName") or "",
-        # The field's name in the first versions, which old clients still select by.
+        # The field's name in the first versions; old clients still use it in selectors.
         "spec.host": spec.get("nodeName") or "",
         "spec.restartPolicy": spec.get("restartPolicy") or "",
         "spec.schedulerName": spec.get("schedulerName") or "",

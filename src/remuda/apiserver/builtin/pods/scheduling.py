@@ -1,4 +1,4 @@
-"""Where a pod may run: node selectors, affinity, tolerations and spreading."""
+"""Scheduling constraints of pods: node selectors, affinity, tolerations and spreading."""
 
 from __future__ import annotations
 

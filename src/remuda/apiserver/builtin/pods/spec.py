@@ -1,4 +1,4 @@
-"""Pod specs as a whole, in pods and in the templates of everything that makes pods."""
+"""Pod specs as a whole, in pods and in the templates of workload kinds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _no_host_users(spec: Obj) -> bool:
 
 
 def pod_spec_errors(spec: Obj, meta: Obj | None, path: str, is_pod: bool = False) -> Errors:
-    """`meta` is the pod's own metadata, None in a template."""
+    """Errors in a pod spec; `meta` is the pod's own metadata, None in a template."""
     errors: Errors = []
     grace = spec.get("terminationGracePeriodSeconds")
     if grace is None:
@@ -283,7 +283,7 @@ def _search_errors(search: str, path: str) -> Errors:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Annotations that mean something to pods, and templates
+# Annotations with a meaning for pods, and templates
 
 
 def pod_annotation_errors(annotations: dict[str, str] | None, spec: Obj, path: str) -> Errors:
@@ -308,7 +308,7 @@ def pod_annotation_errors(annotations: dict[str, str] | None, spec: Obj, path: s
 
 
 def profile_match_errors(annotations: dict[str, str] | None, spec: Obj, path: str) -> Errors:
-    """Old annotations that name another profile than the field does."""
+    """Errors when an old annotation names a different profile than the field."""
     found = annotations or {}
     if not any(key.startswith((_APPARMOR, _SECCOMP_CONTAINER)) or key == _SECCOMP_POD for key in found):
         return []

@@ -33,7 +33,7 @@ MORE_THAN_ONE = "may not specify more than 1 volume type"
 
 
 def needs(*fields: str) -> Check:
-    """A source that only has to name these fields."""
+    """The check of a source that only requires these fields."""
 
     def check(source: Obj, path: str) -> Errors:
         return [required(f"{path}.{field}") for field in fields if not source.get(field)]
@@ -275,7 +275,7 @@ def pull_policy_errors(policy: str, path: str) -> Errors:
     return checks.supported(policy, ("Always", "IfNotPresent", "Never"), path)
 
 
-# In the order of kube-apiserver: field, where its own errors are reported when that is elsewhere, the check.
+# In the order of kube-apiserver: field, the path of its own errors if that differs, the check.
 _SOURCES: tuple[tuple[str, str, Check], ...] = (
     ("emptyDir", "emptyDir", _empty_dir),
     ("hostPath", "hostPath", host_path),
@@ -308,7 +308,7 @@ _SOURCES: tuple[tuple[str, str, Check], ...] = (
     ("ephemeral", "ephemeral", _ephemeral),
     ("image", "image", _image),
 )
-# Where a second source is reported, for the two kinds that kube-apiserver spells differently there.
+# The path of errors about a second source, for the two kinds that kube-apiserver spells differently there.
 _SECOND = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}
 
 
@@ -337,7 +337,7 @@ def source_errors(volume: Obj, path: str, pod_name: str, is_pod: bool) -> Errors
 
 
 def volumes_errors(volumes: list[Obj], path: str, pod_name: str, is_pod: bool) -> tuple[dict[str, Obj], Errors]:
-    """The valid volumes by name, and what is wrong with the others."""
+    """The valid volumes by name, and the errors of the others."""
     errors: Errors = []
     valid: dict[str, Obj] = {}
     created = {f"{pod_name}-{each.get('name')}" for each in volumes if pod_name and each.get("ephemeral") is not None}

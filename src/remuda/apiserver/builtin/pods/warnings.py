@@ -1,4 +1,4 @@
-"""Warnings for pods and pod templates: what is accepted, but hardly meant."""
+"""Warnings for pods and pod templates: accepted, but probably unintended values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def hostname_warnings(obj: Obj, what: str) -> list[str]:
-    """A name that is more than a label makes odd hostnames."""
+    """Warnings for a name that is not a DNS label, since it becomes the hostname."""
     problems = names.dns_label_problems(sub(obj, "metadata").get("name") or "")
     if not problems:
         return []
@@ -57,7 +57,7 @@ def pod_warnings(obj: Obj, old: Obj | None) -> list[str]:
 
 
 def template_warnings(template: Obj | None, path: str) -> list[str]:
-    """`path` is where the template is; "" for a pod itself."""
+    """Warnings for a template; `path` is its path, "" for a pod itself."""
     if not template:
         return []
     prefix = f"{path}." if path else ""
@@ -119,7 +119,7 @@ def _volume_warnings(spec: Obj, path: str) -> list[str]:
 
 
 def _overlap_warnings(volume: Obj) -> list[str]:
-    """Items of a volume that would be written over one another."""
+    """Warnings for items of a volume that overwrite one another."""
     name = go_quote(volume.get("name") or "")
     found: list[str] = []
     config, secret, downward = (volume.get(field) for field in ("configMap", "secret", "downwardAPI"))

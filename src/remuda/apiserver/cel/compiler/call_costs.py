@@ -1,8 +1,8 @@
-"""What a call costs when it runs, where that is not simply one.
+"""Run-time costs of calls that do not cost exactly one.
 
-A number is a fixed price; a function gets the arguments and answers before the call is made, so that work that is too
-expensive is refused instead of measured afterwards. The units and factors are those Kubernetes documents through its
-limits: a tenth of a unit per character read, a quarter per character of a regular expression.
+A number is a fixed cost; a function computes the cost from the arguments before the call, so that work that is too
+expensive is rejected instead of measured afterwards. The units and factors are those that Kubernetes documents through
+its limits: a tenth of a unit per character read, a quarter per character of a regular expression.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _both(left: Value, right: Value) -> int:
 
 
 def traversal(value: Value) -> int:
-    """The price of looking at everything in a value."""
+    """The cost of visiting everything in a value."""
     if isinstance(value, str):
         return len(value.encode("utf-8", "surrogatepass")) // 10
     if isinstance(value, bytes):
@@ -61,7 +61,7 @@ def _traversed(value: Value, *_: Value) -> int:
 
 
 def _joined(items: Value, separator: Value = "") -> int:
-    """The size of the result, known before it is built."""
+    """The cost by the size of the result, computed before it is built."""
     total = sum(size(item) for item in elements(items)) + size(separator) * max(0, size(items) - 1)
     return _tenths(2 * total)
 
@@ -162,7 +162,7 @@ CALL_COSTS: dict[str, Any] = {
 
 # --- cost ranges ----------------------------------------------------------------------------------------------------------
 #
-# Ranges of sizes and costs: a lower and an upper bound, in 64 bits without overflow, as estimates add and multiply them.
+# Ranges of sizes and costs: a lower and an upper bound, added and multiplied in 64 bits without overflow.
 
 MAX = 2**64 - 1
 

@@ -1,4 +1,4 @@
-"""Estimates for single calls: what a function costs for arguments of given sizes, and how large its result can be."""
+"""Estimates for single calls: the cost of a function for arguments of given sizes, and the size of its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CallEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An argument: its tree, its size if known, and what the schema says about it and its items."""
+    """An argument: its tree, its size if known, and the schema's bounds for it and its items."""
 
     expr: Expr
     size: Range | None

@@ -1,7 +1,6 @@
-"""Calls: the function an overload stands for, what it costs at run time, and the choice among overloads where types are
-only known then.
+"""Calls: the function of an overload, its cost at run time, and the choice among overloads where types are only known then.
 
-Where the checker settled on one overload and all argument types are known, the closure calls the function straight.
+Where the checker chose one overload and all argument types are known, the closure calls the function directly.
 Otherwise the kinds of the actual values pick the first overload that fits, as the reference implementation does.
 """
 
@@ -23,7 +22,7 @@ from .plans import CALL_LIMIT, COST, NOTHING, Fn, Frame, Plan, constant
 from .syntax_tree import Call
 
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
-# Functions that say nothing about arguments they cannot take.
+# Functions whose errors do not name the types of invalid arguments.
 _TERSE = frozenset({"startsWith", "endsWith", "contains", "matches"})
 _OPEN = frozenset({"dyn", "any", "param", "error"})
 _SCALARS = frozenset({"bool", "int", "uint", "double", "timestamp", "duration", "bytes", "string"})
@@ -95,7 +94,7 @@ def _direct(function: Callable[..., Value], parts: list[Fn]) -> Fn:
 
 
 def _priced(function: Callable[..., Value], parts: list[Fn], price: Callable[..., int]) -> Fn:
-    """Pays before running where the price is known from the arguments alone: work that is too much never starts."""
+    """Adds the cost before the call, where it follows from the arguments: work above the limit never starts."""
 
     def run(frame: Frame) -> Value:
         values = [part(frame) for part in parts]
@@ -109,7 +108,7 @@ def _priced(function: Callable[..., Value], parts: list[Fn], price: Callable[...
 
 
 def _runtime_kind(value: Value) -> str:
-    """The kind of a value; for lists and maps with that of their first element, which picks among overloads."""
+    """The kind of a value; for lists and maps with that of their first element, for the choice among overloads."""
     kind = kind_of(value)
     if kind == "list" and len(value):
         return f"list {kind_of(elements(value)[0])}"
@@ -128,7 +127,7 @@ def _accepts(wanted: CelType, kind: str) -> bool:
         return False
     if wanted.kind != "list" or not inner:
         return True
-    # Elements that are lists again are not looked at: `flatten` takes what is flat already.
+    # A list of lists accepts any list, since `flatten` accepts flat ones too.
     return wanted.params[0].kind in (*_OPEN, "list", inner)
 
 
@@ -227,7 +226,7 @@ def _comparison(function: str, args: list[Plan], types: list[CelType]) -> Plan:
 
 
 def _membership(arg: Plan, items: list[Value], kind: CelType) -> Plan:
-    """`x in [constants]` is one lookup, and costs no more than x."""
+    """`x in [constants]` as one lookup, at no more cost than x."""
     if not items:
         return constant(False)
     run = arg.run
@@ -248,7 +247,7 @@ def _membership(arg: Plan, items: list[Value], kind: CelType) -> Plan:
 
 
 def _with_regex(node: Call, args: list[Plan], types: list[CelType]) -> Plan:
-    """The pattern is a constant: compile it once."""
+    """A call with a constant pattern, which is compiled once."""
     try:
         pattern: Pattern = compile_pattern(args[1].constant)
     except RegexError as error:

@@ -1,7 +1,7 @@
-"""Types for every node, an overload for every call, and an error for everything that cannot be.
+"""The type of every node, the overload of every call, and all type errors.
 
 The algorithm is the reference implementation's: overloads are tried in order against the argument types, type
-parameters are unified in a substitution, unknown types (`dyn`) fit everything and leave the choice to run time.
+parameters are unified in a substitution, unknown types (`dyn`) match any type and leave the choice to run time.
 Literal checks that need types live here too, at the end: they run once the whole tree is typed.
 """
 
@@ -67,12 +67,12 @@ TYPE_NAMES: dict[str, CelType] = {
 
 
 def check(tree: Expr, variables: dict[str, CelType], issues: Issues) -> None:
-    """Writes types into `tree`; whatever is wrong goes to `issues`."""
+    """Writes types into `tree`, and errors into `issues`."""
     _Checker(variables, issues).run(tree)
 
 
 def qualified_name(node: Expr) -> str | None:
-    """`a.b.c` as one name, if the node is nothing but that."""
+    """`a.b.c` as one name, if the node is only that."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test_only:
         parts.append(node.field_name)
@@ -87,7 +87,7 @@ class _Checker:
     def __init__(self, variables: dict[str, CelType], issues: Issues) -> None:
         self.issues = issues
         self.scopes: list[dict[str, CelType]] = [dict(variables)]
-        # Variables whose names look like a selection (`authorizer.requestResource`).
+        # Variables with names like a selection (`authorizer.requestResource`).
         self.dotted = frozenset(name for name in variables if "." in name)
         self.substitution = Substitution()
         self.fresh = 0
@@ -295,7 +295,7 @@ class _Checker:
         self._set(node, map_of(key, value))
 
     def _struct(self, node: StructExpr) -> None:
-        """Kubernetes rules cannot build objects: a name is unknown, or no message type."""
+        """Reports an error: Kubernetes rules cannot build objects, so the name is unknown, or not a message type."""
         declared = self._lookup(node.type_name)
         named = TYPE_NAMES.get(node.type_name.removeprefix("."))
         if declared is None and named is None:

@@ -1,7 +1,7 @@
 """Comprehensions as loops: `all`, `exists`, `exists_one`, `map`, `filter`, `transformList`, `transformMap`, …
 
-Each iteration pays before it runs and the limit is checked each time, so that no nesting of loops over any data can
-run away. What an iteration costs besides its expressions is what the fold the macro stands for would cost.
+The cost of each iteration is added and checked against the limit before it runs, so that nested loops over any data
+stay bounded. Besides its expressions, an iteration costs the same as in the macro's fold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Items: TypeAlias = Callable[[Frame], Iterable[Value]]
 # Per iteration: the condition, the accumulator and the operator that feeds it.
 _ALL_COST = 3
 _EXISTS_COST = 4
-# Leaving early: the condition is looked at once more.
+# Early exit: the condition is evaluated once more.
 _ALL_EXIT_COST = 2
 _EXISTS_EXIT_COST = 3
 _ONE_HIT_COST = 2
@@ -44,7 +44,7 @@ def plan_loop(kind: str, source: Plan, slots: Slots, body: Plan, kept: Plan | No
 
 
 def _items(source: Plan, pairs: bool) -> _Items:
-    """What the loop variables take: raw data where the source has it, else values."""
+    """The items for the loop variables: raw data where the source has it, else values."""
     run = source.run
     if source.raw is not None and source.node is not None and source.node.kind in ("list", "map"):
         raw = source.raw
@@ -120,7 +120,7 @@ def _quantifier(items: _Items, slots: Slots, predicate: Fn, per: int, decisive: 
 
 
 def _steps(items: _Items, slots: Slots, per: int) -> Callable[[Frame], Iterable[None]]:
-    """Binds the loop variables one iteration after the other and charges for each."""
+    """Binds the loop variables for one iteration after the other, and adds the cost of each."""
     first, second = slots
 
     def walk(frame: Frame) -> Iterable[None]:
@@ -144,8 +144,8 @@ def _truth(value: Value) -> bool:
     raise no_such_overload()
 
 
-# An error does not end these loops: the fold they stand for carries it along. A later error of the predicate takes its
-# place, a later error of the transformation does not.
+# An error does not end these loops, as in the macro's fold, which carries it along. A later error of the predicate
+# replaces it, a later error of the transformation does not.
 
 
 def _exactly_one(items: _Items, slots: Slots, body: Plan) -> Fn:

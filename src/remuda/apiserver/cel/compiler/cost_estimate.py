@@ -1,6 +1,6 @@
-"""What an expression may cost at worst, before any data is seen: the number CRD admission compares with its limits.
+"""The worst-case cost of an expression for any data: the number that CRD admission compares with its limits.
 
-Sizes come from the schema (`SchemaNode.max_elements`), from literals, and from what operations do to sizes. The rules
+Sizes come from the schema (`SchemaNode.max_elements`), from literals, and from the effect of operations on them. The rules
 are Kubernetes' own, unit by unit, because the estimate decides which CRDs are accepted. Function estimates are in
 `call_estimates`.
 """
@@ -27,7 +27,7 @@ def estimate_cost(tree: Expr, root: SchemaNode | None) -> Range:
 
 
 class _Entries:
-    """What is known about the entries of a list or map: sizes of keys (or indexes) and of values."""
+    """Known sizes of the entries of a list or map: of keys (or indexes) and of values."""
 
     __slots__ = ("container", "key", "value")
 
@@ -97,7 +97,7 @@ class _Estimator:
             if step in ("@items", "@values"):
                 node = node.element
             elif step == "@keys":
-                # Keys of a map are plain strings: nothing bounds them, and nothing is counted for them.
+                # Keys of a map are plain strings: they have no bound, and cost nothing.
                 return fixed(0) if node.kind == "map" else None
             else:
                 found = node.fields.get(step) if node.kind == "object" else None

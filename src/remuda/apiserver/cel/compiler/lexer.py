@@ -1,7 +1,7 @@
 """CEL source text to tokens, with the error texts of the reference implementation's lexer.
 
-Bad input never stops the lexer: it reports, skips what it could not read and goes on, so that a user sees everything
-that is wrong at once. The parser takes the tokens from here.
+Invalid input never stops the lexer: it reports an error, skips the invalid part and continues, so that a user sees all
+errors at once. The parser reads these tokens.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def escape_text(text: str) -> str:
 
 
 def _failure(source: str, start: int) -> int:
-    """Where reading a token from `start` stops making sense: the offset of the first impossible character."""
+    """The offset of the first invalid character of the token at `start`."""
     first = source[start]
     if first in "&|=":
         return start + 1

@@ -1,6 +1,6 @@
-"""Checks on a typed tree that types alone cannot make: literals that can never work.
+"""Checks on a typed tree beyond types: literals that are always invalid.
 
-Durations, timestamps and regular expressions written as literals must be readable, lists and maps must hold one type,
+Durations, timestamps and regular expressions written as literals must be valid, lists and maps must hold one type,
 and a format string must fit its arguments. Runs after `checker`, on trees without type errors.
 """
 
@@ -37,7 +37,7 @@ def check_literals(tree: Expr, issues: Issues) -> None:
 
 
 def _walk(tree: Expr) -> Iterator[tuple[Expr, bool]]:
-    """Every node, and whether it is an argument of `format`, where mixed lists are the point."""
+    """All nodes, each with a flag for arguments of `format`, where mixed lists are allowed."""
     pending: list[tuple[Expr, bool]] = [(tree, False)]
     while pending:
         node, formatted = pending.pop()
@@ -153,7 +153,7 @@ def _check_format(node: Call, issues: Issues) -> None:
 
 
 def _unfit(arg: Expr, verb: str) -> Expr | None:
-    """The node a verb cannot print, if there is one."""
+    """The node that a verb cannot print, if any."""
     if arg.type.kind != "dyn" and arg.type.kind not in _ACCEPTED[verb]:
         return arg
     if verb != "s":

@@ -1,8 +1,7 @@
-"""Macros: calls that are rewritten while parsing, before anything is known about types.
+"""Macros: calls that are rewritten while parsing, before types are known.
 
-Every comprehension becomes a fold the checker and the cost estimator understand; the `Loop` beside it tells the
-planner what was meant. Which macros exist follows the environment Kubernetes 1.36 gives to new expressions:
-`cel.bind` is not among them.
+Every comprehension becomes a fold for the checker and the cost estimator; the `Loop` beside it records the original
+macro for the planner. The macros are those of Kubernetes 1.36's environment for new expressions, without `cel.bind`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _Expander = Callable[[int, Expr, list[Expr]], Expr]
 
 
 def expand(position: int, function: str, target: Expr | None, args: list[Expr]) -> Expr | None:
-    """The expansion of a call at `position`, or None if the call is no macro."""
+    """The expansion of a call at `position`, or None if the call is not a macro."""
     if target is None:
         if function == "has" and len(args) == 1:
             return _has(position, args[0])
@@ -67,7 +66,7 @@ def _pair(args: list[Expr]) -> tuple[str, str]:
 
 
 class _Build:
-    """Nodes at one position, with the accumulator at hand."""
+    """Creates nodes at one position, and those for the accumulator."""
 
     def __init__(self, position: int) -> None:
         self.position = position

@@ -1,8 +1,8 @@
 """Tokens to a syntax tree: an operator-precedence parser for the CEL grammar.
 
 Each nesting level costs two Python frames, so that the grammar's own depth limit is reached long before Python's.
-Syntax errors are worded the way people know them from Kubernetes. Macros are expanded on the way (`macros`);
-names and types are the checker's business.
+Syntax errors have the same texts as in Kubernetes. Macros are expanded while parsing (`macros`);
+the checker handles names and types.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _STARTERS = frozenset(
 
 
 class _GiveUp(Exception):
-    """A syntax error nothing can recover from; it is already reported."""
+    """A syntax error without recovery; it is already reported."""
 
 
 def parse(source: str, issues: Issues) -> Expr | None:
@@ -92,7 +92,7 @@ def parse(source: str, issues: Issues) -> Expr | None:
 
 
 def _depth(tree: Expr) -> int:
-    """How deep selections, calls and operators nest."""
+    """The nesting depth of selections, calls and operators."""
     deepest = 0
     pending: list[tuple[Expr, int]] = [(tree, 0)]
     while pending:
@@ -222,7 +222,7 @@ class _Parser:
         values.append(Call(position, function, None, [values.pop(), right]))
 
     def operand(self) -> Expr:
-        """Prefix operators, a primary, and whatever is selected from, indexed in or called on it."""
+        """Prefix operators, a primary, and its selections, indexes and calls."""
         prefix: Token | None = None
         odd = False
         if self.token.kind in ("!", "-"):
@@ -343,7 +343,7 @@ class _Parser:
         return Ident(name.position, leading + name.text)
 
     def _struct(self, name: str) -> StructExpr | None:
-        """`a.b.C{...}`, if that is what stands here."""
+        """`a.b.C{...}`, or None if the next tokens are something else."""
         at = self.at
         while self.tokens[at].kind == "." and self.tokens[at + 1].kind == lexer.IDENT:
             at += 2
@@ -468,7 +468,7 @@ class _Parser:
 
 
 def _integer(sign: str, text: str) -> int:
-    """Too many digits make a number that is out of range anyway; Python would refuse to read them."""
+    """The integer; any number out of range for too many digits, which Python would refuse to parse."""
     base = 16 if text.startswith("0x") else 10
     digits = text[2:] if base == 16 else text
     if len(digits.lstrip("0")) > 24:

@@ -1,11 +1,11 @@
-"""A checked tree to closures: what runs when a rule is evaluated.
+"""A checked tree to closures, which run when a rule is evaluated.
 
-Every node becomes a function of one argument, the frame: a list with the cost spent so far in front, then the
-variables, then a slot for each loop variable. Nothing is looked up by name at run time and no scope is allocated.
+Every node becomes a function of one argument, the frame: a list of the cost spent so far, the variables, and a slot for
+each loop variable. At run time, nothing is looked up by name and no scope is allocated.
 
-Two things make this quick. Chains of selections on schema data read the raw data all the way and convert only what
-comes out at the end (`Plan.raw`). And costs that do not depend on data are added up here, at compile time: a plan
-says what it always costs (`Plan.cost`), its parent adds that to its own, and only branches and loops count as they run.
+Two things make this fast. Chains of selections on schema data read raw data and convert only the final result
+(`Plan.raw`). And costs that do not depend on data are added up here, at compile time: a plan has a fixed cost
+(`Plan.cost`), its parent adds that to its own, and only branches and loops count costs at run time.
 Loops are in `comprehensions`, calls of functions in `calls`, selections in `selections`.
 """
 
@@ -30,7 +30,7 @@ _MAP_COST = 30
 
 
 class Planner:
-    """Plans one expression; `slots` is how long its frame must be afterwards."""
+    """Plans one expression; afterwards `slots` is the required length of its frame."""
 
     def __init__(self, variables: dict[str, SchemaNode | None]) -> None:
         self.scopes: list[dict[str, Variable]] = [{}]
@@ -114,7 +114,7 @@ class Planner:
     def _ternary(self, node: Call) -> Plan:
         condition, then, otherwise = (self.plan(arg) for arg in node.args)
         test, yes, no = condition.run, then.run, otherwise.run
-        # A bare path in a branch is read without paying for its first step.
+        # The first step of a bare path in a branch is free.
         yes_cost, no_cost = then.cost - then.is_path, otherwise.cost - otherwise.is_path
 
         def run(frame: Frame) -> Value:
@@ -136,7 +136,7 @@ class Planner:
         def run(frame: Frame) -> Value:
             value = first(frame)
             if type(value) is not Optional:
-                return value  # only reached through dyn: what is no optional stands for itself
+                return value  # only reached through dyn: a value that is not an optional is itself the result
             if value.present:
                 return value.value if unwrap else value
             frame[COST] += cost

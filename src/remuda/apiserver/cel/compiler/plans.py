@@ -1,4 +1,4 @@
-"""What planning produces: a closure, its fixed cost, and how to get at the raw data behind it.
+"""Results of planning: a closure, its fixed cost, and access to the raw data behind it.
 
 Shared by `planner`, `comprehensions` and `calls`.
 """
@@ -18,7 +18,7 @@ Frame: TypeAlias = list[Any]
 Fn: TypeAlias = Callable[[Frame], Value]
 
 COST = 0
-# What a single evaluation may cost at most.
+# The maximum cost of a single evaluation.
 CALL_LIMIT = 1_000_000
 
 

@@ -1,7 +1,7 @@
 """Fields, keys and indexes: `a.b`, `has(a.b)`, `a.?b`, `a[b]`, `a[?b]`.
 
-On schema data a path stays raw: a chain of dict lookups, with one conversion at the end. Everywhere else the value
-decides at run time what a selection means.
+On schema data a path stays raw: a chain of dict lookups, with one conversion at the end. Elsewhere the meaning of a
+selection depends on the value at run time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MISSING = object()
 
 
 def _path_cost(operand: Plan) -> int:
-    """A step of a path costs one; a path that starts from something else than a name costs one more."""
+    """The cost with one more step: a step costs one, and the first step from anything but a name one more."""
     return operand.cost + (1 if operand.is_path else 2)
 
 
@@ -108,7 +108,7 @@ def plan_optional_select(operand: Plan, field: str) -> Plan:
         def select_any(frame: Frame) -> Value:
             found = optional_select(base(frame), field)
             if not found.present:
-                frame[COST] -= 1  # a step not taken is not paid for
+                frame[COST] -= 1  # a step that is not taken costs nothing
             return found
 
         return Plan(select_any, cost, is_path=True)
@@ -129,7 +129,7 @@ def plan_optional_select(operand: Plan, field: str) -> Plan:
 
 
 def plan_index(operand: Plan, index: Plan, optional: bool) -> Plan:
-    # An index that is itself a path is read without paying for its first step.
+    # The first step of an index that is itself a path is free.
     cost = _path_cost(operand) + index.cost - index.is_path
     raw, node, at = operand.raw, operand.node, index.run
     if raw is not None and node is not None and node.element is not None and not optional:
@@ -188,7 +188,7 @@ def _entry_reader(raw: Fn, at: Fn) -> Fn:
 
 
 def _list_index(index: Value) -> int:
-    """Whole numbers of any numeric type index a list."""
+    """A list index from an integral number of any numeric type."""
     kind = type(index)
     if kind is int:
         return index  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """The syntax tree of a CEL expression.
 
 The parser builds it with macros already expanded, the checker writes types and chosen overloads into it, and the planner
-and the cost estimator read it. Nodes know the offset in the source text that error messages point at.
+and the cost estimator read it. Nodes have the offset in the source text for error messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Literal(Node):
 @dataclass(slots=True, eq=False)
 class Ident(Node):
     name: str
-    # A name of a type (`int`, `string`): the checker says which, and the planner makes it a constant.
+    # The type, if the name is one of a type (`int`, `string`): set by the checker; the planner makes it a constant.
     type_value: CelType | None = field(default=None, init=False)
 
 
@@ -75,7 +75,7 @@ class StructExpr(Node):
 
 @dataclass(slots=True, eq=False)
 class Loop:
-    """What a comprehension was written as, so that it can run as a plain loop instead of a generic fold."""
+    """The original macro of a comprehension, so that it can run as a plain loop instead of a generic fold."""
 
     kind: str  # all, exists, one, list, map, entries
     body: Expr
@@ -122,7 +122,7 @@ def clone(node: Expr) -> Expr:
 
 
 def _clone_fold(node: Comprehension) -> Comprehension:
-    """The loop's parts live inside the step, so they are found again by where they sat."""
+    """A copy of a fold. The loop's parts are nodes inside the step, so their copies are looked up by identity."""
     copies: dict[int, Expr] = {}
     step = _tracked(node.step, node.loop, copies)
     loop = None

@@ -1,7 +1,7 @@
-"""Which type may stand where which other is wanted, and what that says about type parameters.
+"""Assignability of types, and the binding of type parameters.
 
-A `Substitution` maps type parameters to what they turned out to be. Asking whether a type is assignable may teach it
-something; a failed question leaves it as it was. The checker asks.
+A `Substitution` maps type parameters to their types. A successful test for assignability may bind parameters; a failed one
+changes nothing. The checker uses it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Substitution:
         return False
 
     def resolve(self, kind: CelType, to_dyn: bool = False) -> CelType:
-        """`kind` with everything known filled in; what is still open becomes `dyn` if asked to."""
+        """`kind` with all known type parameters replaced; unknown ones become `dyn` if `to_dyn`."""
         while kind.kind == "param":
             found = self.known.get(kind.name)
             if found is None:
@@ -67,7 +67,7 @@ class Substitution:
         return False
 
     def _bind(self, kind: CelType, variable: CelType) -> tuple[bool, bool]:
-        """Whether `variable` may be `kind`, and whether it was bound before."""
+        """True when `variable` may be `kind`, and true when it was bound before."""
         if kind.same(variable):
             return True, True
         known = self.known.get(variable.name)
@@ -86,7 +86,7 @@ class Substitution:
         return False, False
 
     def _absent(self, variable: CelType, within: CelType) -> bool:
-        """A type must not contain itself."""
+        """True unless `within` contains `variable`: a type must not contain itself."""
         if variable.same(within):
             return False
         if within.kind == "param":

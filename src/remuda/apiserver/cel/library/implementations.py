@@ -1,6 +1,6 @@
-"""Every overload's implementation, by its id: the libraries put together.
+"""The implementations of all overloads by id, from all libraries.
 
-An overload in `signatures` without an entry here would only be noticed when called, so completeness is checked on import.
+An overload in `signatures` without an entry here would only fail when called, so completeness is checked on import.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IMPLEMENTATIONS: dict[str, Callable[..., Value]] = {
     **kubernetes.FUNCTIONS,
 }
 
-# Planned by `compiler.planner`, `compiler.selections` and `compiler.calls` without a function behind them.
+# Planned by `compiler.planner`, `compiler.selections` and `compiler.calls`, without a function here.
 _BUILT_IN = frozenset(
     {"logical_and", "logical_or", "conditional", "equals", "not_equals", "select_optional_field", "@mapInsert_map_map"}
     | {"optional_or_optional", "optional_orValue_value"}

@@ -1,6 +1,6 @@
 """Kubernetes' own values in CEL: quantities, semantic versions, named formats, and authorization checks.
 
-The authorizer is the host's: whatever has the methods of `Authorizer` can be handed to an expression.
+The host provides the authorizer: any object with the methods of `Authorizer`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _is_integer(value: Quantity) -> bool:
-    """Kubernetes asks how the number is written, not what it is: `1000m` is no integer, `1k` is."""
+    """True when the number is written as an integer, as in Kubernetes: `1k` is one, `1000m` is not."""
     return value.amount.exponent >= 0 and value.amount.is_integer
 
 
@@ -202,7 +202,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f
 
 
 def _prefix(problems: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """A name prefix may end in a dash: a generated part follows."""
+    """The problems of a name prefix, which may end with a dash, since a generated part follows."""
     return lambda text: problems(text[:-1] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 
@@ -261,7 +261,7 @@ def _named(name: str) -> Optional:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What an expression asks the authorizer: a resource or a path, and as whom."""
+    """A question to the authorizer: a resource or a path, and the user."""
 
     verb: str = ""
     path: str = ""
@@ -284,11 +284,11 @@ class Decision:
 
 class Authorizer(Protocol):
     def authorize(self, check: Check) -> Decision:
-        """Whether the user of the request (or the service account named in the check) may do this."""
+        """The decision for the user of the request (or the service account named in the check)."""
 
 
 class AuthorizerValue(Opaque):
-    """The `authorizer` variable, and every step of the question it is asked."""
+    """The `authorizer` variable, and each step of building a check."""
 
     __slots__ = ("authorizer", "check", "type_name")
 

@@ -1,4 +1,4 @@
-"""Addresses, networks and URLs, read the way Go's netip and net/url read them."""
+"""Addresses, networks and URLs, parsed like Go's netip and net/url."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Every function and operator an expression may call, with all its overloads: one line each.
+"""All functions and operators for expressions, with all their overloads: one line each.
 
 `name overload-id (arguments) -> result`, with `receiver.(arguments)` for methods; single letters are type parameters.
-The list and its order are those of the environment Kubernetes 1.36 gives to new expressions: order matters where
-several overloads fit an argument of unknown type. `compiler.checker` resolves calls against it, `implementations`
-has the functions.
+The list and its order are those of Kubernetes 1.36's environment for new expressions: order matters where several
+overloads fit an argument of unknown type. `compiler.checker` resolves calls against it, `implementations` has the
+functions.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ def _params(kind: CelType) -> set[str]:
 
 
 def _types(text: str) -> list[CelType]:
-    """Types separated by commas, minding parentheses."""
+    """Types separated by commas outside parentheses."""
     parts: list[str] = []
     depth = 0
     for char in text:

@@ -111,7 +111,7 @@ def _multiply_double(left: float, right: float) -> float:
 
 
 def _add_list(left: Value, right: Value) -> Value:
-    # Costs nothing in CEL, where a sum of lists is only a view of them; here it takes time and room.
+    # Costs nothing in CEL, where a sum of lists is only a view of them; here it takes time and memory.
     cost_budget.spend((len(elements(left)) + len(elements(right))) // 4)
     if isinstance(left, ListView):
         return left.plus(right)
@@ -208,7 +208,7 @@ def _same(value: Value) -> Value:
 
 
 def to_string(value: Value) -> str:
-    """`string(value)` for every scalar that has it."""
+    """`string(value)` for the scalars that support it."""
     kind = type(value)
     if kind is str:
         return value  # type: ignore[no-any-return]

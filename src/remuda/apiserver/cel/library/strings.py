@@ -99,7 +99,7 @@ def _quote(text: str) -> str:
 
 
 class FormatError(Exception):
-    """A bad format string or argument; `index` is the argument at fault, if one is."""
+    """An invalid format string or argument; `index` is the number of the invalid argument, if any."""
 
     def __init__(self, message: str, index: int | None = None) -> None:
         super().__init__(message)
@@ -110,7 +110,7 @@ _CLAUSE = re.compile(r"(?:\.([0-9]*))?", re.ASCII)
 
 
 def clauses(text: str) -> Iterator[str | tuple[str, int]]:
-    """The pieces of a format string: literal text, or a verb and its precision. Raises for what cannot be read."""
+    """The parts of a format string: literal text, or a verb and its precision. Raises for an invalid format string."""
     at = 0
     while at < len(text):
         percent = text.find("%", at)

@@ -1,6 +1,6 @@
-"""Timestamps and durations: reading, printing, arithmetic and calendar fields, as Go's `time` package does them.
+"""Timestamps and durations: parsing, printing, arithmetic and calendar fields, as in Go's `time` package.
 
-Nothing here asks what time it is; all of it is about values inside expressions and objects.
+Nothing here reads the clock; the functions work on values inside expressions and objects.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     get(), range(), current() ──▶ one read ──┤  members: gRPC, failover
     watch() ◀── hub ◀── feed: one watch ◀────┘
 
-`engine` is the store, `transactions` its writes, `watch_feed` etcd's events, `leases` keys that expire. `members` chooses the
-`member` to ask; `rpc` has the calls (`messages`, `protobuf`), `grpc` the HTTP/2 connection with `hpack`; `gateway` and `streams`
-are etcd's JSON side over HTTP/1.1. :mod:`..watch_hub` is shared with sqlite.
+`engine` is the store, `transactions` its writes and the leases of keys that expire, `watch_feed` etcd's events. `members` chooses
+the `member` to ask; `rpc` has the calls and messages (`protobuf`), `grpc` the HTTP/2 connection with `hpack`; `gateway`
+is etcd's JSON side over HTTP/1.1. :mod:`..watch_hub` is shared with sqlite.
 Not here: running etcd (`lab/distro/etcd`). Begin with `engine`, then `transactions`.
 """
 

@@ -1,7 +1,7 @@
-"""The etcd engine's face: what the API server calls.
+"""The API of the etcd engine, which the API server calls.
 
-Nothing is cached here. Reads are linearizable, :mod:`.transactions` has the transactions, and :mod:`.watch_feed` brings what
-happened.
+Nothing is cached here. Reads are linearizable, :mod:`.transactions` has the transactions, and :mod:`.watch_feed` brings the
+events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHECK_EVERY = 0.25
 
 
 class EtcdStore:
-    """Open it with :meth:`open`. Any number of processes may, at the same time."""
+    """Open it with :meth:`open`. Several processes may use it at the same time."""
 
     shared = True
 
@@ -53,7 +53,7 @@ class EtcdStore:
 
     @classmethod
     async def open(cls, config: EtcdConfig, clock: Clock, rng: Rng, *, watch_backlog: int = 8192) -> Self:
-        """Raises Unavailable when nobody answers, StoreError when it can't be used."""
+        """Raises Unavailable when no member answers, StoreError when it can't be used."""
         store = cls(config, clock, rng, watch_backlog)
         try:
             await store._members.check_versions()
@@ -81,12 +81,12 @@ class EtcdStore:
         self._members.close()
 
     def use(self, endpoints: Sequence[str]) -> None:
-        """The members of the cluster are others now."""
+        """Use these members of the cluster from now on."""
         self._members.use(endpoints)
 
     @property
     def revision(self) -> int:
-        """The newest that has been heard of."""
+        """The newest known revision."""
         return self._revision
 
     @property
@@ -100,7 +100,7 @@ class EtcdStore:
             raise StoreError("the store is closed")
 
     def _heard_of(self, revision: int) -> int:
-        """The newest revision, with this one."""
+        """The newest revision, including this one."""
         if revision > self._revision:
             self._revision = revision
         self._feed.expect(revision)
@@ -134,7 +134,7 @@ class EtcdStore:
         return Range([self._keyspace.kv(wire) for wire in found], revision, left > 0, left)
 
     async def _pages(self, prefix: str, start: str, limit: int, revision: int) -> tuple[list[WireKeyValue], int, int]:
-        """What is there, at which revision, and how much more."""
+        """The keys and values, their revision, and the number of remaining ones."""
         found: list[WireKeyValue] = []
         bounds = self._keyspace.bounds(prefix, start)
         while True:
@@ -150,7 +150,7 @@ class EtcdStore:
             bounds["key"] = answer.kvs[-1].key + b"\0"
 
     async def current(self) -> int:
-        """One linearizable read for all who ask while the one before it is on its way."""
+        """One linearizable read for all callers that wait while the one before it is in progress."""
         self._check_open()
         asked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._asking.append(asked)
@@ -177,7 +177,7 @@ class EtcdStore:
                         asked.set_exception(Unavailable(why))
 
     def _went_back(self, revision: int, before: int) -> str:
-        """Nothing that was read before can be trusted any more."""
+        """The revision went back: no earlier read can be trusted any more."""
         why = f"etcd is at revision {revision} and was at {before}: it was restored from a backup; start this server again"
         self._hub.fail(StoreError(why))
         return why
@@ -190,10 +190,10 @@ class EtcdStore:
         return await self._writing.write(ops)
 
     async def expire(self, now: float) -> int:
-        """Nothing to do: leases end by themselves."""
+        """Nothing to do: leases expire by themselves."""
         return 0
 
-    # --- what happens ---------------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------------
 
     def _deliver(self, events: list[Event], reached: int) -> None:
         if reached > self._revision:
@@ -207,7 +207,7 @@ class EtcdStore:
         self._dirty = False
 
     async def _lost(self, error: Compacted) -> int:
-        """The feed was away for longer than etcd remembers: it goes on with what is there now."""
+        """The feed was away for longer than etcd's history: it goes on with the present state."""
         now = await self.current()
         self._compacted(error.floor)
         self._hub.interrupt(now)
@@ -252,7 +252,7 @@ class EtcdStore:
     # --- the past -------------------------------------------------------------------------------------------------------
 
     async def compact(self, revision: int) -> None:
-        """Whoever is first to note the revision tells etcd; the others see the note."""
+        """The first server to note the revision compacts etcd; the others see the note."""
         if revision > self._revision:
             raise FutureRevision(revision, self._revision)
         if revision <= self._floor or not self._dirty:
@@ -279,13 +279,13 @@ class EtcdStore:
         self._compacted(revision)
 
     async def leased_page(self, prefix: str, *, start: str = "", limit: int, revision: int = 0) -> tuple[Range, dict[str, float]]:
-        """One page, and when those of its keys that have a lease will go."""
+        """One page, and the expiry of its keys that have a lease."""
         found, revision, left = await self._pages(prefix, start, limit, revision)
         whole = Range([self._keyspace.kv(wire) for wire in found], revision, left > 0, left)
         return whole, await self._expiries(found)
 
     async def _expiries(self, wires: Sequence[WireKeyValue]) -> dict[str, float]:
-        """When keys with a lease will go, by key."""
+        """The expiry of keys with a lease, by key."""
         ends: dict[int, float] = {}
         for lease in {wire.lease for wire in wires if wire.lease}:
             left = await self._members.read(TIME_TO_LIVE, {"ID": lease})

@@ -1,6 +1,6 @@
-"""One connection to one member's JSON gateway: HTTP/1.1, a request at a time, and answers that stream.
+"""One connection to one member's JSON gateway: HTTP/1.1, one request at a time, and streamed responses.
 
-Every write of the API passes here, so it does little: the peer is always etcd, and this speaks only what etcd does, POST and GET,
+Requests besides the store's gRPC calls pass here. The peer is always etcd, so this speaks only what etcd does: POST and GET,
 bodies with a length or in chunks.
 """
 
@@ -16,7 +16,7 @@ _HEAD_LIMIT = 64 * 1024
 
 
 class Failed(Exception):
-    """No answer came. `sent`: the request may have reached the member all the same. `trust`: one of both distrusts the other."""
+    """No answer came. `sent`: the request may have reached the member anyway. `trust`: TLS trust failed on one side."""
 
     def __init__(self, why: str, *, sent: bool, trust: bool = False) -> None:
         super().__init__(why)
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """`stream` gets the pieces of a body as they come; without it the whole body is the answer."""
+    """`stream` gets the pieces of a body as they come; without it the answer is the whole body."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
         self._stream: Callable[[bytes], None] | None = None
         self.closed = False
 
-    # --- asyncio's side -------------------------------------------------------------------------------------------------
+    # --- asyncio protocol -----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:
-            # Nobody asked: whatever this is, the next answer could not be told from it.
+            # No request is open: the data can't be told from the next answer.
             self.close()
             return
         self._buffer += data
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _take(self) -> None:
-        """As much of the body as there is."""
+        """As much of the body as has arrived."""
         if len(self._buffer) <= self._left:
             piece = bytes(self._buffer)
             self._buffer.clear()
@@ -172,14 +172,14 @@ class Connection(asyncio.Protocol):
             self._answer.set_exception(Failed(why, sent=True))
         self.close()
 
-    # --- the caller's side ----------------------------------------------------------------------------------------------
+    # --- for callers ----------------------------------------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
         return not self.closed and self._answer is None
 
     def send(self, request: bytes, stream: Callable[[bytes], None] | None = None) -> asyncio.Future[Answer]:
-        """The answer, when its body has ended. Who stops waiting must close the connection."""
+        """The answer, when its body has ended. A caller that stops waiting must close the connection."""
         assert self._transport is not None and self._answer is None
         if self.closed or self._transport.is_closing():
             raise Failed("the connection was closed", sent=False)

@@ -1,8 +1,8 @@
-"""One connection to one member, as gRPC speaks: HTTP/2, any number of calls at once.
+"""One gRPC connection to one member: HTTP/2, any number of calls at once.
 
-Every write of the API passes here, so it does little. The peer is always etcd: heads of requests are constants, answers are one
-message or a stream of them, nothing is compressed. What flows is bounded by how many may ask at once (:mod:`.members`), not by
-windows; ours are as wide as HTTP/2 lets them be, the member's are kept to.
+Every write of the API passes here, so it does little. The peer is always etcd: request headers are constants, answers are one
+message or a stream of them, nothing is compressed. Memory is bounded by the number of concurrent calls (:mod:`.members`), not by
+windows; ours have HTTP/2's maximum size, the member's are respected.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _CANCEL, _REFUSED_STREAM = 8, 7
 _WIDEST = 2**31 - 1
 _USUAL_WINDOW = 65_535
 _LARGEST_FRAME = 16_384
-# What has come is counted, and the member is told before it has to wait.
+# Received bytes are counted, and the member's window is updated before it has to wait.
 _REFILL = 2**30
-# Heads of answers are a few hundred bytes.
+# Headers of answers are a few hundred bytes.
 _HEAD_LIMIT = 64 * 1024
-# A stream's numbers only grow; a new connection is made before they end.
+# Stream numbers only grow; a new connection is made before they run out.
 _LAST_STREAM = 2**31 - 1001
 
 _frame = Struct(">HBBBI")  # 24 bits of length in two pieces, kind, flags, stream
@@ -47,14 +47,14 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 
 class Status(NamedTuple):
-    """How a call ended; `code` is gRPC's, 0 for well."""
+    """The end of a call; `code` is gRPC's, 0 for success."""
 
     code: int
     message: str
 
 
 class Call:
-    """One call. `messages` grows as they come; `ended` is set when no more will. Who stops waiting cancels it."""
+    """One call. `messages` grows as they come; `ended` is set after the last. A caller that stops waiting cancels it."""
 
     __slots__ = ("_buffer", "_connection", "_need", "ended", "messages", "number", "outgoing", "status", "used", "wake", "window")
 
@@ -64,12 +64,12 @@ class Call:
         self._need = 0
         self.number = number
         self.window = window
-        # What of the request has not been sent yet.
+        # The part of the request that is not sent yet.
         self.outgoing = outgoing
         self.messages: list[bytes] = []
         self.ended: Failed | Status | None = None
         self.status: Status | None = None
-        # What has come since the member was last told that it may send as much again.
+        # Bytes received since the last window update.
         self.used = 0
         self.wake: Callable[[], None] = _nobody
 
@@ -102,7 +102,7 @@ class Call:
             self.wake()
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """The caller does not wait any more."""
         self.wake = _nobody
         if self.ended is None:
             self.ended = Failed("nobody waits for it", sent=True)
@@ -114,7 +114,7 @@ def _nobody() -> None:
 
 
 class Connection(asyncio.Protocol):
-    """Give it calls as long as it is `usable`."""
+    """Make calls on it as long as it is `usable`."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -127,13 +127,13 @@ class Connection(asyncio.Protocol):
         self._most = 100
         self._came = 0
         self._stalled: deque[Call] = deque()
-        # A head that goes on in the next frame: its stream, whether that is all of the stream, and what has come.
+        # Headers that continue in the next frame: their stream, whether the stream ends with them, and the part received.
         self._head: tuple[int, bool, bytearray] | None = None
         self._greeted = False
         self._leaving = False
         self.closed = False
 
-    # --- asyncio's side -------------------------------------------------------------------------------------------------
+    # --- asyncio protocol -----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
@@ -211,12 +211,12 @@ class Connection(asyncio.Protocol):
             self._came = 0
         call = self._calls.get(stream)
         if call is None:
-            # One that was cancelled: what it had on its way.
+            # A cancelled call: its remaining frames.
             return
-        # What comes with another status than 200 is a page for people.
+        # A response with another status than 200 is an error page for people.
         if payload and call.status is None:
             call.received(_unpadded(payload, flags))
-            # A stream may go on for days: its window is kept as it was.
+            # A stream may go on for days: its window is kept at its size.
             if not flags & _END_STREAM:
                 self._refill(call, len(payload))
         if flags & _END_STREAM:
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
     def _end(self, call: Call, how: Failed | Status) -> None:
         self._calls.pop(call.number, None)
         if call.outgoing:
-            # It was answered before it had been asked to the end.
+            # It was answered before its request was sent completely.
             call.outgoing = call.outgoing[:0]
             self._write(frame(_RST_STREAM, 0, call.number, _long.pack(_CANCEL)))
         call.end(call.status or how)
@@ -296,7 +296,7 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def _take_leave(self, payload: bytes) -> None:
-        """It goes: what it has not begun can be asked of another, the rest is answered still."""
+        """The member closes: calls it has not begun may be repeated elsewhere, the rest is still answered."""
         if len(payload) < 8:
             raise ValueError("it goes without a word")
         last = _long.unpack_from(payload)[0] & _WIDEST
@@ -314,14 +314,14 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _go_on(self) -> None:
-        """With requests that had to wait for the member's windows."""
+        """Send requests that had to wait for the member's windows."""
         for _ in range(len(self._stalled)):
             call = self._stalled.popleft()
             if call.outgoing and not self._send(call):
                 self._stalled.append(call)
 
     def _send(self, call: Call) -> bool:
-        """As much of a request as may be sent; whether that was all."""
+        """Send as much of a request as possible; whether that was all."""
         while call.outgoing:
             size = min(len(call.outgoing), self._frame_size, call.window, self._window)
             if size <= 0:
@@ -332,11 +332,11 @@ class Connection(asyncio.Protocol):
             self._write(frame(_DATA, 0 if call.outgoing else _END_STREAM, call.number, bytes(piece)))
         return True
 
-    # --- the caller's side ----------------------------------------------------------------------------------------------
+    # --- for callers ----------------------------------------------------------------------------------------------------
 
     @property
     def usable(self) -> bool:
-        """Whether one more call may be made."""
+        """True if one more call may be made."""
         return not self.closed and not self._leaving and len(self._calls) < self._most and self._next < _LAST_STREAM
 
     @property
@@ -344,13 +344,13 @@ class Connection(asyncio.Protocol):
         return not self._calls
 
     def retire(self) -> None:
-        """No further calls; what is under way ends as it does."""
+        """No further calls; those in progress finish."""
         self._leaving = True
         if not self._calls:
             self.close()
 
     def call(self, head: bytes, message: bytes) -> Call:
-        """Ask. `head` is from :func:`head_of`."""
+        """Start a call. `head` is from :func:`head_of`."""
         if self._transport is None or not self.usable or self._transport.is_closing():
             raise Failed("the connection was closed", sent=False)
         number, self._next = self._next, self._next + 2
@@ -393,7 +393,7 @@ class Connection(asyncio.Protocol):
 
 
 def _cut_off() -> Failed:
-    """Not a refusal: what was asked for may have been done."""
+    """Not a refusal: the call may have been done."""
     return Failed("it ends without saying how", sent=True)
 
 
@@ -412,7 +412,7 @@ def _unpack(shape: Struct, payload: bytes) -> tuple[int, ...]:
 
 
 def head_of(scheme: str, authority: str, method: str) -> bytes:
-    """The head of every request for one method."""
+    """The headers of every request for one method."""
     return hpack.encode(
         (
             (":method", "POST"),
@@ -421,7 +421,7 @@ def head_of(scheme: str, authority: str, method: str) -> bytes:
             (":authority", authority),
             ("content-type", "application/grpc"),
             ("te", "trailers"),
-            # A member without a leader must end its streams, and not keep silent.
+            # A member without a leader must end its streams instead of staying silent.
             ("hasleader", "true"),
         )
     )

@@ -1,7 +1,7 @@
-"""HTTP/2's header blocks (RFC 7541), as far as a client needs them that keeps no table.
+"""HTTP/2's header blocks (RFC 7541), for a client without a dynamic table.
 
-We announce a dynamic table of size zero. So a block means the same wherever it stands, what was decoded once need not be decoded
-again, and the head of a request is a constant.
+We announce a dynamic table of size zero. So a block always means the same, one that was decoded once need not be decoded
+again, and the headers of a request are a constant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ last-modified|link|location|max-forwards|proxy-authenticate|proxy-authorization|
 server|set-cookie|strict-transport-security|transfer-encoding|user-agent|vary|via|www-authenticate"""
 _TABLE = [(name, value) for name, _, value in (each.partition(" ") for each in _STATIC.replace("\n", "|").split("|"))]
 
-# How many bits the code of each byte has, and last that of the end. Codes of equal length follow each other.
+# The length of each byte's code in bits, and last that of the end. Codes of equal length follow each other.
 _LENGTHS = bytes.fromhex(
     "0d171c1c1c1c1c1c1c181e1c1c1e1c1c1c1c1c1c1c1c1e1c1c1c1c1c1c1c1c1c060a0a0c0d06080b0a0a080b0806060605050506060606060606"
     "07080f060c0a0d06070707070707070707070707070707070707070707070807080d130d0e060f050605060506060605070706060605060706"
@@ -110,7 +110,7 @@ class _Block:
 
 @lru_cache(maxsize=256)
 def decode(block: bytes) -> dict[str, str]:
-    """What a block says; of a name that comes twice, the last. Raises ValueError."""
+    """The headers of a block; for a repeated name the last value. Raises ValueError."""
     source = _Block(block)
     found: dict[str, str] = {}
     while source.left():
@@ -136,7 +136,7 @@ def _entry(index: int) -> tuple[str, str]:
 
 
 def encode(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Every header in full, marked as not to be remembered."""
+    """Encode every header in full, marked as never indexed."""
     out = bytearray()
     for name, value in headers:
         if (name, value) in _TABLE:

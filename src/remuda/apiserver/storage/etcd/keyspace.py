@@ -1,4 +1,4 @@
-"""Keys as the API knows them, and as they are in etcd: with a prefix, as bytes."""
+"""Keys in the API's form and in etcd's: with a prefix, as bytes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .rpc import WireEvent, WireKeyValue
 
 Obj = dict[str, Any]
 
-# Where kube-apiserver, too, notes up to where etcd has been told to forget. Outside any prefix: there is one past for all.
+# The key where kube-apiserver, too, notes the compaction of etcd. Outside any prefix: all share one history.
 COMPACTION_KEY = b"compact_rev_key"
-# Where processes that lost an answer note that they did (:mod:`.transactions`).
+# The keys where processes that lost an answer note that they did (:mod:`.transactions`).
 EPOCHS = b"remuda_epochs/"
-# etcd's way to say "to the end".
+# etcd's notation for "to the end".
 _END = b"\0"
 
 
@@ -42,7 +42,7 @@ class Keyspace:
         return {"create_request": request}
 
     def own(self, stored: bytes) -> str | None:
-        """The key as the API knows it; None for one of somebody else."""
+        """The key in the API's form; None for a key of another program."""
         if not stored.startswith(self._bytes) or is_bookkeeping(stored):
             return None
         try:
@@ -51,7 +51,7 @@ class Keyspace:
             return None
 
     def kv(self, wire: WireKeyValue) -> KeyValue:
-        """Of a key that is our :meth:`own`."""
+        """The value of a key that is our :meth:`own`."""
         key = wire.key[len(self._bytes) :].decode(errors="replace")
         return KeyValue(key, wire.value, wire.create_revision, wire.mod_revision)
 

@@ -19,14 +19,14 @@ CONNECT_PATIENCE = 1.5
 
 
 class Trust(msgspec.Struct, frozen=True):
-    """Whom to trust, and as whom, for each way to speak: HTTP/2 has to be agreed upon."""
+    """The trusted CAs and our own certificate, for each protocol: HTTP/2 has to be negotiated."""
 
     gateway: ssl.SSLContext
     rpc: ssl.SSLContext
 
 
 class Member:
-    """One endpoint with its connections. `shunned` until a moment: it has just failed."""
+    """One endpoint with its connections. `shunned` until a time: it has just failed."""
 
     def __init__(self, url: str, tls: Trust | None) -> None:
         parts = urlsplit(url)
@@ -53,7 +53,7 @@ class Member:
                 f"POST {path} HTTP/1.1",
                 f"Host: {self._authority}",
                 "Content-Type: application/json",
-                # A member without a leader must end its streams, and not keep silent.
+                # A member without a leader must end its streams instead of staying silent.
                 "Grpc-Metadata-hasleader: true",
                 "Content-Length: ",
             )
@@ -84,11 +84,11 @@ class Member:
             raise Failed("it does not accept connections in time", sent=False) from None
 
     async def _usable(self, clock: Clock) -> grpc.Connection:
-        """The connection for all calls; whoever comes while it is opened waits for the same one."""
+        """The connection for all calls; callers that come while it is opened wait for the same one."""
         if self._rpc is not None and self._rpc.usable:
             return self._rpc
         if self._retired:
-            # Who was in the middle of trying again must not open what nobody would close.
+            # A retrying caller must not open a connection that would never be closed.
             raise Failed("it is not asked any more", sent=False)
         if self._opening is None:
             self._opening = asyncio.create_task(self.open_rpc(clock), name="etcd-connection")
@@ -99,7 +99,7 @@ class Member:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if opening.cancelled() and task is not None and not task.cancelling():
-                # Not who waits was cancelled, but what for.
+                # The connection attempt was cancelled, not the waiting caller.
                 raise Failed("it is not asked any more", sent=False) from None
             raise
 
@@ -116,7 +116,7 @@ class Member:
             self._rpc = task.result()
 
     async def call(self, clock: Clock, path: str, message: bytes, patience: float) -> tuple[bytes, grpc.Status]:
-        """The one message of the answer, and how it ended. Raises Failed."""
+        """The one message of the answer, and its status. Raises Failed."""
         connection = self._rpc
         if connection is None or not connection.usable:
             connection = await self._usable(clock)
@@ -127,7 +127,7 @@ class Member:
             async with deadline(clock, patience):
                 await over
         except TimeoutError:
-            # Whether it is the member or the way to it: the next calls are made over another connection.
+            # The member or the path to it may be broken: the next calls use another connection.
             connection.retire()
             raise Failed(f"no answer within {patience:g} s", sent=True) from None
         finally:
@@ -136,7 +136,7 @@ class Member:
         if isinstance(call.ended, Failed):
             raise call.ended
         if not call.messages and call.ended.code == 0:
-            # A message without fields is one, too; to take nothing for it would be to say that there is nothing.
+            # A message without fields is one, too; taking it for a missing one would report an empty result.
             raise Failed("its answer is empty", sent=True)
         return call.messages[0] if call.messages else b"", call.ended
 
@@ -165,7 +165,7 @@ class Member:
         return answer
 
     def retire(self) -> None:
-        """Nothing further is asked; what is under way ends as it does."""
+        """No further requests; those in progress finish."""
         self._retired = True
         for connection in self._idle:
             connection.close()
@@ -189,11 +189,11 @@ def _done(over: asyncio.Future[None], call: grpc.Call) -> None:
 
 # --- streams --------------------------------------------------------------------------------------------------------------
 #
-# Answers that go on: what a watch tells, and lines of the gateway.
+# Streamed answers: watch events, and lines of the gateway.
 
 
 class Watch:
-    """What a watch tells, as it comes."""
+    """The events of a watch, as they come."""
 
     def __init__(self, member: Member, call: grpc.Call) -> None:
         self.member = member
@@ -206,7 +206,7 @@ class Watch:
             self._waiter.set_result(None)
 
     async def next(self) -> list[WatchResult]:
-        """What has come since; waits for at least one. Raises Failed when it ends."""
+        """The events received since; waits for at least one. Raises Failed when it ends."""
         call = self._call
         while not call.messages:
             if isinstance(call.ended, Failed):
@@ -249,7 +249,7 @@ class Stream:
             self._waiter.set_result(None)
 
     async def next(self) -> list[bytes]:
-        """What has come since; waits for at least one line. Raises Failed when it ends, Refused when it was refused."""
+        """The lines received since; waits for at least one. Raises Failed when it ends, Refused when it was refused."""
         assert self._ended is not None
         while not self._lines:
             if self._ended.done():

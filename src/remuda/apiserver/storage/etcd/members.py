@@ -1,8 +1,8 @@
-"""The members of an etcd cluster, and which of them to ask.
+"""The members of an etcd cluster, and the choice of one for each request.
 
-Keys are asked for by gRPC; a member's other sides, its JSON gateway and its version, over HTTP/1.1 at the same port. Requests
-go to one member as long as it answers. When it doesn't, another one is asked: at once for reads; for a write that may
-have reached a member, :class:`Unsure` is raised, because only who made it can tell whether asking again is right.
+Keys go over gRPC; a member's other APIs, its JSON gateway and its version, over HTTP/1.1 at the same port. Requests
+go to one member as long as it answers. When it doesn't, another one is used: at once for reads; for a write that may
+have reached a member, :class:`Unsure` is raised, because only its caller can tell whether a retry is right.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ T = TypeVar("T")
 
 OLDEST = (3, 5, 6)
 CONNECTIONS = 64
-# How long one member may take: an etcd that has a leader answers within milliseconds.
+# The timeout for one member: an etcd with a leader answers within milliseconds.
 PATIENCE = 2.5
-# How long all of them together may take before the caller is told.
+# The timeout for all of them together, until the caller gets an error.
 ENOUGH = 10.0
 _SHUNNED = 2.0
 
@@ -55,7 +55,7 @@ class EtcdConfig(msgspec.Struct, frozen=True):
     certificate: Path | None = None
     key: Path | None = None
     prefix: str = ""
-    # Even one that can lose data after a crash: to look at, and nothing else.
+    # Accept an etcd that can lose data after a crash: for experiments only.
     accept_old: bool = False
 
 
@@ -81,7 +81,7 @@ class Members:
             member.close()
 
     def use(self, endpoints: Sequence[str]) -> None:
-        """From now on these, since members come and go; what is under way at another ends as it would."""
+        """Use these members from now on; calls in progress at others finish."""
         kept = {member.url: member for member in self._members}
         wanted = [url.rstrip("/") for url in endpoints]
         if not wanted or wanted == list(kept):
@@ -91,10 +91,10 @@ class Members:
         for member in kept.values():
             member.retire()
 
-    # --- who is asked ---------------------------------------------------------------------------------------------------
+    # --- choice of a member ---------------------------------------------------------------------------------------------
 
     def pick(self) -> Member:
-        """The one that answered last, unless it failed a moment ago; if all did, the one that has rested longest."""
+        """The member that answered last, unless it failed a moment ago; if all did, the one that has rested longest."""
         now = self._clock.monotonic()
         count = len(self._members)
         for step in range(count):
@@ -115,10 +115,10 @@ class Members:
     def troubles(self) -> str:
         return "; ".join(f"{member.url}: {member.why}" for member in self._members if member.why)
 
-    # --- asking ---------------------------------------------------------------------------------------------------------
+    # --- calls ----------------------------------------------------------------------------------------------------------
 
     async def read(self, method: Method[T], message: Any) -> T:
-        """Ask until somebody answers. Raises Unavailable when nobody does for long, Refused when the answer is no."""
+        """Try until a member answers. Raises Unavailable when none does for long, Refused when the answer is an error."""
         body = method.encode(message)
         until = self._clock.monotonic() + ENOUGH
         while True:
@@ -128,7 +128,7 @@ class Members:
                 await self.pause(until, error)
 
     async def write(self, method: Method[T], message: Any, until: float) -> T:
-        """Ask until it has reached somebody. Raises Unsure when it may have and no answer came."""
+        """Try until it has reached a member. Raises Unsure when it may have and no answer came."""
         body = method.encode(message)
         while True:
             try:
@@ -137,7 +137,7 @@ class Members:
                 await self.pause(until, error)
 
     async def ask(self, path: str, message: Any, kind: type[T]) -> T:
-        """Ask the gateway, as :meth:`read` does, for what is none of the store's business."""
+        """Call the gateway, like :meth:`read`, for requests besides the store's."""
         body = encode(message)
         until = self._clock.monotonic() + ENOUGH
         while True:
@@ -147,14 +147,14 @@ class Members:
                 await self.pause(until, error)
 
     async def pause(self, until: float, error: Exception) -> None:
-        """Before the next try: none where another member can be asked, a little when all have failed. Raises Unavailable."""
+        """Before the next try: none if there is another member, a little when all have failed. Raises Unavailable."""
         if self._clock.monotonic() >= until:
             raise Unavailable(f"etcd does not answer: {self.troubles() or error}") from None
         if self._all_failed() or len(self._members) == 1:
             await self._clock.sleep(self._rng.uniform(0.05, 0.25))
 
     async def _seat(self, until: float) -> None:
-        """When etcd does not answer, many wait: nobody for longer than it would wait for etcd."""
+        """Take a place: when etcd does not answer, many callers wait, none for longer than it would wait for etcd."""
         if not self._seats.locked():
             await self._seats.acquire()
             return
@@ -224,7 +224,7 @@ class Members:
 
     @asynccontextmanager
     async def stream(self, path: str, message: Any) -> AsyncIterator[Stream]:
-        """A request to the gateway whose answer goes on. Raises Failed when the member can't be reached."""
+        """A request to the gateway with a streamed answer. Raises Failed when the member can't be reached."""
         member = self.pick()
         try:
             connection = await member.open(self._clock)
@@ -244,7 +244,7 @@ class Members:
     # --- versions -------------------------------------------------------------------------------------------------------
 
     async def check_versions(self) -> None:
-        """Raise StoreError when a member that answers is too old, or none trusts us or we none; Unavailable when none answers."""
+        """Raise StoreError when an answering member is too old, or TLS trust fails with all; Unavailable when none answers."""
         answered, untrusted = 0, 0
         for member in self._members:
             request = f"GET /version HTTP/1.1\r\nHost: {member.host}\r\n\r\n".encode()
@@ -270,7 +270,7 @@ class Members:
 
 
 class _NotSent(Unsure):
-    """Surely not done."""
+    """Certainly not done."""
 
 
 def _decoded(member: Member, body: bytes, kind: type[T]) -> T:

@@ -1,7 +1,7 @@
-"""Protocol buffers, as far as etcd's messages need them.
+"""Protocol buffers, limited to etcd's messages.
 
-A message is a table. One for writing says the number and the kind of each field by its name; one for reading says by a field's
-tag where its value goes, and skips the others.
+A message is a table. One for writing maps a field's name to its number and kind; one for reading maps a field's
+tag to the place of its value, and skips the others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class Outgoing:
-    """How a message is written. `fields`: number and kind by name, where a kind is a type, the names of an enumeration, or a
-    message; one in brackets comes any number of times."""
+    """A message for writing. `fields`: number and kind by name, where a kind is a type, the names of an enumeration, or a
+    message; one in brackets is repeated."""
 
     def __init__(self, **fields: tuple[int, Any]) -> None:
         self._fields = {name: (number, _writer(number, kind)) for name, (number, kind) in fields.items()}
@@ -87,7 +87,7 @@ def _number_writer(tag: bytes, names: Mapping[str, int] | None) -> _Writer:
 
 
 class Incoming:
-    """How a message is read: `make` an empty one, then what each field does to it, by number."""
+    """A message for reading: `make` an empty one; then the function of each field, by number."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The calls that the store makes, and their messages. What comes back are the values of :mod:`.rpc`."""
+"""The store's calls to etcd, and their messages."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .protobuf import Incoming, Outgoing
 
 # --- messages -------------------------------------------------------------------------------------------------------------
 #
-# etcd's messages, as values. :mod:`.rpc` says how they go over the wire; some come from its JSON gateway.
+# etcd's messages, as values. Methods below encode them; some come from its JSON gateway.
 #
-# There bytes are base64, 64-bit numbers are texts, and whatever is zero is left out. msgspec reads all three as they are meant.
+# There bytes are base64, 64-bit numbers are texts, and zero values are left out. msgspec reads all three correctly.
 
-# What reading an answer of the gateway may raise: it is no JSON, or not ours, or not even text, or has no end of brackets.
+# Errors of reading an answer of the gateway: no JSON, another message, no text, or endless nesting.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -194,7 +194,7 @@ TIME_TO_LIVE = Method("Lease/LeaseTimeToLive", _LEASE_TIME_TO_LIVE, LeaseAnswer,
 
 # --- refusals -------------------------------------------------------------------------------------------------------------
 #
-# What etcd says when it says no.
+# etcd's refusals.
 
 # gRPC's codes.
 DEADLINE, NOT_FOUND, EXHAUSTED, OUT_OF_RANGE, UNAVAILABLE = 4, 5, 8, 11, 14
@@ -202,7 +202,7 @@ _DENIED = (7, 16)
 
 
 class Refused(StoreError):
-    """etcd said no; `code` is gRPC's."""
+    """etcd refused a request; `code` is gRPC's."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,10 +1,10 @@
-"""Transactions, and certainty about them.
+"""Transactions, and a certain outcome for each.
 
-A write whose answer is lost may have been done, or may lie in the hands of a member that hangs and does it later. So each
+A write whose answer is lost may have been done, or may be held by a hanging member that does it later. So each
 write is sent under an epoch, a key of this process that its transaction compares. When an answer is lost, the epoch is ended:
-from then on that write has either been done, and the feed brings it, or will never be. Then it can be tried again.
+from then on that write has either been done, and the feed brings it, or never will be. Then a retry is safe.
 
-The feed knows an own write by its bytes. Who needs to tell writes of several processes apart makes them differ; the API does.
+The feed recognises our own write by its bytes. To tell writes of several processes apart, they must differ; the API's do.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .watch_feed import Feed
 
 Obj = dict[str, Any]
 
-# A key of a process that is gone has no use; one that lives makes it anew.
+# A key of a stopped process is useless; a running one makes it anew.
 _EPOCH_SECONDS = 3600
 
 
 class Flight:
-    """A write that is on its way since `after`; `seen` is the revision at which the feed brought it."""
+    """A write in progress since `after`; `seen` is the revision at which the feed brought it."""
 
     __slots__ = ("after", "op", "seen")
 
@@ -39,7 +39,7 @@ class Flight:
 
     def is_it(self, event: Event) -> bool:
         if event.revision <= self.after:
-            # One like it, that was done before.
+            # An equal write that was done before.
             return False
         if isinstance(self.op, Delete):
             before = None if event.prev is None else event.prev.mod_revision
@@ -48,7 +48,7 @@ class Flight:
 
 
 class Epoch:
-    """`revision` is what transactions must find the key at; 0 as long as none was ever ended."""
+    """`revision` is that of the key in transactions; 0 as long as no epoch was ever ended."""
 
     def __init__(self, members: Members, leases: Leases, rng: Rng) -> None:
         self._members = members
@@ -58,7 +58,7 @@ class Epoch:
         self.revision = 0
 
     async def end(self, revision: int) -> int:
-        """A revision by which whatever was sent under the epoch `revision` has been done, if it ever is."""
+        """A revision by which every write sent under the epoch `revision` has been done, if it ever is."""
         async with self._ending:
             if self.revision == revision:
                 lease = await self._leases.get(_EPOCH_SECONDS)
@@ -71,7 +71,7 @@ class Writing:
     def __init__(
         self, members: Members, keyspace: Keyspace, clock: Clock, rng: Rng, feed: Feed, heard_of: Callable[[int], int]
     ) -> None:
-        """`heard_of` is told of every revision, and gives back the newest that anybody has heard of."""
+        """`heard_of` gets every revision, and gives back the newest known one."""
         self._members = members
         self._keyspace = keyspace
         self._clock = clock
@@ -82,7 +82,7 @@ class Writing:
         self._flights: dict[str, list[Flight]] = {}
 
     def recognized(self, events: list[Event]) -> list[Event]:
-        """An own write comes back with the very bytes that were written: whoever wrote them knows what they mean."""
+        """Give events of our own writes the very bytes object that was written: its writer knows the parsed form."""
         return [self._recognized(event) for event in events] if self._flights else events
 
     def _recognized(self, event: Event) -> Event:
@@ -124,7 +124,7 @@ class Writing:
             except Refused as error:
                 if error.code != NOT_FOUND:
                     raise
-                # The lease has ended before its time: etcd was restored, or somebody revoked it.
+                # The lease has ended before its time: etcd was restored, or the lease was revoked.
                 self._leases.forget()
                 wanted = await self._transaction(ops)
                 continue
@@ -149,7 +149,7 @@ class Writing:
         }
 
     def _is_current(self, epoch: int, response: OpAnswer) -> bool:
-        """Whether the transaction was sent under the present epoch; if not, that is why it failed, and all there is to it."""
+        """True if the transaction was sent under the present epoch; if not, that is the only reason why it failed."""
         kvs = response.response_range.kvs if response.response_range is not None else []
         found = kvs[0].mod_revision if kvs else 0
         if found == epoch:
@@ -166,7 +166,7 @@ class Writing:
             if op.expect is not None:
                 compare.append({"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": op.expect})
             if isinstance(op, Delete):
-                # Also when it is expected to be absent, which makes no sense: deleting nothing would be no failure to etcd.
+                # Also when it is expected to be absent, which makes no sense: for etcd, deleting nothing is no error.
                 if not op.expect:
                     compare.append({"key": key, "target": "CREATE", "result": "GREATER", "create_revision": 0})
                 success.append({"request_delete_range": {"key": key}})
@@ -209,9 +209,9 @@ class Writing:
 
 # --- leases ---------------------------------------------------------------------------------------------------------------
 #
-# Leases for keys that go by themselves. A lease costs etcd more than a key does, so keys of about the same age share one.
+# Leases for keys that expire. A lease costs etcd more than a key does, so keys of about the same age share one.
 
-# Keys may live longer than they must by this part of their time, up to a minute.
+# Keys may outlive their ttl by this fraction, up to a minute.
 _SHARE, _LONGEST = 0.1, 60.0
 _MOST_KEYS = 1000
 
@@ -241,12 +241,12 @@ class Leases:
     async def _grant(self, ttl: int) -> _Lease:
         share = min(ttl * _SHARE, _LONGEST)
         now = self._clock.monotonic()
-        # Whole seconds are all that etcd knows.
+        # etcd only supports whole seconds.
         answer = await self._members.read(GRANT, {"TTL": ttl + int(share)})
         found = self._leases[ttl] = _Lease(answer.id, now + int(share))
         self._keys[ttl] = 0
         return found
 
     def forget(self) -> None:
-        """etcd does not know one of them any more."""
+        """A lease is unknown to etcd: use new ones."""
         self._leases.clear()

@@ -1,11 +1,11 @@
-"""The one watch over the whole keyspace, from whichever member answers.
+"""The one watch over the whole keyspace, from any answering member.
 
-All keys, not only ours: every revision then shows up here, so that whoever knows a revision (from a write, or from
-:meth:`~remuda.apiserver.storage.etcd.engine.EtcdStore.current`) can wait until the feed has reached it. Nobody has to ask
-for progress in between.
+All keys, not only ours: every revision then shows up here, so that a caller with a revision (from a write, or from
+:meth:`~remuda.apiserver.storage.etcd.engine.EtcdStore.current`) can wait until the feed has reached it. No progress
+requests are needed in between.
 
-A member that is paused or cut off from the others keeps its stream open and says nothing. So somebody tells the feed which
-revision there is (:meth:`Feed.expect`), and a feed that does not get there soon goes to another member.
+A member that is paused or cut off from the others keeps its stream open and stays silent. So callers tell the feed each
+known revision (:meth:`Feed.expect`), and a feed that does not get there soon goes to another member.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .rpc import WatchResult, WireEvent, number
 
 log = logging.getLogger(__name__)
 
-# How long a revision that is known to be there may take to arrive.
+# The time within which a known revision must arrive.
 PATIENCE = 1.0
-# How long a member may be silent that was asked for what surely is there.
+# The time for which a member may be silent in a replay of existing events.
 REPLAY_PATIENCE = 2.5
-# How often to ask what is there when nothing comes.
+# The interval of checks when no events come.
 QUIET = 3.0
 _PAUSE = 0.1
 
@@ -37,7 +37,7 @@ Deliver = Callable[[list[Event], int], None]
 
 
 class Feed:
-    """Calls `deliver` with what each message brings and the revision that it reaches; `lost` when the past is gone."""
+    """Calls `deliver` with each message's events and the revision that it reaches; `lost` when its start is compacted."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Feed:
         self._expected = 0
         self._expected_since = 0.0
         self._heard = 0.0
-        # Why the last stream broke off, until one brings something again.
+        # The error of the last stream, until one delivers again.
         self._said = ""
         self._task: asyncio.Task[None] | None = None
         self._stream: asyncio.Task[None] | None = None
@@ -74,10 +74,10 @@ class Feed:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    # --- is it alive? ---------------------------------------------------------------------------------------------------
+    # --- liveness -------------------------------------------------------------------------------------------------------
 
     def expect(self, revision: int) -> None:
-        """There is this revision: it should arrive."""
+        """This revision exists: it should arrive."""
         if revision > self.position and revision > self._expected:
             if self._expected <= self.position:
                 self._expected_since = self._clock.monotonic()
@@ -88,11 +88,11 @@ class Feed:
         return self._clock.monotonic() - self._heard > QUIET
 
     def was_asked(self) -> None:
-        """Somebody has just looked what there is, and would have told."""
+        """The current revision was just read, and would have been expected."""
         self._heard = self._clock.monotonic()
 
     def check(self) -> None:
-        """Leave a member that keeps something from us."""
+        """Leave a member that withholds events."""
         late = self._expected > self.position and self._clock.monotonic() - self._expected_since > PATIENCE
         if not late or self._stream is None:
             return
@@ -118,7 +118,7 @@ class Feed:
                 self.position = await self._recover(error)
                 continue
             if isinstance(error, Failed | StoreError):
-                # An etcd that is in trouble for minutes is told of once.
+                # An etcd that is in trouble for minutes is logged once.
                 log.log(logging.DEBUG if str(error) == self._said else logging.INFO, "the watch on etcd broke off: %s", error)
                 self._said = str(error)
             else:
@@ -146,14 +146,14 @@ class Feed:
         if result.events:
             self._said = ""
         if not result.events:
-            # Progress: nothing else has happened up to there. A stream that is only just made has not said so.
+            # Progress: nothing else has happened up to there. The created message does not mean progress.
             if not result.created and result.header.revision > self.position:
                 self.position = result.header.revision
                 self._deliver([], self.position)
             return
         found: list[Event] = []
         for wire in result.events:
-            # A stream that began anew may repeat itself.
+            # A restarted stream may repeat events.
             if wire.kv.mod_revision <= self.position:
                 continue
             if wire.kv.key == COMPACTION_KEY:
@@ -176,7 +176,7 @@ def _checked(result: WatchResult, position: int) -> WatchResult:
 
 
 async def replay(watch: Watch, clock: Clock, after: int, upto: int, most: int) -> tuple[list[WireEvent], int]:
-    """What a watch from the past has for (after, upto], in whole revisions, about `most` at once; and how far that goes."""
+    """The events of a watch from the past in (after, upto], in whole revisions, about `most` at once; and their end."""
     found: list[WireEvent] = []
     reached = after
     while reached < upto and len(found) < most:

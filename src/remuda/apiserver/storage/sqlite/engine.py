@@ -1,4 +1,4 @@
-"""The sqlite engine's face: what the API server calls. It runs on the event loop and hands the work to its neighbours."""
+"""The API of the sqlite engine, which the API server calls. It runs on the event loop and delegates to its neighbours."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SqliteStore:
         watch_backlog: int = 8192,
         backups: Path | None = None,
     ) -> Self:
-        """Open or create the database. `backups` is where an operator is told to look for copies when it is damaged."""
+        """Open or create the database. `backups` is the place for copies named to the operator when it is damaged."""
         backups = backups or path.parent / "backups"
         with speaking(path, backups, "open"):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class SqliteStore:
 
     @property
     def history_bytes(self) -> int:
-        """What kept history weighs, as of the last compaction."""
+        """The size of kept history, as of the last compaction."""
         return self._pruner.history_bytes
 
     # Reading
@@ -164,7 +164,7 @@ class SqliteStore:
     # Writing
 
     def _deliver(self, outcomes: list[Outcome], made: list[Event]) -> None:
-        """Called on the loop once for each durable batch: watchers first, so that who wrote can rely on it."""
+        """Called on the loop once for each durable batch: watchers first, so that writers can rely on it."""
         if made:
             self._hub.publish(made)
         for future, result, error in outcomes:
@@ -176,7 +176,7 @@ class SqliteStore:
                 future.set_exception(error)
 
     async def write(self, ops: Sequence[Op]) -> int:
-        """As the protocol says. A caller that is cancelled meanwhile does not take its write back."""
+        """See the protocol. Cancelling the caller does not undo the write."""
         check(ops)
         if self._closed:
             raise StoreError(f"the database {self._path} is closed")
@@ -197,7 +197,7 @@ class SqliteStore:
             writes = (self.write([Delete(key, expect=revision)]) for key, revision in due)
             results = await asyncio.gather(*writes, return_exceptions=True)
             for result in results:
-                # A key that was written anew since has a new time to live.
+                # A key that was rewritten since has a new ttl.
                 if isinstance(result, BaseException) and not isinstance(result, Mismatch):
                     raise result
             gone += sum(isinstance(result, int) for result in results)
@@ -262,7 +262,7 @@ class SqliteStore:
         walk = past.Keys(prefix, revision, start, limit, most_bytes)
         while not await self.read(walk.step):
             pass
-        # Some of it may have been forgotten while it was read.
+        # Some of it may have been pruned during the read.
         self._check_kept(prefix, revision)
         return Range(walk.found, revision, walk.more)
 
@@ -289,6 +289,6 @@ class SqliteStore:
 
 
 def meta_of(path: Path) -> Mapping[str, float]:
-    """What a database that nobody has open says about itself; for `doctor` and tests."""
+    """The metadata of a database that is not open; for `doctor` and tests."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         return get_meta(connection)

@@ -1,7 +1,7 @@
-"""The files of the sqlite engine: who may open them, whether they are whole, how copies are made, what to say when not.
+"""The files of the sqlite engine: locking, damage, copies, and error messages.
 
-An operator who meets one of these sentences has a server that does not start, so each names the file, what is wrong with
-it, and what to do next.
+An operator who sees one of these messages has a server that does not start, so each names the file, the problem,
+and the next step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ADVICE = {
     errno.ENOSPC: ". Free some space on its disk and try again",
     errno.EDQUOT: ". Free some space on its disk and try again",
     errno.EROFS: ". Look for errors of its disk in the kernel's log",
-    # The other words for the same are in `failure`: sqlite meets it where the system does not.
+    # Other words for the same are in `failure`: sqlite can fail in its own way.
     errno.EACCES: ". Check the owner and mode of it and of its directory",
 }
 
@@ -63,7 +63,7 @@ def connect(path: Path, *, cache_kib: int, read_only: bool = False) -> sqlite3.C
 
 
 def open_writer(path: Path, backups: Path, now: float) -> sqlite3.Connection:
-    """The writing connection to a database that is whole, of our schema, and marked as in use. Creates a missing one."""
+    """The writing connection to a valid database of our schema, marked as in use. Creates a missing one."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         wanted = ".".join(map(str, OLDEST_SQLITE))
         raise StoreError(
@@ -72,7 +72,7 @@ def open_writer(path: Path, backups: Path, now: float) -> sqlite3.Connection:
     fresh = not path.exists() or path.stat().st_size == 0
     with speaking(path, backups, "open"):
         if fresh:
-            # sqlite gives the files beside it the same mode; secrets may be in all of them.
+            # sqlite gives the files beside it the same mode; all may contain secrets.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         else:
             _check_header(path, backups)
@@ -92,17 +92,17 @@ def _prepare(connection: sqlite3.Connection, path: Path, backups: Path, fresh: b
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables:
             raise StoreError(f"{path} is a sqlite database, but not one of Remuda's: use another data directory")
-        fresh = True  # a crash came between the making of the file and of the tables
+        fresh = True  # the process crashed after it made the file and before the tables
     if fresh:
         connection.execute(f"PRAGMA page_size = {schema.PAGE_SIZE}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = FAST")
-    # The writer does it by itself after it has answered; this is for when it can't.
+    # The writer does it by itself after it has answered; this is the fallback.
     connection.execute("PRAGMA wal_autocheckpoint = 8000")
     if fresh or not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         schema.create(connection)
-    # A newer one is left as it is, and what is damaged is not copied and worked on.
+    # A newer one is left as it is, and a damaged one is not copied and used.
     older = migration.check_version(connection, path) < schema.VERSION
     if not schema.get_meta(connection).get("clean") and path.stat().st_size <= CHECK_UP_TO:
         found = connection.execute("PRAGMA quick_check(3)").fetchall()
@@ -129,14 +129,14 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _check_header(path: Path, backups: Path) -> None:
-    """A file that lost its end, or was never sqlite's. A hundred bytes tell, which is cheap enough for every start."""
+    """Detect a truncated file, or one of another format. A hundred bytes are enough, which is cheap for every start."""
     with path.open("rb") as file:
         header = file.read(100)
     if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
         raise damaged(path, backups, "it does not begin like a sqlite database")
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
-        return  # what is missing may be in there
+        return  # the missing part may be in there
     (size,) = struct.unpack_from(">H", header, 16)
     (pages,) = struct.unpack_from(">I", header, 28)
     expected = (65536 if size == 1 else size) * pages
@@ -156,7 +156,7 @@ def damaged(path: Path, backups: Path, what: str) -> StoreError:
 
 
 def failure(error: sqlite3.Error | OSError, path: Path, backups: Path, doing: str) -> StoreError:
-    """What an operator should read instead of sqlite's own words."""
+    """A message for operators instead of sqlite's own words."""
     if isinstance(error, OSError):
         advice = _ADVICE.get(error.errno or 0, "")
         return StoreError(f"could not {doing} the database {path}: {error.strerror or error}{advice}")
@@ -175,7 +175,7 @@ def failure(error: sqlite3.Error | OSError, path: Path, backups: Path, doing: st
 
 @contextmanager
 def speaking(path: Path, backups: Path, doing: str) -> Iterator[None]:
-    """Turn sqlite's and the system's errors into a StoreError that says what to do."""
+    """Turn sqlite's and the system's errors into a StoreError with the next step."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -183,7 +183,7 @@ def speaking(path: Path, backups: Path, doing: str) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """A file's content, or which names a directory has, survives a power cut from now on."""
+    """Make a file's content, or a directory's names, survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -213,7 +213,7 @@ def arriving(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def back_up(source: sqlite3.Connection, path: Path) -> None:
-    """Copy a live database in one step, so that writers meanwhile neither wait nor make it begin anew."""
+    """Copy a live database in one step, so that concurrent writers neither wait nor restart the copy."""
     with arriving(path) as copy:
         source.backup(copy, pages=-1)
         # One file, not three, and nothing to recover in it.

@@ -1,8 +1,8 @@
-"""Walks into the past: back along the chains of keys (:mod:`.tables`), in steps that are small each.
+"""Reads of the past: back along the chains of keys (:mod:`.tables`), in small steps.
 
-A key may have a million states behind it, so a walk holds nothing but where it is and what it has found, and a reader thread
-is its own only for one step. The past does not change meanwhile, but for its oldest part, which may be forgotten: whoever
-walks looks at the floor again at the end.
+A key may have a million states behind it, so a walk holds only its position and its results, and a reader thread
+is used only for one step. The past does not change meanwhile, except for its oldest part, which may be pruned: the
+caller checks the floor again at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..store import KeyValue, Version
 from ..transaction import after_prefix
 from .tables import ORDINAL_BITS, first_id, last_id
 
-# How far one step goes: links of chains, which are a few microseconds each.
+# The length of one step: links of chains, which take a few microseconds each.
 STEPS = 20_000
 HEADS = 200
 _STEP_BYTES = 8 * 1024 * 1024
@@ -34,7 +34,7 @@ _HEADS = "SELECT key, id, live FROM current WHERE key >= ? AND key < ? ORDER BY 
 def _back(connection: sqlite3.Connection, row: int, at: int, steps: int) -> tuple[int, int]:
     """From `row` back to the first one that is not after `at`, or as far as `steps` go; 0 where the chain ends before."""
     reached, took = connection.execute(_BACK, {"row": row, "at": at, "steps": steps}).fetchall()[0]
-    # A row that is not there any more leads nowhere.
+    # A row that was pruned ends the chain.
     return (0 if reached == row else reached), took
 
 
@@ -51,7 +51,7 @@ class States:
         self._row: int | None = None
 
     def step(self, connection: sqlite3.Connection) -> bool:
-        """Go on; whether that was all."""
+        """Do one step; whether that was all."""
         row = self._begin(connection) if self._row is None else self._row
         at = first_id(self._before) - 1
         if self._before and row > at:
@@ -61,7 +61,7 @@ class States:
 
     def _begin(self, connection: sqlite3.Connection) -> int:
         if self._before:
-            # Where the page before this one ended.
+            # The end of the page before this one.
             known = (first_id(self._before), last_id(self._before), self._key)
             for (prev,) in connection.execute(_WITHIN, known).fetchall():
                 return int(prev)
@@ -90,7 +90,7 @@ class States:
 
 
 class Keys:
-    """What the keys that begin with `prefix` held at a revision, in order."""
+    """The values of the keys that begin with `prefix` at a revision, in order."""
 
     def __init__(self, prefix: str, revision: int, start: str, limit: int, most_bytes: int) -> None:
         self.found: list[KeyValue] = []
@@ -101,11 +101,11 @@ class Keys:
         self._limit = limit
         self._most_bytes = most_bytes
         self._bytes = 0
-        # The next keys, the last one first: each with the row that its walk has come to.
+        # The next keys, the last one first: each with the row that its walk has reached.
         self._heads: list[tuple[str, int, int]] = []
 
     def step(self, connection: sqlite3.Connection) -> bool:
-        """Go on; whether that was all."""
+        """Do one step; whether that was all."""
         left, size = STEPS, 0
         while left > 0 and size < _STEP_BYTES:
             if not self._heads:

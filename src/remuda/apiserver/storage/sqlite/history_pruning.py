@@ -1,12 +1,12 @@
-"""What is forgotten, and when.
+"""Deletion of old states: compaction and pruning.
 
-Compaction moves the floor for watches and lists of the past. What was before it stays readable as history, but for kinds
-whose past nobody asks for (leases, events): those go at once. Pruning forgets history that is too old, or the oldest of it
-when all together takes too much room.
+Compaction moves the floor for watches and lists of the past. Older states stay readable as history, except for kinds
+whose past is of no use (leases, events): those are deleted at once. Pruning deletes history that is too old, or the oldest of it
+when it takes too much space.
 
 Both walk the log once, in order, and use that a row names the one it replaced: when row r is old enough, the row before it
-in its key's chain is needed by nobody any more, and r too if it is a deletion. They go in small slices, each a transaction
-of the writer's, so that writes pass between them, and each slice notes how far it came, so that a crash repeats nothing.
+in its key's chain is not needed any more, nor is r if it is a deletion. They go in small slices, each a transaction
+of the writer's, so that writes pass between them, and each slice notes its end, so that nothing is repeated after a crash.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 WITHOUT_HISTORY = ("/registry/leases/", "/registry/events/")
 SLICE = 500
-# What a row costs beside its value: key, numbers, its share of the page.
+# The cost of a row beside its value: key, numbers, its share of the page.
 ROW_BYTES = 128
 
 _SLICE = (
@@ -41,10 +41,10 @@ class _Row(NamedTuple):
 
 
 class _Doomed(NamedTuple):
-    """What a slice of the log lets go."""
+    """The rows of the log to delete in one slice."""
 
     rows: list[int]
-    dead: list[tuple[str, int]]  # keys whose deletion is forgotten with its row
+    dead: list[tuple[str, int]]  # keys whose deletion is pruned with its row
     bytes: int
 
 
@@ -87,7 +87,7 @@ def _kept(key: str) -> bool:
 class Pruner:
     def __init__(self, access: Access, meta: Mapping[str, float], progress: Callable[[], Mapping[str, float]]) -> None:
         self._access = access
-        # The newest revision and its time: noted with every deletion, which may take the row that says them.
+        # The newest revision and its time: noted with every deletion, which may delete their row.
         self._progress = progress
         self._busy = asyncio.Lock()
         self.floor = int(meta["floor"])
@@ -109,7 +109,7 @@ class Pruner:
             await self._sweep()
 
     async def _sweep(self) -> None:
-        """Look at each row that came below the floor: drop what has no history, weigh what has."""
+        """Process each row that came below the floor: delete rows without history, add up the size of the others."""
         upto = last_id(self.floor)
         while self._swept < upto:
             rows, reached = await self._slice(self._swept, upto)
@@ -131,7 +131,7 @@ class Pruner:
         await self._access.change(job)
 
     async def prune(self, too_old: Callable[[], Awaitable[int]], max_bytes: int) -> int:
-        """Forget what `too_old` revision and before replaced, then more while it weighs over `max_bytes`; rows gone."""
+        """Delete states replaced at or before revision `too_old`, then more while the size is over `max_bytes`; rows deleted."""
         async with self._busy:
             await self._sweep()
             gone = 0

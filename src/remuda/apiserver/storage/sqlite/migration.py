@@ -1,8 +1,8 @@
-"""From the schema of an older Remuda to this one's: a copy first, then all steps in one transaction.
+"""Upgrade from the schema of an older Remuda to this one's: a copy first, then all steps in one transaction.
 
-The copy is of before the first step, in the directory of backups, and stays there: whoever wants the older program back has
-what it can open. The last two are kept. Whatever ends the process in between, the database is as it was or wholly of the new
-schema, and the next start begins where that leaves it. Room for both is looked for before anything is touched.
+The copy is made before the first step, in the directory of backups, and stays there: the older program can
+open it. The last two are kept. After a crash at any point the database is unchanged or wholly of the new
+schema, and the next start continues from there. Disk space for both is checked before any change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import tables
 log = logging.getLogger(__name__)
 
 KEPT = 2
-# What else on the same disk may grow meanwhile.
+# Space for other files on the same disk that may grow meanwhile.
 _SPARE = 16 * 1024 * 1024
 
 
@@ -32,7 +32,7 @@ class Copy(Protocol):
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The schema that the database has. Raises StoreError for one that this Remuda can't come from."""
+    """The schema of the database. Raises StoreError for one that this Remuda can't upgrade."""
     found = int(tables.get_meta(connection).get("schema", 0))
     if found > tables.VERSION:
         raise StoreError(
@@ -74,7 +74,7 @@ def migrate(connection: sqlite3.Connection, path: Path, backups: Path, now: floa
 
 
 def _size(path: Path) -> int:
-    """With what is not folded in yet."""
+    """The size including the part that is not folded in yet."""
     wal = path.with_name(path.name + "-wal")
     return path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
 
@@ -94,7 +94,7 @@ def _check_room(path: Path, backups: Path, size: int, found: int) -> None:
 
 
 def _forget_old(path: Path, backups: Path, newest: Path) -> None:
-    """Copies of ours, the oldest first; never anything that somebody else put there."""
+    """Delete old copies of ours, the oldest first; never another program's files."""
     copies = sorted(backups.glob(f"{path.name}.schema-*.db"), key=lambda copy: (copy == newest, copy.stat().st_mtime))
     for old in copies[:-KEPT]:
         with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ REPLAY = 2 * MAX_OPS
 
 _GET = "SELECT log.value, log.created, log.id FROM current JOIN log ON log.id = current.id WHERE current.key = ? AND current.live"
 
-# From the newest state of each key back to the one that was there at a given id.
+# From the newest state of each key back to its state at a given id.
 _CHAINS = """
 WITH RECURSIVE chain(id) AS (
   SELECT id FROM current WHERE {which}
@@ -48,7 +48,7 @@ _EVENTS = (
 
 
 def newest(connection: sqlite3.Connection) -> int:
-    """The newest revision: of the log, or of the last forgetting if that took the log's newest rows."""
+    """The newest revision: of the log, or of the last pruning if that deleted the log's newest rows."""
     return int(connection.execute(_REVISION, {"bits": ORDINAL_BITS}).fetchone()[0])
 
 
@@ -63,7 +63,7 @@ def get_past(connection: sqlite3.Connection, key: str, revision: int) -> KeyValu
 
 
 def ranged(connection: sqlite3.Connection, prefix: str, start: str, limit: int, revision: int) -> Range:
-    """One consistent range; `revision` 0 is now, whatever that is when the read begins."""
+    """One consistent range; `revision` 0 is the newest when the read begins."""
     bounds: dict[str, str | int] = {
         "low": max(prefix, start),
         "high": after_prefix(prefix),
@@ -90,7 +90,7 @@ def ranged(connection: sqlite3.Connection, prefix: str, start: str, limit: int, 
 
 
 def replay(connection: sqlite3.Connection, after: int, upto: int, prefix: str) -> Replay:
-    """Events in (after, upto], as far as one read goes; `reached` is the revision up to which there are no others."""
+    """Events in (after, upto], limited to one read; `reached` is the revision up to which there are no others."""
     bounds = (first_id(after + 1), last_id(upto), prefix, after_prefix(prefix), REPLAY)
     rows = connection.execute(_EVENTS, bounds).fetchall()
     reached = upto
@@ -118,7 +118,7 @@ def _event(
 
 
 def expired(connection: sqlite3.Connection, now: float, limit: int) -> list[tuple[str, int]]:
-    """Keys whose time is up and the revision they have."""
+    """The keys whose ttl has expired, and their revisions."""
     found = connection.execute(
         "SELECT key, id FROM current WHERE expires IS NOT NULL AND expires <= ? ORDER BY expires LIMIT ?", (now, limit)
     ).fetchall()
@@ -127,7 +127,7 @@ def expired(connection: sqlite3.Connection, now: float, limit: int) -> list[tupl
 
 def revision_at(connection: sqlite3.Connection, time: float) -> int:
     """The newest kept revision written at or before `time`, 0 for none. Times never go back in the log, so bisect it."""
-    # Two selects: together they would be a scan of everything.
+    # Two selects: together they would scan the whole table.
     edges = connection.execute("SELECT (SELECT min(id) FROM log), (SELECT max(id) FROM log)").fetchone()
     if edges[0] is None:
         return 0
@@ -143,6 +143,6 @@ def revision_at(connection: sqlite3.Connection, time: float) -> int:
 
 
 def time_of(connection: sqlite3.Connection, revision: int) -> float | None:
-    """When a revision was written; of one whose rows are forgotten, when the next one was that is kept."""
+    """The time when a revision was written; for one whose rows are pruned, that of the next kept one."""
     rows = connection.execute("SELECT at FROM log WHERE id >= ? ORDER BY id LIMIT 1", (first_id(revision),)).fetchall()
     return float(rows[0][0]) if rows else None

@@ -5,9 +5,9 @@ transaction in one integer, so the table is append-only, ordered by revision wit
 revisions is a range of ids. A row without a value is a deletion. `prev` is the id of the key's row before this one: each
 key's rows are a chain from its newest back, which is how the past is read (an index over (key, id) would cost every write
 one more page, and the past is read rarely). Small columns come first: sqlite then walks a chain without loading values.
-`who` made the change, as far as that was told; it came with version 2, so it is the last.
+`who` made the change, as far as it is known; it came with version 2, so it is the last.
 
-`current` says where each key's chain begins. A deleted key stays in it (live = 0) until its deletion is forgotten. A
+`current` has the start of each key's chain. A deleted key stays in it (live = 0) until its deletion is pruned. A
 trigger keeps it in step with the log, so that a batch of writes is one INSERT (why that matters: :mod:`.writer`).
 """
 
@@ -20,7 +20,7 @@ ORDINAL_BITS = 8
 APPLICATION_ID = 0x52454D55  # "REMU"
 VERSION = 2
 PAGE_SIZE = 8192
-# Where in a row of the log its value is.
+# The place of the value in a row of the log.
 VALUE = 6
 
 _STATEMENTS = """
@@ -39,16 +39,16 @@ CREATE TRIGGER head AFTER INSERT ON log BEGIN
 END
 """
 
-# What `meta` holds beside `schema`. `revision` is only a lower bound: the log knows better while it has rows.
+# The keys of `meta` beside `schema`. `revision` is only a lower bound: the log has the true one while it has rows.
 FRESH: Mapping[str, float] = {
-    "revision": 0,  # the newest one, as of the last time something was forgotten
-    "at": 0.0,  # when that was written
+    "revision": 0,  # the newest one, as of the last deletion of rows
+    "at": 0.0,  # the time when that was written
     "floor": 0,  # watches and past reads work from here
     "swept": 0,  # id up to which compaction has looked at the log
-    "pruned": 0,  # id up to which history has been forgotten
-    "pruned_at": 0.0,  # when that was written
+    "pruned": 0,  # id up to which history has been pruned
+    "pruned_at": 0.0,  # the time when that was written
     "history_bytes": 0,  # size of the kept states that are no longer current
-    "clean": 1,  # whether the last one to have it open closed it
+    "clean": 1,  # whether the last process closed it properly
 }
 
 

@@ -1,14 +1,14 @@
 """The one thread that writes.
 
-Group commit without a timer: take what is queued, decide it in memory, write it in one sqlite transaction, sync, answer
-all; what came meanwhile is the next batch. Each write keeps its own revision, and one whose expectation fails does not
+Group commit without a timer: take the queued writes, decide them in memory, write them in one sqlite transaction, sync, answer
+all; writes that came meanwhile are the next batch. Each write keeps its own revision, and one whose expectation fails does not
 touch the others.
 
-The work is shaped by Python's global lock, which sqlite3 lets go of around every step and must get back from a busy event
+The design follows from Python's global lock, which sqlite3 releases around every step and must get back from a busy event
 loop. So a batch takes few steps: one SELECT for all its keys, one INSERT of all its rows that commits by itself, one wake-up
-of the loop. And the switch interval is short: a thread that waits for the lock asks for it only when nobody has let go of it
-for a whole interval, and the loop lets go at each turn, only to take it back before the waiter has woken up. With Python's
-5 ms and turns of 0.2 ms, a write was seen to wait for two seconds; with 0.1 ms the worst were those of the disk.
+of the loop. And the switch interval is short: a thread that waits for the lock requests it only when no thread has released it
+for a whole interval, and the loop releases it at each turn, only to take it back before the waiter has woken up. With Python's
+5 ms and turns of 0.2 ms, a write once waited for two seconds; with 0.1 ms the longest waits were those of the disk.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 SWITCH_INTERVAL = 0.0001
 MAX_BATCH = 512
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-# The log file is folded into the database when it has this many pages and nobody waits, or this many although somebody does.
+# The log file is folded into the database at this many pages while no write waits, or at this many while one does.
 CHECKPOINT_IDLE, CHECKPOINT_BUSY = 2000, 6000
 
 
@@ -105,11 +105,11 @@ class Writer(Thread):
         self._queue.put(_Write(ops, future))
 
     def submit_job(self, run: Callable[[sqlite3.Connection], object], future: asyncio.Future[Any]) -> None:
-        """Run something else that writes, in a transaction of its own, after what was queued before it."""
+        """Run another writing job, in its own transaction, after the queue before it."""
         self._queue.put(_Job(run, future))
 
     def finish(self) -> None:
-        """End after what is queued; the database is then marked as closed."""
+        """End after the queue is done; the database is then marked as closed."""
         self._queue.put(None)
 
     def run(self) -> None:
@@ -125,7 +125,7 @@ class Writer(Thread):
         self._close()
 
     def _drain(self, item: _Write | _Job | None) -> tuple[list[_Write], _Write | _Job | None]:
-        """The writes that can go in one transaction, and what ended them (a write when it is only the size)."""
+        """The writes that fit in one transaction, and the item that ended them (a write when the size did)."""
         writes: list[_Write] = []
         size = 0
         while isinstance(item, _Write):
@@ -163,7 +163,7 @@ class Writer(Thread):
             log.info("the database %s takes writes again", self._path)
 
     def _complain(self, text: str) -> None:
-        """Once for each time that it begins: whoever writes is told anyway, again and again."""
+        """Log once at the start of each problem: writers get the error anyway, again and again."""
         if not self._complained:
             self._complained = True
             log.error("no write is accepted until this is over: %s", text)
@@ -190,7 +190,7 @@ class Writer(Thread):
             except Mismatch as mismatch:
                 batch.outcomes.append(Outcome(write.future, None, mismatch))
                 continue
-            # Not taken back if the batch fails: a gap is harmless, the same number for two things is not.
+            # Not undone if the batch fails: a gap is harmless, a number used twice is not.
             self._used = revision
             batch.outcomes.append(Outcome(write.future, revision))
             batch.events.extend(made)
@@ -223,7 +223,7 @@ class Writer(Thread):
             with transaction(self._connection):
                 for part in parts:
                     self._insert(part)
-        # A guess: for each row its value, and the page of `current` that points to it.
+        # An estimate: for each row its value, and the page of `current` that points to it.
         values = (row[tables.VALUE] for row in rows)
         self._wal_pages += 1 + sum(2 + len(value) // tables.PAGE_SIZE for value in values if isinstance(value, bytes))
 
@@ -248,7 +248,7 @@ class Writer(Thread):
         try:
             _, pages, done = self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
-            # Nothing is lost: all of it is in the log file, which grows until this works again.
+            # Nothing is lost: all is in the log file, which grows until this works again.
             log.warning("%s", failure(error, self._path, self._backups, "fold the log of"))
             self._wal_pages = 0
             return
@@ -260,7 +260,7 @@ class Writer(Thread):
                 tables.set_meta(self._connection, {"revision": self.committed, "at": self.at, "clean": 1})
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
-            # The next one to open it finds all that was acknowledged, and looks it over as after a crash.
+            # The next process finds all acknowledged writes, and checks the database as after a crash.
             log.warning("the database %s was closed without folding its log into it: %s", self._path, error)
         self._connection.close()
 

@@ -1,8 +1,8 @@
-"""The manifests directory: what stands there is in the cluster, as k3s does it with its AddOns.
+"""The manifests directory: its content is applied to the cluster, as k3s does with its AddOns.
 
-Each server looks after its own directory, and an Addon of the file's name says what was applied, so that all of them do it once.
-What a file no longer holds is removed from the cluster. When servers have different versions of a file, the newest one counts: a
-plan that reaches one server after the other must not bring old ones back in between.
+Each server handles its own directory, and an Addon of the file's name records what was applied, so that it is applied once.
+Objects that a file no longer contains are removed from the cluster. When servers have different versions of a file, the newest
+one counts: a plan that reaches one server after the other must not bring old ones back in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AGAIN_SECONDS = 5.0
 
 
 class Place(NamedTuple):
-    """How a kind is called in paths, and whether its objects have a namespace."""
+    """A kind's resource in paths, and whether its objects have a namespace."""
 
     resource: GroupVersionResource
     namespaced: bool
@@ -46,7 +46,7 @@ Places = Callable[[GroupVersionKind], Place | None]
 
 
 class Reference(NamedTuple):
-    """An object that was applied, as an Addon remembers it."""
+    """An object that was applied, as an Addon records it."""
 
     api_version: str
     kind: str
@@ -68,7 +68,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A file as it is now."""
+    """A file in its current state."""
 
     name: str
     path: Path
@@ -81,7 +81,7 @@ class Manifest:
 
 
 def manifests_in(directory: Path) -> list[Path]:
-    """The files that count, by name; one with `.skip` beside it does not."""
+    """The manifest files, by name; without those that have a `.skip` beside them."""
     if not directory.is_dir():
         return []
     found = (path for path in directory.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
@@ -93,7 +93,7 @@ def read(path: Path) -> Manifest:
 
 
 def is_newer(manifest: Manifest, addon: Obj | None) -> bool:
-    """Whether a file is to be applied, given what was applied last."""
+    """Tells whether a file is to be applied, given its last applied version."""
     if addon is None:
         return True
     if dig(addon, "spec", "checksum") == manifest.checksum:
@@ -102,7 +102,7 @@ def is_newer(manifest: Manifest, addon: Obj | None) -> bool:
 
 
 def objects_in(manifest: Manifest) -> list[Obj]:
-    """Raises YamlError and ValueError."""
+    """The objects in a file. Raises YamlError and ValueError."""
     found: list[Obj] = []
     for document in yamlio.loads_all(manifest.content):
         if document is None:
@@ -116,14 +116,14 @@ def objects_in(manifest: Manifest) -> list[Obj]:
 
 
 class Deploying:
-    """One server's directory."""
+    """The controller of one server's directory."""
 
     def __init__(self, settings: Settings, client: Client, places: Places, clock: Clock) -> None:
         self._settings = settings
         self._client = client
         self._places = places
         self._clock = clock
-        # What was seen of a file when it was last dealt with: nothing is read again that did not change.
+        # Each file's state when it was last handled: unchanged files are not read again.
         self._dealt: dict[Path, tuple[float, int]] = {}
         self._again: dict[Path, float] = {}
         self._said: dict[Path, str] = {}
@@ -157,7 +157,7 @@ class Deploying:
         return self._clock.monotonic() >= self._again.get(path, 0.0)
 
     async def _attempt(self, path: Path) -> None:
-        """What goes wrong is told once, and tried again."""
+        """Handle a file; an error is reported once, and the file is tried again."""
         try:
             manifest = read(path)
             if path.stem in self._settings.disabled:
@@ -181,7 +181,7 @@ class Deploying:
         before = _remembered(addon)
         wanted = [self._placed(obj) for obj in objects_in(manifest)]
         after = [reference for _, _, reference in wanted]
-        # Noted first: what is applied and then not noted would never be removed.
+        # Recorded first: an object that is applied and then not recorded would never be removed.
         await self._note(manifest, addon, [*before, *(each for each in after if each not in before)], done=False)
         for place, obj, _ in wanted:
             await apply_owned(self._client, place.resource, obj, MANAGER)
@@ -233,11 +233,11 @@ class Deploying:
             }
             await self._client.create(ADDONS, {**made, "spec": spec, "status": status}, NAMESPACE)
             return
-        # With its resourceVersion: another server at the same file makes this one look again.
+        # With its resourceVersion: when another server handles the same file, this one tries again.
         await self._client.update(ADDONS, {**addon, "spec": spec, "status": status})
 
     async def _withdraw(self, name: str) -> None:
-        """The file is gone here, or is not wanted: so is what it brought, unless another server has brought it since."""
+        """Remove a deleted or disabled file's objects, unless another server has applied it since."""
         addon = await self._addon(name)
         if addon is None or dig(addon, "status", "node") != self._settings.node_name:
             return
@@ -245,7 +245,7 @@ class Deploying:
         await self._client.delete(ADDONS, name, NAMESPACE)
 
     async def _remove_vanished(self) -> None:
-        """Files of this server that went while it did not run."""
+        """Withdraw files of this server that were deleted while it did not run."""
         present = {path.stem for path in manifests_in(self._settings.paths.manifests)}
         try:
             for addon in (await self._client.list(ADDONS, NAMESPACE))["items"]:

@@ -1,6 +1,6 @@
 """The cluster's API on this server: `remuda.apiserver` on the cluster's etcd, with the cluster's authorities.
 
-Any number of servers do this on one etcd. Their controllers take turns (:mod:`remuda.apiserver.replicas.leadership`).
+Any number of servers do this on one etcd. One of them at a time runs controllers (:mod:`remuda.apiserver.replicas.leadership`).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ Obj = dict[str, Any]
 MANAGER = "remuda"
 _PAUSE = 2.0
 BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
-# By which all nodes once had the rights of all.
+# By which all nodes once had all permissions.
 _NODES = "remuda:nodes"
 
 
 @dataclass(slots=True, eq=False)
 class ClusterPki(Pki):
-    """The cluster's authorities where the API expects a directory of its own."""
+    """The cluster's authorities in the form of the API's own directory."""
 
     authorities: Authorities | None = None
 
@@ -90,7 +90,7 @@ async def serving(
     rng: Rng,
     entropy: Entropy,
 ) -> AsyncIterator[Server]:
-    """The API, listening, for as long as the block runs."""
+    """The API, listening for as long as the block runs."""
     tls = settings.paths.tls
     pki = ClusterPki(tls, clock, entropy, authorities=authorities)
     config = Config(
@@ -121,7 +121,7 @@ async def serving(
 
 
 async def restrict_nodes(server: Server) -> None:
-    """Each to itself and its pods: the certificate of one worker must not be worth the cluster."""
+    """Restrict each node to itself and its pods: one worker's certificate must not give access to the whole cluster."""
     server.rbac.besides.append(NodeRights(server.source).allows)
     server.api.admission.add(NodeRestriction(server.source, (MEMBER_GROUP,)))
     if server.source.get(BINDINGS.group, BINDINGS.resource, "", _NODES) is None:
@@ -134,7 +134,7 @@ async def restrict_nodes(server: Server) -> None:
 
 
 def write_kubeconfig(settings: Settings, authorities: Authorities) -> None:
-    """The administrator's, for people on this host."""
+    """The administrator's kubeconfig, for users on this host."""
     tls = settings.paths.tls
     user = {
         "client-certificate-data": base64.b64encode((tls / "client-admin.crt").read_bytes()).decode(),
@@ -149,7 +149,7 @@ def write_kubeconfig(settings: Settings, authorities: Authorities) -> None:
 
 
 def places(server: Server) -> Places:
-    """Which resource a kind is, as this server serves it."""
+    """Maps a kind to its resource, as this server serves it."""
 
     def place(gvk: GroupVersionKind) -> Place | None:
         version = server.registry.by_kind(*gvk)
@@ -162,7 +162,7 @@ def places(server: Server) -> Places:
 
 
 async def deploy(server: Server, settings: Settings) -> None:
-    """What stands in the manifests directory, for as long as the server runs."""
+    """Apply the manifests directory, for as long as the server runs."""
     client = InProcessClient(server, manager=MANAGER)
     clock = server.config.clock
     while True:
@@ -176,7 +176,7 @@ async def deploy(server: Server, settings: Settings) -> None:
 
 
 async def run_controllers(server: Server, settings: Settings, etcd: EtcdClient) -> None:
-    """What keeps the cluster going, whenever this server leads."""
+    """Run the cluster's controllers whenever this server is the leader."""
     config = server.config
     assert config.pki is not None
     root_ca = config.pki.ca_pem.decode()

@@ -1,4 +1,4 @@
-"""What a Kubernetes needs besides its API and its nodes: kube-controller-manager's loops and a scheduler, in one process."""
+"""The parts of Kubernetes besides its API and its nodes: kube-controller-manager's loops and a scheduler, in one process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ async def run_cluster_controllers(
     registry: Registry | None = None,
     node_grace: float = workloads.GRACE_SECONDS,
 ) -> None:
-    """Until cancelled. One process of a cluster at a time: whoever runs several lets the leader do it.
+    """Run until cancelled. One process of a cluster at a time: with several, the leader does it.
 
     `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets. A node that
-    is silent for `node_grace` seconds is not believed in any more.
+    is silent for `node_grace` seconds is marked as not ready.
     """
     registry = registry or Registry()
     manager = Manager(client, clock, rng, registry=registry)

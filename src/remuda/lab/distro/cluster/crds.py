@@ -1,4 +1,4 @@
-"""The kinds that the distribution itself keeps in its cluster: k3s' own, under k3s' names, since Rancher looks for them."""
+"""The distribution's own kinds in its cluster: k3s' own, under k3s' names, since Rancher looks for them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ DEFINITIONS: Final = (
         "addons",
         "Namespaced",
         {"source": _TEXT, "checksum": _TEXT},
-        # What was applied, by whom, and of when the file was.
+        # The applied objects, the server that applied them, and the file's modification time.
         {"node": _TEXT, "modified": {"type": "number"}, "objects": {"type": "array", "items": _TEXT}},
         [_column("Source", ".spec.source"), _column("Checksum", ".spec.checksum")],
         subresource=False,
@@ -95,7 +95,7 @@ DEFINITIONS: Final = (
 
 
 async def ensure(client: Client, clock: Clock) -> None:
-    """Every server does this; whoever comes first makes them. Returns when they are served."""
+    """Create the kinds; every server does this, and the first one succeeds. Returns when they are served."""
     for definition in DEFINITIONS:
         try:
             await client.create(CRDS, definition)

@@ -1,7 +1,7 @@
-"""What a server does about Nodes: members of etcd leave when a Node asks for it or goes, and a Node owns its password.
+"""The controller of Nodes on servers: an etcd member is removed on its Node's request or deletion; a Node owns its password.
 
-As k3s does: `etcd.remuda.cattle.io/remove=true` on a Node takes its member out, `…/removed-node-name` then says which one that
-was. Nothing is done that would cost the quorum: it is tried again until it can be.
+As k3s does: `etcd.remuda.cattle.io/remove=true` on a Node removes its member, `…/removed-node-name` then names that member. A
+removal that would cost the quorum is tried again until it is safe.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ REMOVE: Final = f"{GROUP}/remove"
 REMOVED: Final = f"{GROUP}/removed-node-name"
 MEMBER_NAME: Final = f"{GROUP}/node-name"
 MEMBER_ADDRESS: Final = f"{GROUP}/node-address"
-# A Node does not go before its member is out.
+# A Node is not deleted before its member is removed.
 FINALIZER: Final = f"{GROUP}/member"
 _AGAIN_SECONDS = 3.0
 
 
 def wants_out(node: Obj) -> str:
-    """The member that a Node asks to remove; empty when it asks for none, or the one it had is out already."""
+    """The member that a Node asks to remove; empty when it asks for none, or its member is removed already."""
     marks = annotations_of(node)
     member = marks.get(MEMBER_NAME, "")
     if marks.get(REMOVE, "").lower() != "true" or marks.get(REMOVED) == member:
@@ -53,13 +53,13 @@ def wants_out(node: Obj) -> str:
 
 
 def has_come_back(node: Obj) -> bool:
-    """A member that was removed is another one now, and nobody asks for its removal."""
+    """Tells whether a new member has replaced the removed one: its Node no longer asks for removal."""
     marks = annotations_of(node)
     return REMOVED in marks and marks.get(REMOVE, "").lower() != "true"
 
 
 class NodeLife:
-    """Runs where the controllers do; `etcd` is asked about all members, whichever host they are on."""
+    """Runs where the controllers do; `etcd` is asked about the members on all hosts."""
 
     controller = Controller("node-life", NODES, resync=60.0)
 
@@ -103,7 +103,7 @@ class NodeLife:
             return await members.remove(self._etcd, member)
         except members.LastMember as error:
             log.warning("%s stays in etcd: %s", member, error)
-            # A Node may go while its etcd is all there is; who asks to remove the member waits.
+            # A Node may be deleted while its etcd is the only one; a removal by annotation waits.
             return even_if_last
         except members.NotNow as error:
             log.warning("%s stays in etcd for now: %s", member, error)

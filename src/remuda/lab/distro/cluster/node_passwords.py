@@ -1,7 +1,7 @@
-"""Who a node is: a host keeps a password of its own, and the cluster its hash, so that no other host can take the node's name.
+"""Identity of nodes: a host has a password of its own, and the cluster its hash, so that no other host can take the node's name.
 
-The hash is a Secret of k3s' form, `<node>.node-password.remuda` in `kube-system`. It goes with the Node, which
-:mod:`.etcd_member_removal` makes its owner: a name that was given up can be had by another host.
+The hash is a Secret of k3s' form, `<node>.node-password.remuda` in `kube-system`. It is deleted with the Node, which
+:mod:`.etcd_member_removal` makes its owner: then another host may take the name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def own(path: Path, entropy: Entropy) -> str:
 
 
 async def ensure(client: Client, node: str, password: str, entropy: Entropy) -> None:
-    """The first who comes has the name; others are refused. Raises NotThatNode and ApiError."""
+    """Claim a node's name: the first host gets it, others are refused. Raises NotThatNode and ApiError."""
     for _ in range(3):
         found: Obj | None
         try:

@@ -1,8 +1,7 @@
-"""The supervisor's own door, on 9345: what hosts ask that join, and what a server says of itself.
+"""The supervisor's own listener, on 9345: requests of joining hosts, and the server's own status.
 
-As k3s has it under `/v1-k3s`. Anybody may have the CA. With the server's token a host gets the cluster's authorities and a place
-in etcd; with the agent's it gets certificates for the one node whose password it knows. :mod:`.supervisor_client` is the other
-side.
+As k3s has it under `/v1-k3s`. The CA needs no token. With the server's token a host gets the cluster's authorities and joins
+etcd; with the agent's it gets certificates for the one node whose password it has. :mod:`.supervisor_client` is the other side.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ log = logging.getLogger(__name__)
 SERVICES = GroupVersionResource("", "v1", "services")
 _LARGEST_BODY = 64 * 1024
 _MOST_ADDRESSES = 16
-# Every host is that to itself, and to no other.
+# Loopback addresses, which every host may have in its certificate.
 _ITS_OWN = frozenset(("127.0.0.1", "::1"))
 
 
@@ -108,7 +107,7 @@ class Door:
             raise Refusal(403, f"the token of a {user} is not enough here")
         return user
 
-    # --- what anybody may know ------------------------------------------------------------------------------------------
+    # --- without a token ------------------------------------------------------------------------------------------------
 
     async def _cacerts(self, request: web.BaseRequest) -> web.Response:
         return web.Response(body=self._state.authorities.bundle(SERVER_CA), content_type="text/plain")
@@ -120,7 +119,7 @@ class Door:
         return web.Response(text="ok") if self._state.ready else web.Response(status=503, text="not ready\n")
 
     async def _db_info(self, request: web.BaseRequest) -> web.Response:
-        """The members of etcd, in one line: who is on this host may ask without a token."""
+        """The members of etcd, in one line: no token is needed on this host."""
         if not _is_local(request.remote or ""):
             self._authenticate(request, (join_tokens.SERVER,))
         found = await self._etcd().members(linearizable=False)
@@ -143,13 +142,13 @@ class Door:
         if not isinstance(name, str) or not isinstance(url, str) or not name or not url.startswith("https://"):
             raise Refusal(400, "a member has a name and a peerURL")
         await self._check_not_leaving(str(body.get("node") or ""))
-        # Where nobody knows nodes yet, the host finds out when it registers.
+        # While there is no API yet, the host gets this error when it registers.
         if self._state.api is not None:
             await self._check_node(request, self._state.api)
         return _json({"initialCluster": await members.admit(self._etcd(), name, url)})
 
     async def _check_not_leaving(self, name: str) -> None:
-        """A member of a Node that asks to be rid of it would be removed again."""
+        """A member whose Node asks for its removal would be removed again."""
         if self._state.api is None or not name:
             return
         try:
@@ -183,7 +182,7 @@ class Door:
         return web.Response(body=signed, content_type="application/x-pem-file")
 
     async def _check_node(self, request: web.BaseRequest, api: Client) -> str:
-        """The node that a host is, which no other host may be."""
+        """The node that a host has claimed with its password."""
         node, password = request.headers.get(NODE_NAME, ""), request.headers.get(NODE_PASSWORD, "")
         if dns_subdomain_problems(node) or not password:
             raise Refusal(400, f"say the node's name and its password in {NODE_NAME} and {NODE_PASSWORD}")
@@ -194,8 +193,8 @@ class Door:
         return node
 
     async def _check_names(self, api: Client, leaf: Leaf, remote: str) -> None:
-        """With a certificate for a name or an address of the API, of a Service or of another node, a node could be that one for
-        others: all are signed by the same CA."""
+        """With a certificate for a name or an address of the API, of a Service or of another node, a node could impersonate
+        that one: all are signed by the same CA."""
         settings = self._state.settings
         taken = {
             *ALWAYS_SERVED,
@@ -217,10 +216,10 @@ class Door:
         if found := sorted(wanted & await _service_names(api) | {name for name in wanted if _is_of_services(name)}):
             raise Refusal(403, f"{', '.join(found)}: a Service is known by that, so no node can be")
         for other in (await api.list(NODES))["items"]:
-            # An address that the host asks from is its own, whatever another node says of itself.
+            # The address that the host's request comes from is its own, even if another Node claims it.
             found = sorted(wanted & _node_names(other) - {_canonical(remote)}) if name_of(other) != leaf.name else []
             if found:
-                # It may be the host's that was there before, whose Node is about to go: worth another try.
+                # It may be of the previous host, whose Node is about to be deleted: worth a retry.
                 why = f"the Node {name_of(other)} is known by that; delete it if its host is gone"
                 raise Refusal(503, f"{', '.join(found)}: {why}")
 
@@ -250,7 +249,7 @@ def _kubelet_leaf(which: int, node: str, ips: str) -> Leaf:
 def _is_no_nodes(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped is not None or address.scope_id is not None):
         return True
-    # An IPv6 loopback is reserved, too.
+    # The IPv6 loopback is reserved, too.
     reserved = address.is_reserved and not address.is_loopback
     return address.is_unspecified or address.is_multicast or address.is_link_local or reserved
 

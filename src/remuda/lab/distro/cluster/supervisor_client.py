@@ -1,7 +1,7 @@
-"""A host that joins: what it asks the supervisor of a server that is there already.
+"""The client of the supervisor, for a host that joins an existing server.
 
-First of all the CA, which is checked against the hash in the token before anything secret is told; without a hash whoever
-answers is believed, as k3s does, and the log says so. :mod:`.supervisor` is the other side.
+It first gets the CA, which is checked against the hash in the token before any secret is sent; without a hash any server is
+trusted, as k3s does, and the log says so. :mod:`.supervisor` is the other side.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _PAUSE = 2.0
 
 
 class JoinError(DistroError):
-    """The server refuses us, or is not the one that we want; asking again is of no use."""
+    """The server refuses this host, or is not the right one; a retry is of no use."""
 
 
 class NotYet(DistroError):
-    """The server can't be reached, or is not ready: ask again."""
+    """The server can't be reached, or is not ready: try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A supervisor that was checked: its URL, and the CA (PEM) of its certificate."""
+    """A verified supervisor: its URL, and the CA (PEM) of its certificate."""
 
     url: str
     ca: bytes
 
 
 class Supervisor:
-    """Questions to one server, as the user of a token. Use it with `async with`."""
+    """Requests to one server, as the user of a token. Use it with `async with`."""
 
     def __init__(self, server: Server, user: str, password: str, clock: Clock) -> None:
         self.server = server
@@ -81,7 +81,7 @@ class Supervisor:
 
 
 async def find(url: str, token: Token, clock: Clock) -> Server:
-    """The server at that URL, if it is the right one. Raises JoinError and NotYet."""
+    """The server at that URL, if its CA is the right one. Raises JoinError and NotYet."""
     if not urlsplit(url).hostname or urlsplit(url).scheme != "https":
         raise JoinError(f"{url!r} is not the address of a server: it must be like https://host:9345")
     ca = await _cacerts(url, clock)
@@ -95,7 +95,7 @@ async def find(url: str, token: Token, clock: Clock) -> Server:
 
 
 async def patiently(what: str, clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Again and again, as long as the server only isn't ready."""
+    """Retry as long as the server is only not ready."""
     said = ""
     while True:
         try:
@@ -108,7 +108,7 @@ async def patiently(what: str, clock: Clock, attempt: Callable[[], Awaitable[T]]
 
 
 async def _cacerts(url: str, clock: Clock) -> bytes:
-    """What anybody may know; the certificate that comes with it says nothing yet."""
+    """The CA, which needs no token; the server's certificate is not verified yet."""
     blind = ssl.create_default_context()
     blind.check_hostname = False
     blind.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""What `kube-apiserver-arg` can say to the simulated API: who else knows tokens. Everything else there is read over, and told.
+"""The supported `kube-apiserver-arg` of the simulated API: its token webhook. All others are ignored, with a warning.
 
 The authorised cluster endpoint needs it: the planner's file names `kube-api-auth`, which runs beside every API server.
 """
@@ -27,12 +27,12 @@ _DEFAULTS = {_FILE: "", _VERSION: "v1beta1", _KEEP: "2m"}
 
 
 def arguments(settings: Settings) -> dict[str, str]:
-    """By name, without the dashes; of one that is said twice the last counts."""
+    """Values by name, without the dashes; the last one of a repeated argument counts."""
     return component_arguments.said(settings.values, _OPTION)
 
 
 def token_webhook(settings: Settings, clock: Clock) -> tuple[WebhookAuthenticator, WebhookClient] | None:
-    """Who else is asked about tokens; None when nobody is. The client is to be closed. Raises ConfigError."""
+    """The token webhook and its client; None without one. The caller closes the client. Raises ConfigError."""
     given = arguments(settings)
     unknown = sorted(given.keys() - _DEFAULTS.keys())
     if unknown:

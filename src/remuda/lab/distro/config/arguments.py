@@ -1,6 +1,6 @@
-"""Every setting by its name, and the command line that says them: k3s' words, so that k3s' documentation holds.
+"""Every setting by its name, and the command line with them: k3s' names, so that k3s' documentation holds.
 
-A setting may stand in a file (:mod:`.arguments`) as well as on the command line; :mod:`.settings` gives them their meaning.
+A setting may be in a file as well as on the command line; :mod:`.settings` gives them their meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Kind(StrEnum):
     TEXT = "text"
     TRUTH = "truth"
     NUMBER = "number"
-    # Given once or more often.
+    # May be repeated.
     LIST = "list"
 
 
@@ -55,14 +55,14 @@ _SHORT = {"c": "config", "d": "data-dir", "s": "server", "t": "token", "o": "out
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A command line: its words (the command and what it is about), and the settings it says."""
+    """A command line: its words (the command and its object), and its settings."""
 
     words: tuple[str, ...]
     values: Mapping[str, Any]
 
 
 def parse(arguments: Sequence[str]) -> Line:
-    """Raises ConfigError for what is no setting."""
+    """Raises ConfigError for an unknown setting."""
     words: list[str] = []
     values: dict[str, Any] = {}
     rest = list(arguments)
@@ -72,10 +72,10 @@ def parse(arguments: Sequence[str]) -> Line:
             words.append(word)
             continue
         name, equals, value = word.lstrip("-").partition("=")
-        # `-s` is the service of `certificate rotate`, as it is for k3s.
+        # `-s` is the service of `certificate rotate`, as in k3s.
         name = "service" if name == "s" and words[:1] == ["certificate"] else _SHORT.get(name, name)
         if name.startswith("etcd-s3-"):
-            # Where snapshots are also copied to: accepted, so that one configuration serves all commands.
+            # The S3 settings of snapshots: accepted, so that one configuration serves all commands.
             values[name] = value if equals else (rest.pop(0) if rest and not rest[0].startswith("-") else "true")
             continue
         _say(values, name, value if equals else None, rest)
@@ -100,20 +100,20 @@ def _say(values: dict[str, Any], name: str, value: str | None, rest: list[str]) 
 
 # --- component arguments --------------------------------------------------------------------------------------------------
 #
-# What `kubelet-arg`, `kube-controller-manager-arg` and the like say: arguments of programs that simulated clusters do not run.
+# Values of `kubelet-arg`, `kube-controller-manager-arg` and the like: arguments of programs that simulated clusters do not run.
 #
-# A few have a meaning here; the others are read over.
+# A few have a meaning here; the others are ignored.
 
 
 def said(values: Mapping[str, Any], option: str) -> dict[str, str]:
-    """By name, without the dashes; of one that is said twice the last counts."""
+    """Values by name, without the dashes; the last one of a repeated argument counts."""
     listed = values.get(option) or ()
     words = [listed] if isinstance(listed, str) else listed
     return {name: value for name, _, value in (str(each).removeprefix("--").partition("=") for each in words)}
 
 
 def seconds(values: Mapping[str, Any], option: str, name: str, default: float) -> float:
-    """A duration that must be more than nothing. Raises ConfigError."""
+    """A duration above zero. Raises ConfigError."""
     text = said(values, option).get(name)
     if text is None:
         return default
@@ -128,9 +128,9 @@ def seconds(values: Mapping[str, Any], option: str, name: str, default: float) -
 #
 # The configuration of a host: files, variables and arguments, merged as k3s merges them.
 #
-# `config.yaml` comes first, then each `config.yaml.d/*.yaml` in the order of the names; a later file replaces what an earlier
-# one says of a key, unless it writes `key+`, which adds to it. What is said on the command line comes after all files: it
-# replaces a single value, and is added to a list. What the words mean is :mod:`.settings`' business.
+# `config.yaml` comes first, then each `config.yaml.d/*.yaml` in the order of the names; a later file replaces the value of a key
+# in an earlier one, unless it writes `key+`, which adds to it. The command line comes after all files: it replaces a single
+# value, and adds to a list. :mod:`.settings` gives the values their meaning.
 
 Values = dict[str, Any]
 
@@ -140,7 +140,7 @@ class ConfigError(DistroError):
 
 
 def read(file: Path) -> Values:
-    """`file` and what is in the directory of the same name with `.d` behind it. Nothing there is nothing said."""
+    """`file` and the files in the directory of the same name with `.d` appended. Empty if there are none."""
     files = [file] if file.is_file() else []
     directory = file.with_name(f"{file.name}.d")
     if directory.is_dir():
@@ -161,7 +161,7 @@ def merged(documents: Iterable[Mapping[str, Any]]) -> Values:
 
 
 def with_arguments(values: Mapping[str, Any], arguments: Mapping[str, Any], lists: Iterable[str]) -> Values:
-    """The files' values with those of the command line; of the keys in `lists` both hold."""
+    """The files' values with those of the command line; both for the keys in `lists`."""
     several = frozenset(lists)
     found = dict(values)
     for key, value in arguments.items():
@@ -170,7 +170,7 @@ def with_arguments(values: Mapping[str, Any], arguments: Mapping[str, Any], list
 
 
 def listed(value: Any) -> list[str]:
-    """A value as a list of words: one alone is a list of one, and a text may hold several with commas."""
+    """A value as a list of words; a single one is a list of one."""
     if value is None or value == "":
         return []
     if isinstance(value, list):
@@ -179,7 +179,7 @@ def listed(value: Any) -> list[str]:
 
 
 def separated(value: Any) -> list[str]:
-    """As :func:`listed`, for what may also be written with commas."""
+    """As :func:`listed`, for values that may also be separated by commas."""
     return [part.strip() for each in listed(value) for part in each.split(",") if part.strip()]
 
 

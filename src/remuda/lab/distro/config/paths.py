@@ -1,4 +1,4 @@
-"""Where a host keeps the distribution's files: k3s' names below the data directory."""
+"""Paths of the distribution's files on a host: k3s' names below the data directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """`root` is before what is not in the data directory, for a host that is only a directory."""
+    """`root` is the prefix of paths outside the data directory, for a host that is only a directory."""
 
     data: Path
     root: Path = Path("/")
@@ -55,7 +55,7 @@ class Paths:
 
     @property
     def tombstone(self) -> Path:
-        """There when the member was told to go: its data must not be used again."""
+        """Exists when the member was removed: its data must not be used again."""
         return self.etcd / "tombstone"
 
     @property
@@ -64,7 +64,7 @@ class Paths:
 
     @property
     def reset_flag(self) -> Path:
-        """There after a reset, until the server has started as usual."""
+        """Exists after a reset, until the server has started as usual."""
         return self.db / "reset-flag"
 
     @property

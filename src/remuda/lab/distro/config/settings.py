@@ -1,4 +1,4 @@
-"""What a host was told, with its meaning: one value, made of files, variables and the command line, and never changed."""
+"""The settings of a host: one immutable value, made of files, variables and the command line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ETCD_PORT, ETCD_PEER_PORT, ETCD_METRICS_PORT = 2379, 2380, 2381
 CONTROLLER_MANAGER_PORT, SCHEDULER_PORT, KUBELET_PORT = 10257, 10259, 10248
 DEFAULT_RELEASE = "v1.36.0+remuda1"
 EVERY_TWELVE_HOURS = "0 */12 * * *"
-# As Kubernetes has them: a node says so often that it is there, and is given up after so much silence.
+# As Kubernetes has them: the interval of a node's heartbeats, and the silence after which it is not ready.
 REPORT_SECONDS, GRACE_SECONDS = 10.0, 50.0
 
-# What variables say, unless a file or the command line says otherwise.
+# Settings from variables, unless a file or the command line sets them.
 _VARIABLES = {
     "REMUDA_TOKEN": "token",
     "REMUDA_TOKEN_FILE": "token-file",
@@ -40,7 +40,7 @@ _VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
-    """How the etcd of this host is saved."""
+    """The settings for snapshots of this host's etcd."""
 
     directory: Path
     name: str = "etcd-snapshot"
@@ -53,7 +53,7 @@ class Snapshots:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Where a part of the control plane answers for its health, and with which certificate."""
+    """The health port of a control plane component, and the directory of its certificate."""
 
     port: int
     directory: Path
@@ -61,7 +61,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`values` is everything that was said, for what only a few ask for."""
+    """`values` has all settings, for the rarely used ones."""
 
     paths: Paths
     node_name: str
@@ -92,9 +92,9 @@ class Settings:
     etcd_args: tuple[str, ...] = ()
     etcd_binary: str = ""
     etcdutl_binary: str = ""
-    # Take an etcd that is too old to keep anything in: for a look at it where there is no other.
+    # Accept an etcd that is too old for real data: to try it out where there is no other.
     demo_etcd: bool = False
-    # How often the node reports, and after how much silence the cluster gives up on one.
+    # The interval of the node's heartbeats, and the silence after which the cluster marks a node as not ready.
     node_report_seconds: float = REPORT_SECONDS
     node_grace_seconds: float = GRACE_SECONDS
     snapshots: Snapshots = Snapshots(Path("/var/lib/rancher/remuda/server/db/snapshots"))
@@ -104,12 +104,12 @@ class Settings:
 
     @property
     def address(self) -> str:
-        """Where others find this host."""
+        """The address at which others reach this host."""
         return self.advertise_address or self.node_ips[0]
 
     @property
     def loopback(self) -> str:
-        """Where this host finds itself; one of many hosts on a machine has an address of its own."""
+        """The address at which this host reaches itself; each of several hosts on one machine has its own."""
         return self.node_ips[0] if _is_loopback(self.node_ips[0]) else "127.0.0.1"
 
     @property
@@ -133,7 +133,7 @@ class Settings:
 
 
 def load(line: Line, environment: Mapping[str, str] = os.environ) -> Settings:
-    """What this host was told. Raises ConfigError."""
+    """The settings of this host. Raises ConfigError."""
     root = Path(line.values.get("root") or environment.get("REMUDA_ROOT") or "/")
     named = line.values.get("config") or environment.get("REMUDA_CONFIG_FILE")
     file = Path(named) if named else root / "etc/rancher/remuda/config.yaml"
@@ -192,7 +192,7 @@ def of(values: Mapping[str, Any], root: Path = Path("/")) -> Settings:
 
 
 class _Said:
-    """The values, each read as what its name says it is."""
+    """The values, each read as its kind."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -240,7 +240,7 @@ def _component(said: _Said, name: str, port: int, paths: Paths) -> Component:
 
 
 def _below(root: Path, named: str) -> Path:
-    """Where a host that is only a directory has a path of an ordinary one; what is below its root already stays."""
+    """The path of a host that is only a directory for an ordinary one; a path below its root stays."""
     path = Path(os.path.normpath(named))
     if root == Path("/") or path.is_relative_to(root):
         return path
@@ -264,7 +264,7 @@ def _mode(text: str) -> int:
 
 
 def _installed_release(paths: Paths) -> str:
-    """What the installer has noted."""
+    """The release that the installer has recorded."""
     try:
         return (paths.data / "release").read_text().strip()
     except OSError:
@@ -272,7 +272,7 @@ def _installed_release(paths: Paths) -> str:
 
 
 def _brought_a_demos(said: _Said, paths: Paths) -> bool:
-    """Whether the etcd is the installer's, and it says of that one that it is for demonstrations only."""
+    """Tells whether etcd is the installer's, which has marked it as for demonstrations only."""
     return not said.text("etcd-binary") and (paths.data / "bin" / "etcd.demo").is_file()
 
 
@@ -288,7 +288,7 @@ def _hostname(root: Path) -> str:
 
 
 def _own_address() -> str:
-    """The address of the way out, without sending anything."""
+    """The address of the default route, without sending anything."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -305,5 +305,5 @@ def _is_loopback(address: str) -> bool:
 
 
 def in_url(address: str) -> str:
-    """An address as URLs have it."""
+    """An address as it is written in URLs."""
     return f"[{address}]" if ":" in address else address

@@ -1,7 +1,7 @@
-"""What the supervisor asks etcd: who its members are, how they do, its snapshot, and the few keys of its own.
+"""The supervisor's client of etcd: members, their status, snapshots, and a few keys of its own.
 
-The same way of asking one member after the other as the API's store has (:mod:`remuda.apiserver.storage.etcd`): keys by gRPC, as
-there; what is about etcd itself over its JSON gateway.
+It asks one member after the other, as the API's store does (:mod:`remuda.apiserver.storage.etcd`): keys by gRPC, etcd's own
+administration over its JSON gateway.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAGE = 200
 
 
 class Member(msgspec.Struct, frozen=True, gc=False):
-    """`name` is empty, and so are its client URLs, as long as it has not been started."""
+    """`name` and its client URLs are empty until it has been started."""
 
     id: int = msgspec.field(name="ID", default=0)
     name: str = ""
@@ -78,7 +78,7 @@ class Key(msgspec.Struct):
 
 
 class EtcdClient:
-    """Close it when done. Every question goes to whichever endpoint answers."""
+    """Close it when done. Every request goes to an endpoint that answers."""
 
     def __init__(self, config: EtcdConfig, clock: Clock, rng: Rng) -> None:
         self.config = config
@@ -90,11 +90,11 @@ class EtcdClient:
         self._members.close()
 
     def at(self, urls: Iterable[str]) -> Self:
-        """The same, of other endpoints."""
+        """A client of other endpoints."""
         return type(self)(msgspec.structs.replace(self.config, endpoints=tuple(urls)), self._clock, self._rng)
 
     def use(self, urls: Sequence[str]) -> None:
-        """From now on these endpoints."""
+        """Use these endpoints from now on."""
         self.config = msgspec.structs.replace(self.config, endpoints=tuple(urls))
         self._members.use(urls)
 
@@ -105,7 +105,7 @@ class EtcdClient:
         return found.members
 
     async def add_learner(self, peer_url: str) -> list[Member]:
-        """All members, with the new one."""
+        """Add a learner; all members, with the new one."""
         answer = await self._members.ask("/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True}, _Members)
         return answer.members
 
@@ -126,14 +126,14 @@ class EtcdClient:
             raise Unavailable(f"etcd does not answer: {self._members.troubles()}") from None
 
     async def revision(self) -> int:
-        """Of the whole: answered only by a member that is one of a quorum."""
+        """The current revision: only a member with a quorum answers."""
         answer = await self._members.read(RANGE, {"key": b"\0", "count_only": True})
         return answer.header.revision
 
     # --- the state as a file --------------------------------------------------------------------------------------------
 
     async def snapshot(self) -> AsyncIterator[bytes]:
-        """The whole of it in pieces, as etcd's own tools read it."""
+        """The whole state in pieces, as etcd's own tools read it."""
         messages = decoder(_SnapshotMessage)
         async with self._members.stream("/v3/maintenance/snapshot", {}) as stream:
             # The last piece says that nothing remains, and so does the digest that comes after it.
@@ -179,7 +179,7 @@ class EtcdClient:
         await self._members.read(PUT, {"key": key.encode(), "value": value})
 
     async def replace(self, key: str, value: bytes, revision: int) -> bool:
-        """Whether it was written: only when the key is of that revision still, 0 for one that is not there."""
+        """Write the key only if it still has that revision, 0 for a missing one; True if it was written."""
         compare = {"key": key.encode(), "target": "MOD", "result": "EQUAL", "mod_revision": revision}
         put = {"request_put": {"key": key.encode(), "value": value}}
         answer = await self._members.read(TXN, {"compare": [compare], "success": [put]})
@@ -190,6 +190,6 @@ class EtcdClient:
 
 
 def config_for(urls: Iterable[str], directory: Path, *, accept_old: bool = False) -> EtcdConfig:
-    """With the certificates of a server."""
+    """The configuration with a server's certificates."""
     paths = (directory / "server-ca.crt", directory / "client.crt", directory / "client.key")
     return EtcdConfig(tuple(urls), *paths, accept_old=accept_old)

@@ -1,4 +1,4 @@
-"""Cron's five fields, as far as snapshots need them: when the next moment is. Times are UTC. Pure."""
+"""Cron's five fields, as far as snapshots need them: the next scheduled time. Times are UTC. Pure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NAMES = (
     {_MONTHS[at : at + 3]: at // 3 + 1 for at in range(0, len(_MONTHS), 3)},
     {_WEEKDAYS[at : at + 3]: at // 3 for at in range(0, len(_WEEKDAYS), 3)},
 )
-# Four years have every day there is.
+# Four years contain every possible day.
 _LONGEST = 366 * 4
 
 
 class BadSchedule(DistroError):
-    """Not five fields of cron's."""
+    """A text that is not five valid cron fields."""
 
 
 class Schedule:
@@ -44,11 +44,11 @@ class Schedule:
             _values(field, *_BOUNDS[index], _NAMES[index], text) for index, field in enumerate(fields)
         )
         self._weekdays = {day % 7 for day in weekdays}
-        # Where both say something, either is enough.
+        # With both day fields set, either is enough.
         self._either = not fields[2].startswith("*") and not fields[4].startswith("*")
 
     def after(self, seconds: float) -> float | None:
-        """The next moment later than that; None when there is none."""
+        """The next time later than that; None when there is none."""
         moment = datetime.fromtimestamp(seconds, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         day = moment.replace(hour=0, minute=0)
         for _ in range(_LONGEST):

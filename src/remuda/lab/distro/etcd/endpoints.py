@@ -1,6 +1,6 @@
-"""Where etcd is, for who has no member of its own, and for who has lost it: the members that were there when last asked.
+"""The known endpoints of etcd, for a server without a member of its own, or one that has lost it: the last known members.
 
-They are noted on disk, so that a server comes back when the one that it joined is gone.
+They are stored on disk, so that a server can start when the one that it joined is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTE = "etcd-endpoints.json"
 
 
 def voting(members: Sequence[Member]) -> list[str]:
-    """The client URLs of those who can answer everything."""
+    """The client URLs of voting members, which can answer every request."""
     return [member.client_urls[0] for member in members if member.client_urls and not member.is_learner]
 
 
@@ -45,7 +45,7 @@ def note(paths: Paths, urls: Sequence[str]) -> None:
 
 
 async def told_by(supervisor: Supervisor) -> list[str]:
-    """What a server says of its etcd. Raises NotYet and JoinError."""
+    """The client URLs of etcd that a server reports. Raises NotYet and JoinError."""
     found = await supervisor.json("/db/info")
     urls = [
         member["clientURLs"][0]
@@ -58,7 +58,7 @@ async def told_by(supervisor: Supervisor) -> list[str]:
 
 
 async def follow(client: EtcdClient, paths: Paths, clock: Clock, changed: Callable[[list[str]], None]) -> None:
-    """Keep the note as the members are, and tell who else wants to know."""
+    """Keep the stored URLs equal to the members, and report changes."""
     while True:
         try:
             urls = voting(await client.members())
@@ -72,7 +72,7 @@ async def follow(client: EtcdClient, paths: Paths, clock: Clock, changed: Callab
 
 # --- apiserver addresses --------------------------------------------------------------------------------------------------
 #
-# Where the cluster's API is served: each server that does says so in etcd, since hosts without one must find it.
+# URLs of the cluster's API: each server that serves it writes its own into etcd, since hosts without one must find it.
 
 _PREFIX = "/remuda-distro/apiservers/"
 
@@ -87,5 +87,5 @@ async def withdraw(client: EtcdClient, node: str) -> None:
 
 
 async def known(client: EtcdClient) -> dict[str, str]:
-    """The URLs by the names of nodes."""
+    """The URLs by node name."""
     return {node: url.decode() for node, url in sorted((await client.under(_PREFIX)).items())}

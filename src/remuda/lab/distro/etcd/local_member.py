@@ -1,8 +1,8 @@
 """This server's own member: new, joined, or as it was when it stopped.
 
-The data directory says which. A member that was taken out of the cluster has a tombstone there, and its data is moved aside when
-it comes back. One that an operator touched (it is empty) lets the server join again at once; one that we wrote ourselves keeps it
-out until it is told something else than when it was removed: a host that nobody wants any more must not come back by itself.
+The data directory says which. A removed member has a tombstone there, and its data is moved aside when it comes back. A tombstone
+made by an operator (it is empty) lets the server join again at once; one that we wrote ourselves keeps it out until its settings
+differ from those at its removal: a host that was removed on purpose must not come back by itself.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .process import EXISTING, NEW, EtcdProcess, Plan
 
 log = logging.getLogger(__name__)
 
-# Name and peer URL: the peer URLs by name of the cluster that it is then part of.
+# From name and peer URL: the peer URLs by name of the cluster that the member is then part of.
 Join = Callable[[str, str], Awaitable[dict[str, str]]]
 
 
 class Removed(DistroError):
-    """This server was taken out of the cluster's etcd, and nothing has been said since that would let it in again."""
+    """This server was removed from the cluster's etcd, and its settings have not changed since."""
 
 
 def has_data(paths: Paths) -> bool:
@@ -40,7 +40,7 @@ def has_data(paths: Paths) -> bool:
 
 
 def told(settings: Settings) -> str:
-    """A fingerprint of what the host was told."""
+    """A fingerprint of the host's settings."""
     return hashlib.sha256(jsonio.dumps_sorted(dict(settings.values))).hexdigest()
 
 
@@ -57,7 +57,7 @@ def is_kept_out(settings: Settings) -> bool:
 
 
 def set_aside(directory: Path, clock: Clock) -> None:
-    """What is there stays, under another name."""
+    """Keep the data under another name."""
     if directory.exists():
         aside = directory.with_name(f"{directory.name}-old-{int(clock.time())}")
         log.warning("%s is moved to %s", directory, aside)
@@ -65,7 +65,7 @@ def set_aside(directory: Path, clock: Clock) -> None:
 
 
 async def planned(settings: Settings, join: Join | None, clock: Clock, entropy: Entropy) -> Plan:
-    """How this server's member is started. Raises Removed."""
+    """The plan for starting this server's member. Raises Removed."""
     paths = settings.paths
     if is_kept_out(settings):
         raise Removed(
@@ -85,7 +85,7 @@ async def planned(settings: Settings, join: Join | None, clock: Clock, entropy: 
 
 
 def _name(settings: Settings, entropy: Entropy) -> str:
-    """The member's, noted before anybody is told it: whoever asks again to join is the same."""
+    """The member's name, stored before it is sent: a second attempt to join uses the same name."""
     path = settings.paths.etcd_name
     if not path.exists():
         write_private(path, new_name(settings.node_name, entropy).encode())
@@ -93,7 +93,7 @@ def _name(settings: Settings, entropy: Entropy) -> str:
 
 
 class LocalEtcd:
-    """The member while it runs. `client` asks it alone."""
+    """The member while it runs. `client` connects to it alone."""
 
     def __init__(self, settings: Settings, plan: Plan, clock: Clock, rng: Rng) -> None:
         self.plan = plan
@@ -108,7 +108,7 @@ class LocalEtcd:
         return self.plan.name
 
     async def start(self) -> None:
-        """Until it is a full member of a cluster with a quorum, however long that takes."""
+        """Wait until it is a full member of a cluster with a quorum, however long that takes."""
         await process.check_version(self._settings)
         await self.process.start()
         await process.until(self.process, self._clock, self._answers)
@@ -128,7 +128,7 @@ class LocalEtcd:
 
 
 async def is_member(client: EtcdClient, name: str) -> bool | None:
-    """Whether the others still know a member; None when none of them answers."""
+    """Tells whether the other members still know a member; None when none of them answers."""
     try:
         return any(member.name == name for member in await client.members())
     except StoreError:

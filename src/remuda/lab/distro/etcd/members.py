@@ -1,7 +1,7 @@
-"""Members of the cluster's etcd: how one is added, promoted and taken out, so that the quorum is never lost by our hand.
+"""Members of the cluster's etcd: adding, promoting and removing them without ever losing the quorum by our own actions.
 
-A new member is a learner first: it counts for nothing until it has all the data. Then whoever leads makes it a full one. Removal
-is decided on who answers at the moment: what would remain must have a quorum that is alive.
+A new member is a learner first: it has no vote until it has all the data. Then the leader promotes it. A removal depends on the
+members that answer at the moment: the remaining ones must have a quorum that is alive.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from .client import EtcdClient, Member
 
 log = logging.getLogger(__name__)
 
-# A learner that nobody starts keeps others from joining.
+# A learner that is never started keeps others from joining.
 UNSTARTED_SECONDS = 300.0
 _TEND_SECONDS = 1.0
 _STATUS_SECONDS = 3.0
 
 
 class NotNow(DistroError):
-    """It can't be done at the moment; ask again later."""
+    """The request can't be done at the moment; try again later."""
 
 
 class LastMember(NotNow):
-    """There is no other."""
+    """There is no other member."""
 
 
 class Never(DistroError):
-    """It must not be done, whenever it is asked for."""
+    """The request must be refused at any time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What to do about a member: take out `member`, nothing (it is gone), or wait because of `why`."""
+    """The decision about a member: remove `member`, nothing (it is gone), or wait because of `why`."""
 
     member: Member | None = None
     why: str = ""
@@ -48,7 +48,7 @@ class Removal:
 
 
 def new_name(node: str, entropy: Entropy) -> str:
-    """Of a member: a node that comes back without its data is another one."""
+    """A new member's name: a node that comes back without its data is another member."""
     return f"{node}-{entropy.token_bytes(4).hex()}"
 
 
@@ -57,7 +57,7 @@ def quorum(voters: int) -> int:
 
 
 def removal(members: Sequence[Member], name: str, alive: Collection[int]) -> Removal:
-    """Whether the member of that name may go now. `alive` are the ids of those that answer."""
+    """The decision about removing the member of that name now. `alive` are the ids of those that answer."""
     leaving = next((member for member in members if member.name == name), None)
     if leaving is None:
         return Removal()
@@ -74,7 +74,7 @@ def removal(members: Sequence[Member], name: str, alive: Collection[int]) -> Rem
 
 
 def cluster_of(members: Sequence[Member], name: str, peer_url: str) -> dict[str, str]:
-    """The peer URLs by name that a new member is told, which must be all. Raises NotNow."""
+    """The peer URLs by name for a new member, which needs all of them. Raises NotNow."""
     others = [member for member in members if peer_url not in member.peer_urls]
     if any(not member.name for member in others):
         raise NotNow("another member of etcd has not started yet")
@@ -99,7 +99,7 @@ async def alive(client: EtcdClient, members: Sequence[Member]) -> set[int]:
 
 
 async def admit(client: EtcdClient, name: str, peer_url: str) -> dict[str, str]:
-    """Add a learner, unless it was added before: the peer URLs by name. Raises NotNow and Never."""
+    """Add a learner, unless it was added before; the peer URLs by name. Raises NotNow and Never."""
     members = await client.members()
     for member in members:
         if peer_url not in member.peer_urls:
@@ -122,7 +122,7 @@ async def admit(client: EtcdClient, name: str, peer_url: str) -> dict[str, str]:
 
 
 async def remove(client: EtcdClient, name: str) -> bool:
-    """Take a member out; True when it is out. Raises NotNow with the reason."""
+    """Remove a member; True when it is removed. Raises NotNow with the reason."""
     members = await client.members()
     found = removal(members, name, await alive(client, members))
     if found.why:
@@ -138,7 +138,7 @@ async def remove(client: EtcdClient, name: str) -> bool:
 
 
 class Tending:
-    """Learners that are ready become members; those that never come make room. Done by whoever's etcd leads."""
+    """Promotes learners that are ready and removes those that never start. Runs on the server whose etcd is the leader."""
 
     def __init__(self, client: EtcdClient, clock: Clock) -> None:
         self._client = client
@@ -173,7 +173,7 @@ class Tending:
         try:
             await self._client.promote(learner.id)
         except Refused as error:
-            # Not in sync yet, most of the time.
+            # Usually it is not in sync yet.
             log.debug("%s is not promoted: %s", learner.name, error)
             return
         log.info("%s is a full member of etcd", learner.name)

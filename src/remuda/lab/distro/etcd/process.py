@@ -1,7 +1,7 @@
 """Running etcd: the real program as a child that never outlives the supervisor.
 
-The state of a cluster is always a real etcd; where its program comes from is the installer's business. When it ends by itself,
-the supervisor ends too, and whoever started that starts it again.
+The state of a cluster is always a real etcd; the installer provides its program. When it ends by itself, the supervisor ends too,
+and its service manager restarts it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ log = logging.getLogger(__name__)
 OLDEST = (3, 6, 0)
 NEW, EXISTING = "new", "existing"
 _STOP_SECONDS = 10.0
-# What 3.6 calls otherwise than 3.5.
+# Options that have other names in 3.6 than in 3.5.
 _NEW = ("--feature-gates=InitialCorruptCheck=true", "--watch-progress-notify-interval=5s")
 _OLD = ("--experimental-initial-corrupt-check=true", "--experimental-watch-progress-notify-interval=5s")
 _PR_SET_PDEATHSIG = 1
 
 
 class EtcdFailed(DistroError):
-    """etcd can't be run, or has ended; its own words are in the log."""
+    """etcd can't be run, or has ended; its own messages are in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a member is started. `cluster` are the peer URLs by name, needed until the member has data."""
+    """The options for starting a member. `cluster` are the peer URLs by name, needed until the member has data."""
 
     name: str
     data: Path
@@ -53,7 +53,7 @@ class Plan:
 
 
 def program(settings: Settings, name: str = "etcd") -> str:
-    """Where a program of etcd is: said, installed with the distribution, or found. Raises EtcdFailed."""
+    """The path of an etcd program: configured, installed with the distribution, or found. Raises EtcdFailed."""
     said = settings.etcd_binary if name == "etcd" else settings.etcdutl_binary
     if not said and name != "etcd" and settings.etcd_binary:
         said = str(Path(settings.etcd_binary).with_name(name))
@@ -70,7 +70,7 @@ def program(settings: Settings, name: str = "etcd") -> str:
 
 
 def version_problem(text: str, *, demo: bool) -> str:
-    """What is wrong with an etcd that says so of itself; empty when it is good enough."""
+    """The problem with an etcd of this version output; empty when it can be used."""
     found = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", text)
     if found is None:
         return "does not say its version: is it etcd?"
@@ -84,7 +84,7 @@ def version_problem(text: str, *, demo: bool) -> str:
 
 
 async def check_version(settings: Settings) -> None:
-    """Raises EtcdFailed when the program is not one to trust with data."""
+    """Raises EtcdFailed when the program's version must not be used for data."""
     path = program(settings)
     asked = await asyncio.create_subprocess_exec(
         path, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
@@ -148,7 +148,7 @@ class EtcdProcess:
         return self._process is not None and self._process.returncode is None
 
     async def ended(self) -> None:
-        """Until it ends; raises EtcdFailed then, since nobody wanted it to."""
+        """Wait until it ends unexpectedly; then raises EtcdFailed."""
         assert self._process is not None
         code = await self._process.wait()
         raise EtcdFailed(f"etcd ended with exit code {code}")
@@ -167,7 +167,7 @@ class EtcdProcess:
 
 
 async def until(process: EtcdProcess, clock: Clock, ready: Callable[[], Awaitable[bool]], seconds: float = 0.0) -> None:
-    """Until `ready`, which may raise StoreError as long as there is no answer. Raises EtcdFailed when etcd ends before."""
+    """Wait until `ready`, which may raise StoreError while there is no answer. Raises EtcdFailed when etcd ends before."""
     end = clock.monotonic() + seconds if seconds else None
     said = clock.monotonic() + 10.0
     while True:
@@ -195,7 +195,7 @@ def _die_with_parent() -> Callable[[], None]:
 
     def ask() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        # It may have died before it was asked.
+        # The parent may have died before the call.
         if os.getppid() != parent:
             os._exit(1)
 

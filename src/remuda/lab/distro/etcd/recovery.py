@@ -1,7 +1,7 @@
-"""Reading etcd's files when etcd itself can't be asked, because what it would be asked with is in there.
+"""Reading etcd's files when etcd can't be accessed, because the credentials for it are in there.
 
 The cluster's authorities are sealed in etcd. A host that has lost them, as after a restore, runs etcd for a moment on a copy of
-its data, cut off from all others and with authorities that live only as long.
+its data, isolated from all others and with temporary authorities.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from . import process
 from .client import EtcdClient, config_for
 from .process import EtcdProcess, Plan
 
-# Not those of the real one, which may run beside it.
+# Other ports than those of the real one, which may run beside it.
 CLIENT_PORT, PEER_PORT = 2399, 2398
 _SECONDS = 120.0
 
 
 async def authorities_in(settings: Settings, password: str, clock: Clock, rng: Rng, entropy: Entropy) -> Authorities:
-    """What this host's etcd holds. Raises PkiError, WrongToken and EtcdFailed."""
+    """The authorities in this host's etcd. Raises PkiError, WrongToken and EtcdFailed."""
     scratch = settings.paths.db / "etcd-tmp"
     shutil.rmtree(scratch, ignore_errors=True)
     try:

@@ -1,8 +1,8 @@
-"""`server --cluster-reset`: one member out of whatever is left, with the state of a snapshot if one is named.
+"""`server --cluster-reset`: a new cluster of one member from this host's data, with the state of a snapshot if one is named.
 
-All of it is etcd's own way: its tool makes data of the snapshot, with revisions that no client has seen; or a member is told to
-begin a cluster of its own. The authorities come out of that state. Afterwards the server is started as usual, and the others
-join again with empty data.
+All of it is etcd's own way: its tool makes data of the snapshot, with revisions that no client has seen; or a member is started
+with a cluster of its own. The authorities come from that state. Afterwards the server is started as usual, and the others join
+again with empty data.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ DONE = (
     "Managed etcd cluster membership has been reset, restart without --cluster-reset flag now. "
     "Backup and delete the server/db directory of each other etcd server and rejoin them"
 )
-# Beyond what any client may have seen of the time that is undone.
+# More than the revisions that any client may have seen since the snapshot.
 _REVISIONS = 1_000_000_000
 
 
 class ResetError(DistroError):
-    """The cluster can't be reset like that."""
+    """The cluster can't be reset in this way."""
 
 
 async def reset(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> None:
@@ -64,7 +64,7 @@ async def reset(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) ->
 
 
 async def _alone(settings: Settings, own: server_identity.Identity, clock: Clock, rng: Rng, entropy: Entropy) -> None:
-    """Run the member as the only one for a moment, and note that it is."""
+    """Run the member as the only one for a moment, and record that it is."""
     paths = settings.paths
     name = paths.etcd_name.read_text().strip()
     peer_url = settings.etcd_url(ETCD_PEER_PORT)
@@ -100,7 +100,7 @@ async def _restored(settings: Settings, clock: Clock, entropy: Entropy) -> None:
             f"--name={name}",
             f"--initial-cluster={name}={peer_url}",
             f"--initial-advertise-peer-urls={peer_url}",
-            # 3.5 can't: clients may then see revisions for the second time.
+            # 3.5 can't: clients may then see the same revisions twice.
             *(() if settings.demo_etcd else (f"--bump-revision={_REVISIONS}", "--mark-compacted")),
         )
         write_private(scratch / "etcd" / "name", name.encode())
@@ -112,7 +112,7 @@ async def _restored(settings: Settings, clock: Clock, entropy: Entropy) -> None:
 
 def _found(settings: Settings) -> Path:
     said = Path(settings.restore_path.removeprefix("file://"))
-    # As k3s does: what is not absolute is below the server's directory; a bare name is one of the snapshots.
+    # As k3s does: a relative path is below the server's directory; a bare name is one of the snapshots.
     candidates = [said] if said.is_absolute() else [settings.paths.server / said, settings.snapshots.directory / said]
     for candidate in candidates:
         if candidate.is_file():

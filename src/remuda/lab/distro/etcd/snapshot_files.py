@@ -1,7 +1,7 @@
-"""The snapshots of this host as objects of the cluster, so that whoever manages it knows what there is: ETCDSnapshotFiles.
+"""The snapshots of this host as objects of the cluster, for its manager: ETCDSnapshotFiles.
 
-The directory is the truth. What goes along with a snapshot (the ConfigMap `remuda-etcd-snapshot-extra-metadata`, as it was when
-the snapshot was first seen) is kept beside it, so that it survives a restore. Scheduled snapshots are taken here, too.
+The directory is the truth. A snapshot's extra metadata (the ConfigMap `remuda-etcd-snapshot-extra-metadata`, as it was when the
+snapshot was first seen) is stored beside it, so that it survives a restore. Scheduled snapshots are taken here, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RESYNC_SECONDS = 60.0
 
 
 def object_name(snapshot: Snapshot, node: str) -> str:
-    """k3s' way: what it is called, and a few digits of where it is."""
+    """k3s' way: its name, and a few digits of a hash of its location."""
     digits = hashlib.sha256(f"{node}{snapshot.location}".encode()).hexdigest()[:6]
     name = f"local-{snapshot.name.lower()}-{digits}"
     return name if not dns_subdomain_problems(name) else f"local-etcd-snapshot-{int(snapshot.created)}-{digits}"
@@ -98,7 +98,7 @@ class Telling:
         await self._client.update(SNAPSHOT_FILES, {**made, "status": status}, subresource="status")
 
     async def _extra(self, snapshot: Snapshot) -> dict[str, str]:
-        """As it was kept, or else as it is now."""
+        """The stored metadata, or else the current one."""
         directory = self._settings.snapshots.directory.parent / ".metadata"
         if (kept := _kept(directory / snapshot.name)) is not None:
             return kept
@@ -120,7 +120,7 @@ def _kept(path: Path) -> dict[str, str] | None:
 
 
 async def keep_schedule(settings: Settings, etcd: EtcdClient, clock: Clock) -> None:
-    """Save a snapshot whenever it is time, and remove those that are too many."""
+    """Save a snapshot whenever it is due, and remove surplus ones."""
     options = settings.snapshots
     try:
         schedule = Schedule(options.schedule)
@@ -128,7 +128,7 @@ async def keep_schedule(settings: Settings, etcd: EtcdClient, clock: Clock) -> N
         log.warning("there will be no snapshots by themselves: %s", error)
         return
     while (due := schedule.after(clock.time())) is not None:
-        # In small steps: what the clock says may be changed meanwhile.
+        # In small steps: the wall clock may be changed meanwhile.
         while (left := due - clock.time()) > 0:
             await clock.sleep(min(left, 60.0))
         try:

@@ -1,7 +1,7 @@
 """Snapshots of etcd on this host: etcd's own format, one file each, kept in one directory.
 
-`<name>-<node>-<seconds>`, as k3s names them; with `.zip` behind it when they are compressed. :mod:`.restore` brings one back,
-:mod:`.snapshot_files` tells the cluster which there are.
+`<name>-<node>-<seconds>`, as k3s names them; with `.zip` appended when they are compressed. :mod:`.restore` restores one,
+:mod:`.snapshot_files` reports them to the cluster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAGE = 512
 
 
 class SnapshotError(DistroError):
-    """A snapshot that could not be made, or is not there."""
+    """A snapshot that could not be made, or does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Snapshot:
 
 
 def listed(directory: Path) -> list[Snapshot]:
-    """Those that are there, by name."""
+    """The existing snapshots, by name."""
     if not directory.is_dir():
         return []
     found = []
@@ -59,7 +59,7 @@ def listed(directory: Path) -> list[Snapshot]:
 
 
 def surplus(found: Sequence[Snapshot], prefix: str, retention: int) -> list[Snapshot]:
-    """Those to remove so that the newest of one kind stay; without a limit nothing."""
+    """The snapshots to remove so that the newest of one kind stay; none without a limit."""
     if retention < 1:
         return []
     kind = sorted((each for each in found if each.name.startswith(prefix)), key=lambda each: (each.created, each.name))
@@ -87,7 +87,7 @@ async def save(client: EtcdClient, options: Snapshots, name: str, node: str, clo
 
 
 async def _fetch(client: EtcdClient, path: Path) -> None:
-    """All of it, checked by the digest that etcd puts at its end."""
+    """Fetch all of it, checked by the digest that etcd puts at its end."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     digest, tail, size = hashlib.sha256(), b"", 0
     with os.fdopen(handle, "wb") as file:
@@ -113,7 +113,7 @@ def _compressed(path: Path, name: str) -> Path:
 
 
 def delete(directory: Path, names: Sequence[str]) -> list[str]:
-    """The names that were there. Nothing outside of the directory is touched."""
+    """Delete snapshots; the names of those that existed. Nothing outside of the directory is touched."""
     known = {each.name: each for each in listed(directory)}
     gone = [name for name in names if name in known]
     for name in gone:
@@ -123,6 +123,6 @@ def delete(directory: Path, names: Sequence[str]) -> list[str]:
 
 
 def prune(options: Snapshots, name: str, node: str) -> list[str]:
-    """Remove what there is too much of the kind; the names."""
+    """Delete surplus snapshots of one kind; their names."""
     extra = surplus(listed(options.directory), f"{name}-{node}-", options.retention)
     return delete(options.directory, [each.name for each in extra])

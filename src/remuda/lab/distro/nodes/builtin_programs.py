@@ -1,8 +1,8 @@
-"""Images that a simulated node really runs: our own, whose entrypoint is part of what is installed on the host anyway.
+"""Images that a simulated node really runs: our own, whose entrypoint is installed on the host anyway.
 
-An image is known by its name, wherever it is pulled from. What runs is an entrypoint that we know with a known environment,
-never a `command` or `args` of the pod: a pod that has any but those that our own manifests give runs in name only, as all others
-do. There are no namespaces, so a program is told by its options where its mounts are and which address is the host's own.
+An image is recognised by its name, from any registry. It runs as a known entrypoint with a known environment, never with a
+`command` or `args` of the pod: a pod with any but those of our own manifests runs in name only, as all other pods do. There are
+no namespaces, so a program gets the paths of its mounts and the host's own address as options.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Obj = dict[str, Any]
 
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _REFERENCE = re.compile(r"(?P<name>.+?)(:[\w][\w.-]{0,127})?(@[\w+.-]+:[0-9a-fA-F]+)?")
-# As the image's own `remuda` does it: nothing of the environment decides which code runs.
+# As the image's own `remuda` does it: the environment can't choose which code runs.
 _ENTRY: Final = "import sys; sys.path.insert(0, {source!r}); from remuda.cli import main; main()"
-# What may be told to our own programs. Others could make a loader or an interpreter run something else.
+# Variables for our own programs. Others could make a loader or an interpreter run something else.
 _VARIABLES = re.compile(r"CATTLE_\w+|STRICT_VERIFY|KUBERNETES_SERVICE_(HOST|PORT)|HOSTNAME|TZ|(?i:https?_proxy|no_proxy)")
 
 
@@ -38,8 +38,8 @@ def entrypoint(*arguments: str) -> tuple[str, ...]:
 @dataclass(frozen=True, slots=True)
 class Program:
     """`repository` is the image's name without registry, tag and digest; `places` are options that take a mount's path;
-    `variables` are those of the pod's environment that it may get. `asked` is the `command` of pods that want just this of the
-    image; `port` is where it listens on its host's own address, if it does."""
+    `variables` are those of the pod's environment that it may get. `asked` is the `command` of pods that select this program of
+    the image; `port` is where it listens on its host's own address, if it does."""
 
     repository: str
     entrypoint: tuple[str, ...]
@@ -49,7 +49,7 @@ class Program:
     port: int = 0
 
     def command(self, place: Callable[[str], Path | None], host: str = "127.0.0.1") -> list[str]:
-        """What to execute. `place` says where on this host a path of the container is; `host` is what it calls its own."""
+        """The command to run. `place` maps a path of the container to one on this host; `host` is the host's own address."""
         told = ["--listen", f"{host}:{self.port}"] if self.port else []
         for option, path in self.places.items():
             if (found := place(path)) is not None:
@@ -77,7 +77,7 @@ BUILT_IN: Final = (
 
 
 def program_of(container: Obj, programs: Iterable[Program]) -> Program | None:
-    """The program of a container's image; None when there is none, or when the pod wants to run something else in it."""
+    """The program of a container's image; None when there is none, or when the pod runs another command in it."""
     if container.get("args"):
         return None
     asked = tuple(container.get("command") or ())

@@ -1,4 +1,4 @@
-"""What a simulated node is told when it starts; :mod:`.registration` makes a Node of it, :mod:`.kubelet` runs its pods."""
+"""The configuration of a simulated node; :mod:`.registration` makes a Node of it, :mod:`.kubelet` runs its pods."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Obj = dict[str, Any]
 
 SIMULATED: Final = "remuda.dev/simulated"
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-# How often a node says that it is there, unless it is told otherwise.
+# The default interval of a node's heartbeats.
 REPORT_SECONDS: Final = 10.0
 CAPACITY: Final[Mapping[str, str]] = MappingProxyType({"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"})
 
 
 class NodeConfigError(ValueError):
-    """A label or a taint that no node can have."""
+    """A label or a taint that is invalid on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Taint:
 
     @classmethod
     def parse(cls, text: str) -> Taint:
-        """`key=value:Effect` or `key:Effect`, as `node-taint` of a config file says it."""
+        """`key=value:Effect` or `key:Effect`, as in `node-taint` of a config file."""
         rest, colon, effect = text.rpartition(":")
         key, _, value = rest.partition("=")
         if not colon or not key or effect not in EFFECTS:
@@ -46,7 +46,7 @@ class Taint:
 
 
 def parse_label(text: str) -> tuple[str, str]:
-    """`key=value` or `key`, as `node-label` of a config file says it."""
+    """`key=value` or `key`, as in `node-label` of a config file."""
     key, _, value = text.partition("=")
     if not key:
         raise NodeConfigError(f"{text!r} is no label")
@@ -55,10 +55,10 @@ def parse_label(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many seconds pods that run in name take: to start, to stop, and to finish when they are tasks.
+    """Seconds that pods that run in name take: to start, to stop, and to finish when they are tasks.
 
-    Of those that are processes, how long they pause before they are started for the second time (later twice as long each
-    time), and when something is tried again that they need and do not find.
+    For pods that are processes: the first pause before a restart (later twice as long each time), and the interval for retrying
+    missing dependencies.
     """
 
     start: float = 0.5
@@ -70,13 +70,13 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """`client` or `kubeconfig` say how the API is reached, as the node (`system:node:NAME`).
+    """`client` or `kubeconfig` is the connection to the API, as the node (`system:node:NAME`).
 
-    version:     what the node says of its kubelet: the distribution's version.
-    labels:      brought onto the Node at every start; taints only when it registers, as k3s does.
-    root:        where pods of our own images run, as processes. Without one all pods run in name only.
-    api_server:  the URL that processes in pods are told; by default the one of the kubeconfig.
-    report_seconds:  how often it says that it is there. If that is said, its status is reported as often, as kubelets do it.
+    version:     the node's kubelet version: the distribution's version.
+    labels:      set on the Node at every start; taints only when it registers, as k3s does.
+    root:        the directory for pods of our own images, which run as processes. Without one all pods run in name only.
+    api_server:  the API's URL for processes in pods; by default the one of the kubeconfig.
+    report_seconds:  the interval of heartbeats. If it is set, the status is reported as often, as kubelets do it.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""One container as a process: started, watched, started again with growing pauses, stopped with all of its children.
+"""One container as a process: started, watched, restarted with growing pauses, stopped with all of its children.
 
-Its output goes straight into a file, so that nothing is lost between it and us. It dies with the process that started it.
+Its output goes straight into a file, so that nothing is lost in between. It dies with the process that started it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remuda.hosts.processes import die_with_parent
 from remuda.kube.clock import Clock
 
 LONGEST_PAUSE: Final = 300.0
-# Who has run for so long begins with short pauses again.
+# A process that has run for this long begins with short pauses again.
 STEADY_SECONDS: Final = 600.0
 LONGEST_LOG: Final = 10 * 1024 * 1024
 
@@ -32,7 +32,7 @@ class Ended:
 
 
 class Process:
-    """`restarts` counts from what earlier lives of the node had; `first_pause` is how long it rests the first time."""
+    """`restarts` continues the count of earlier runs of the node; `first_pause` is the pause before the first restart."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Process:
 
     @property
     def pause(self) -> float:
-        """How long it is left alone after it ended, as it stands."""
+        """The current pause before a restart."""
         return self._pause
 
     def rest_left(self) -> float:
-        """Seconds until it may be started again."""
+        """Seconds until it may be restarted."""
         return max(self._again_at - self._clock.monotonic(), 0.0)
 
     async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -92,7 +92,7 @@ class Process:
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
-        # Whatever it left behind goes with it, as in a container.
+        # Its remaining children are killed, as in a container.
         kill_group(process.pid, signal.SIGKILL)
         now = self._clock.time()
         steady = now - self.started >= STEADY_SECONDS
@@ -112,7 +112,7 @@ class Process:
             await asyncio.shield(self._watching)
 
     def trim_log(self) -> None:
-        """Keep the file it writes to from filling the disk: what is there becomes the former one."""
+        """Limit the size of its log file: the content moves to the former log."""
         path = self._logs / "0.log"
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_size > LONGEST_LOG:

@@ -1,6 +1,6 @@
-"""A node that says it is there: registered once, a Lease renewed every few seconds, a status when it changes or is old.
+"""A node's heartbeat: registered once, a Lease renewed every few seconds, a status when it changes or is old.
 
-As with real kubelets a Node that somebody deletes stays away until its node is started again.
+As with real kubelets, a deleted Node stays deleted until its node is restarted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Heartbeat:
         self._said = 0.0
 
     async def run(self) -> None:
-        """Until cancelled, or until the Node is gone."""
+        """Run until cancelled, or until the Node is gone."""
         await self._until_done()
         while True:
             try:
@@ -51,7 +51,7 @@ class Heartbeat:
                     return
             except (ApiError, OSError) as error:
                 log.warning("node %s could not report: %s", self._config.name, error)
-            # Nodes that were started together need not speak together.
+            # Nodes that were started together need not report together.
             await self._clock.sleep(self._config.report_seconds * self._rng.uniform(0.96, 1.04))
 
     async def _until_done(self) -> None:

@@ -1,6 +1,6 @@
-"""The pods of simulated nodes: told to run they run, in name or as processes; told to go they go.
+"""The pods of simulated nodes: started and deleted as requested, in name or as processes.
 
-One :class:`Kubelet` may stand for many nodes of one API, so that a thousand of them cost one watch.
+One :class:`Kubelet` may serve many nodes of one API, so that a thousand of them cost one watch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Kubelet:
         self._known = known
 
     def runs_processes(self, node: str, sandboxes: Sandboxes) -> None:
-        """Pods of our own images on that node are processes."""
+        """Run pods of our own images on that node as processes."""
         self._sandboxes[node] = sandboxes
 
     async def reconcile(self, key: Key) -> Result:
@@ -96,7 +96,7 @@ class Kubelet:
         return DONE
 
     async def _stay_ready(self, key: Key, pod: Obj) -> None:
-        """While its node was thought to be dead the pod was marked as not ready."""
+        """Set the pod ready again: it was marked as not ready while its node seemed dead."""
         ready = find_by(dig(pod, "status", "conditions") or (), "type", "Ready") or {}
         if ready.get("status") != "True":
             conditions = with_conditions(pod, {"Ready": ("True", ""), "ContainersReady": ("True", "")}, self._clock.time())
@@ -107,16 +107,16 @@ class Kubelet:
             return DONE
         now = self._clock.time()
         grace = float(metadata(pod).get("deletionGracePeriodSeconds") or 0)
-        # The time of a deletion is when its grace ends. Nothing that runs in name needs all of that.
+        # The deletion timestamp is the end of the grace period. A pod that runs in name only needs less.
         asked = parse_rfc3339(metadata(pod)["deletionTimestamp"]) - grace
         if (left := asked + min(config.pace.stop, grace) - now) > 0:
             return Result(after=left)
         return await self._remove(key, pod)
 
     async def _remove(self, key: Key, pod: Obj) -> Result:
-        """Nothing of it is left on this node."""
+        """Delete the pod, when nothing of it is left on this node."""
         if not has_ended(pod) and (is_task(pod) or metadata(pod).get("finalizers")):
-            # Whoever counts how pods ended must be able to see it.
+            # Controllers that count ended pods must see its end.
             await self._say(key, ended(pod, _TERMINATED, self._clock.time()))
         await self._client.delete(PODS, key.name, key.namespace, grace_seconds=0, uid=uid_of(pod))
         return DONE
@@ -134,16 +134,16 @@ def _concerns(nodes: Mapping[str, NodeConfig]) -> Any:
 
 # --- pod addresses --------------------------------------------------------------------------------------------------------
 #
-# Addresses of pods that run in name: one each while they live, out of the node's own range or, where it has none, of all.
+# Addresses of pods that run in name: one each while they live, from the node's own range or, where it has none, from all.
 #
-# Nobody listens there. A pod that really runs has the address of its host.
+# Nothing listens there. A pod that really runs has the address of its host.
 
-# The default range of pods, as k3s has it.
+# The default range of pods, as in k3s.
 _ALL = ipaddress.ip_network("10.42.0.0/16")
 
 
 def pod_address(uid: str, pod_cidr: str) -> str:
-    """The same for the same pod; two pods of a node share one seldom, and nothing depends on it."""
+    """The same for the same pod; two pods of a node rarely share one, and nothing depends on it."""
     try:
         network = ipaddress.ip_network(pod_cidr) if pod_cidr else _ALL
     except ValueError:

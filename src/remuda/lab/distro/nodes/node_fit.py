@@ -1,7 +1,7 @@
-"""Which node is the best for a pod: pure, on numbers that :mod:`.scheduler` keeps per node.
+"""Selection of the best node for a pod: pure, on numbers that :mod:`.scheduler` keeps per node.
 
-A node is out when it is cordoned or tainted, when the pod may not be there, or when there is no room. Of the rest the pod's own
-preferences count first, then how few pods of the same owner are there already (so that they are spread), then how much is free.
+A node is excluded when it is cordoned or tainted, when the pod may not be there, or when it is full. Of the rest the pod's own
+preferences count first, then few pods of the same owner (so that they are spread), then free capacity.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from remuda.kube.selectors import LabelSelector, SelectorError, from_structure
 Obj = dict[str, Any]
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-# Of so many that would do the best is good enough.
+# The best of this many suitable nodes is good enough.
 ENOUGH = 100
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """CPU in thousandths, memory in bytes, and one pod each."""
+    """CPU in thousandths, memory in bytes, and number of pods."""
 
     cpu: int = 0
     memory: int = 0
@@ -53,7 +53,7 @@ def room_of(resources: Obj | None) -> Room:
 
 
 def asked_by(pod: Obj) -> Room:
-    """What its containers request together, or the largest of those that run before them."""
+    """The sum of its containers' requests, or the largest request of its init containers if that is more."""
     spec = pod.get("spec") or {}
     total = Room(pods=1)
     for container in spec.get("containers") or ():
@@ -65,14 +65,14 @@ def asked_by(pod: Obj) -> Room:
 
 
 def family_of(pod: Obj) -> str:
-    """Pods of one owner are to be spread."""
+    """The pod's owner; pods of one owner are to be spread."""
     found = controller_of(pod)
     return str(found.get("uid")) if found is not None else ""
 
 
 @dataclass(slots=True)
 class Slot:
-    """A node, and what is on it."""
+    """A node, and its pods."""
 
     node: Obj
     room: Room
@@ -119,7 +119,7 @@ class Apart:
         return namespace_of(pod) in self.namespaces and self.selector.matches(labels_of(pod))
 
     def places(self, slots: Iterable[Slot]) -> set[str]:
-        """Where such pods are."""
+        """The places with such pods."""
         found: set[str] = set()
         for slot in slots:
             place = labels_of(slot.node).get(self.topology)
@@ -130,7 +130,7 @@ class Apart:
 
 @dataclass(slots=True)
 class Verdict:
-    """The node that was chosen, or why none was: reasons, and how many nodes each of them rules out."""
+    """The chosen node, or the reasons for none, and how many nodes each of them excludes."""
 
     node: str = ""
     seen: int = 0
@@ -144,7 +144,7 @@ class Verdict:
 
 
 def choose(pod: Obj, slots: Mapping[str, Slot], order: Sequence[str] | None = None, begin: int = 0) -> Verdict:
-    """With `order`, nodes are looked at from the one at `begin` on, until enough are found that would do."""
+    """Choose a node. With `order`, nodes are tried from the one at `begin` on, until enough suitable ones are found."""
     spec = pod.get("spec") or {}
     choice, asked, family = NodeChoice.of(spec), asked_by(pod), family_of(pod)
     tolerations = spec.get("tolerations") or []
@@ -200,7 +200,7 @@ def _company_problem(pod: Obj, slot: Slot, apart: list[tuple[str, set[str]]], to
     if any(labels.get(topology) in places for topology, places in apart if topology in labels):
         return "node(s) didn't match pod anti-affinity rules"
     for each, places in together:
-        # The first of pods that want to be together can be anywhere.
+        # The first of pods with affinity to each other can be anywhere.
         first = not places and each.concerns(pod)
         if each.topology not in labels or not (first or labels[each.topology] in places):
             return "node(s) didn't match pod affinity rules"
@@ -208,7 +208,7 @@ def _company_problem(pod: Obj, slot: Slot, apart: list[tuple[str, set[str]]], to
 
 
 def _free(slot: Slot) -> int:
-    """How much is free, in percent of what there is."""
+    """The free capacity, in percent."""
     if not slot.room.cpu or not slot.room.memory:
         return 0
     cpu = 100 - 100 * slot.used.cpu // slot.room.cpu

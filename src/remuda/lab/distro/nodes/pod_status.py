@@ -1,4 +1,4 @@
-"""What a kubelet says of a pod, for pods that run in name only: pure. :mod:`.container_process` fills the same in for those
+"""The status of pods that run in name only, as a kubelet writes it: pure. :mod:`.container_process` fills in the same for those
 that run.
 """
 
@@ -15,15 +15,15 @@ from remuda.kube.objects import annotations_of, dig, uid_of, with_path
 Obj = dict[str, Any]
 
 IN_NAME_ONLY: Final = "Runs in name only: this node is simulated, and starts no process for its images."
-# How a task that runs in name ends: after so many seconds, with this exit code.
+# The end of a task that runs in name: after so many seconds, with this exit code.
 TASK_SECONDS: Final = "remuda.dev/simulated-seconds"
 TASK_EXIT: Final = "remuda.dev/simulated-exit-code"
-# A pod with this annotation does not go when it is told to, as one does whose process hangs.
+# A pod with this annotation does not stop when it is deleted, as one whose process hangs.
 STUBBORN: Final = "remuda.dev/simulated-stubborn"
 
 
 def is_task(pod: Obj) -> bool:
-    """Whether it is to end by itself."""
+    """Tells whether the pod ends by itself."""
     return bool(dig(pod, "spec", "restartPolicy", default="Always") != "Always")
 
 
@@ -44,7 +44,7 @@ def container_id(pod: Obj, name: str, number: int = 0) -> str:
 
 
 def image_id(image: str) -> str:
-    """A digest if the image is named by one: nobody pulled it, so nobody knows another."""
+    """The image itself if it has a digest: no image is pulled, so another digest is not known."""
     return image if "@" in image else f"simulated://{image}"
 
 
@@ -69,7 +69,7 @@ def ended_state(code: int, started: str, now: float, reason: str = "") -> Obj:
 
 
 def running(pod: Obj, host_ip: str, pod_ip: str, now: float) -> Obj:
-    """The status of a pod that has just begun to run in name."""
+    """The status of a pod that has just started in name."""
     time = rfc3339(now)
     containers = [
         container_status(pod, each, {"running": {"startedAt": time}}, ready=True) for each in _containers(pod, "containers")
@@ -82,14 +82,14 @@ def running(pod: Obj, host_ip: str, pod_ip: str, now: float) -> Obj:
 def _finished_first(pod: Obj, started: str, now: float) -> list[Obj]:
     found: list[Obj] = []
     for each in _containers(pod, "initContainers"):
-        # One that is always restarted is a companion, and runs on.
+        # An init container that is always restarted is a sidecar, and runs on.
         state = {"running": {"startedAt": started}} if each.get("restartPolicy") == "Always" else ended_state(0, started, now)
         found.append(container_status(pod, each, state, ready=True))
     return found
 
 
 def ended(pod: Obj, code: int, now: float, *, reason: str = "", message: str = "") -> Obj:
-    """The status of a pod whose containers have ended: a merge patch on what it was."""
+    """The status of a pod whose containers have ended, as a merge patch."""
     statuses = dig(pod, "status", "containerStatuses") or [
         container_status(pod, each, {}, ready=False) for each in _containers(pod, "containers")
     ]
@@ -128,7 +128,7 @@ def assembled(
     initial: list[Obj] | None = None,
     message: str = "",
 ) -> Obj:
-    """A whole status; ready when all of its containers are."""
+    """A complete status; ready when all of its containers are."""
     unready = sorted(each["name"] for each in containers if not each["ready"])
     ready = ("False", "ContainersNotReady") if unready else ("True", "")
     kinds = {

@@ -1,7 +1,7 @@
-"""The volumes of a pod that runs as a process: files below its own directory, as what they are made of says at the moment.
+"""The volumes of a pod that runs as a process: files below its own directory, from the current content of their sources.
 
-Secrets, ConfigMaps, facts of the pod and tokens of its account (alone or projected together), and empty directories. Anything
-else needs a node that is not simulated.
+Secrets, ConfigMaps, fields of the pod and tokens of its account (alone or projected together), and empty directories. All
+others need a node that is not simulated.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ SECRETS: Final = GroupVersionResource("", "v1", "secrets")
 CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
 ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
 _TOKEN_SECONDS: Final = 3600
-# A kubelet asks for a new token when a fifth of its time is left.
+# A kubelet requests a new token when a fifth of its lifetime is left.
 _TOKEN_SHARE: Final = 0.8
 
 
 class VolumeError(Exception):
-    """What a pod wants mounted or told can't be had now; the message says what."""
+    """A volume or variable of a pod is not available now; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class File:
 
 
 def pod_field(pod: Obj, path: str, node: Obj) -> str:
-    """A fact of a pod as `fieldRef` names it; `node` has what the pod's status does not say yet."""
+    """A field of a pod as `fieldRef` names it; `node` has values that are not in the pod's status yet."""
     metadata = {"metadata.name": name_of, "metadata.namespace": namespace_of, "metadata.uid": uid_of}
     if path in metadata:
         return metadata[path](pod)
@@ -58,12 +58,12 @@ def pod_field(pod: Obj, path: str, node: Obj) -> str:
 
 
 class Sources:
-    """What files and variables are made of, read through the node's client."""
+    """The sources of files and variables, read through the node's client."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        # Tokens by pod and request, with the time from which a new one is wanted.
+        # Tokens by pod and request, with the time from which a new one is requested.
         self._tokens: dict[tuple[str, str, int], tuple[float, bytes]] = {}
 
     async def secret(self, key: Key, optional: bool) -> dict[str, bytes]:
@@ -154,7 +154,7 @@ class Volumes:
 
 
 def _mode(source: Obj) -> int:
-    # Whoever runs the node runs its processes: nobody else on the machine has to read what is theirs.
+    # The node and its processes run as one user: no other user on the machine needs to read their files.
     return int(source.get("defaultMode") or 0o644) & 0o700 | 0o400
 
 
@@ -170,7 +170,7 @@ def _chosen(content: dict[str, bytes], source: Obj, mode: int) -> Iterator[File]
 
 
 def _write(directory: Path, files: Iterable[File]) -> None:
-    """Each file is replaced in one step; what is no longer there goes."""
+    """Write the files, each replaced in one step, and delete others."""
     kept: set[Path] = set()
     for file in files:
         path = _inside(directory, file.path)
@@ -198,7 +198,7 @@ def _inside(directory: Path, path: str) -> Path:
 
 
 def place_in(container: Obj, directory: Path) -> Callable[[str], Path | None]:
-    """Where on this host a path of the container is; None for what is not mounted."""
+    """Maps a path of the container to one on this host; None for paths that are not mounted."""
     mounts = [(mount["mountPath"].rstrip("/"), mount) for mount in container.get("volumeMounts") or ()]
 
     def place(path: str) -> Path | None:

@@ -29,7 +29,7 @@ def architecture() -> str:
 
 
 def own_labels(config: NodeConfig) -> dict[str, str]:
-    """What every kubelet says of itself, then what this node was told."""
+    """The labels of every kubelet, then those from this node's configuration."""
     system = {"arch": architecture(), "os": "linux"}
     return {
         **{f"beta.kubernetes.io/{name}": value for name, value in system.items()},
@@ -41,7 +41,7 @@ def own_labels(config: NodeConfig) -> dict[str, str]:
 
 
 def role_labels(*, control_plane: bool, etcd: bool) -> dict[str, str]:
-    """What a server's node is labelled with; that a node is a worker is said by who manages it."""
+    """The role labels of a server's node; the cluster's manager sets the worker role."""
     roles = {"control-plane": control_plane, "etcd": etcd}
     return {f"node-role.kubernetes.io/{role}": "true" for role, held in roles.items() if held}
 
@@ -60,7 +60,7 @@ def new_node(config: NodeConfig, now: float) -> Obj:
 
 
 def metadata_changes(config: NodeConfig, node: Obj) -> Obj:
-    """A merge patch that brings a Node from an earlier start up to date; empty when it is. Its taints stay as they are."""
+    """A merge patch that brings an existing Node up to date; empty when it is. Its taints stay as they are."""
     labels = {name: value for name, value in own_labels(config).items() if labels_of(node).get(name) != value}
     annotations = {name: value for name, value in config.annotations.items() if annotations_of(node).get(name) != value}
     changes: Obj = {}
@@ -85,7 +85,7 @@ def status(config: NodeConfig, before: Obj, now: float) -> Obj:
 
 
 def says_something_else(config: NodeConfig, node: Obj) -> bool:
-    """Whether the Node's status differs from what its kubelet would say, heartbeats aside."""
+    """Tells whether the Node's status differs from the kubelet's own, heartbeats aside."""
     found = node.get("status") or {}
     wanted = status(config, node, 0.0)
     if any(found.get(field) != wanted[field] for field in ("capacity", "allocatable", "addresses", "nodeInfo")):

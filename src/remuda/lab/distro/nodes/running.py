@@ -1,4 +1,4 @@
-"""Nodes from start to end: each registers and beats by itself, one :class:`~.kubelet.Kubelet` has the pods of all of them."""
+"""Nodes from start to end: each has its own registration and heartbeat, one :class:`~.kubelet.Kubelet` runs the pods of all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sandboxes import Sandboxes
 
 
 async def run_node(config: NodeConfig, clock: Clock = SYSTEM_CLOCK, rng: Rng | None = None) -> None:
-    """Be that node until cancelled; processes of its pods end with it."""
+    """Run that node until cancelled; processes of its pods end with it."""
     if config.client is not None:
         await run_nodes([config], config.client, clock, rng)
         return
@@ -34,7 +34,7 @@ async def run_node(config: NodeConfig, clock: Clock = SYSTEM_CLOCK, rng: Rng | N
 
 
 async def run_nodes(configs: Sequence[NodeConfig], client: Client, clock: Clock, rng: Rng | None = None) -> None:
-    """Be all of them, through one client."""
+    """Run all of them, through one client."""
     rng = rng or Rng()
     manager = Manager(client, clock, rng)
     alone = configs[0].name if len(configs) == 1 else ""

@@ -1,4 +1,4 @@
-"""The pods of a node that are processes: what they need is put below the node's root, then they run until told to go.
+"""The pods of a node that are processes: their files are written below the node's root, then they run until they are deleted.
 
 Everything here ends with the node's own process.
 """
@@ -33,7 +33,7 @@ from .pod_volumes import PODS, Sources, VolumeError, Volumes, place_in, pod_fiel
 
 Obj = dict[str, Any]
 
-# How often mounted files are compared with what they are made of.
+# The interval of comparing mounted files with their sources.
 _REFRESH: Final = 60.0
 _CLOSING: Final = 10.0
 
@@ -61,7 +61,7 @@ class Sandboxes:
     def __init__(
         self, config: NodeConfig, root: Path, client: Client, clock: Clock, events: Recorder, wake: Callable[[Key], None]
     ) -> None:
-        """`wake` is told which pod to look at again."""
+        """`wake` gets the key of a pod to reconcile again."""
         self.node = config.name
         self._config = config
         self._client = client
@@ -71,7 +71,7 @@ class Sandboxes:
         self._pods = root / "var/lib/kubelet/pods"
         self._logs = root / "var/log/pods"
         self._facts: Obj = {"spec.nodeName": config.name, "status.hostIP": config.internal_ip, "status.podIP": config.internal_ip}
-        # One of many hosts on a machine has an address of its own.
+        # Each of several hosts on one machine has an address of its own.
         loopback = ipaddress.ip_address(config.internal_ip).is_loopback
         self._own_address = config.internal_ip if loopback else "127.0.0.1"
         self._sources = Sources(client, clock)
@@ -79,7 +79,7 @@ class Sandboxes:
         self._sandboxes: dict[Key, Sandbox] = {}
 
     def runs(self, pod: Obj) -> bool:
-        """Whether all that the pod is made of are programs that we have."""
+        """Tells whether all containers of the pod are programs that we have."""
         if dig(pod, "spec", "initContainers"):
             return False
         return all(self._program(container) is not None for container in dig(pod, "spec", "containers") or ())
@@ -88,7 +88,7 @@ class Sandboxes:
         return program_of(container, self._config.programs)
 
     async def close(self) -> None:
-        """End everything, for the node ends."""
+        """End all processes when the node ends."""
         found = [process for sandbox in self._sandboxes.values() for process in sandbox.processes.values()]
         for process in found:
             process.signal(signal.SIGTERM)
@@ -100,7 +100,7 @@ class Sandboxes:
                 process.signal(signal.SIGKILL)
             await asyncio.gather(*(process.gone() for process in found))
 
-    # --- a pod that is to run ---------------------------------------------------------------------------------------------
+    # --- starting a pod ---------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: Key, pod: Obj) -> Result:
         found = self._sandboxes.get(key)
@@ -129,7 +129,7 @@ class Sandboxes:
             name = container["name"]
             logs = self._logs / f"{namespace_of(pod)}_{name_of(pod)}_{uid_of(pod)}" / name
             before = said.get(name)
-            # One that ran when the node ended runs once more now.
+            # A container that ran when the node ended is restarted now.
             restarts = int(before["restartCount"]) + 1 if before is not None and before.get("containerID") else 0
             processes[name] = Process(
                 directory / name,
@@ -142,7 +142,7 @@ class Sandboxes:
         return Sandbox(pod, processes, directory)
 
     async def _prepare(self, pod: Obj, found: Sandbox) -> None:
-        """Files and variables as they are now; while the API does not answer, as they were."""
+        """Write current files and variables; while the API does not answer, keep the former ones."""
         try:
             await self._volumes.write(pod, found.volumes)
             for container in dig(pod, "spec", "containers") or ():
@@ -154,7 +154,7 @@ class Sandboxes:
                 raise
 
     async def _run(self, pod: Obj, found: Sandbox) -> float:
-        """Start what should run and does not; how long until there is something to do again."""
+        """Start the processes that should run and do not; the seconds until the next check."""
         again = _REFRESH
         for container in dig(pod, "spec", "containers") or ():
             process = found.processes[container["name"]]
@@ -170,7 +170,7 @@ class Sandboxes:
             assert program is not None
             own = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(found.directory / container["name"])}
             if MARK in os.environ:
-                # Whoever takes the host away finds it by this.
+                # It identifies the host's processes when the host is removed.
                 own[MARK] = os.environ[MARK]
             wanted = program.environment(found.variables[container["name"]])
             await process.start(program.command(place_in(container, found.volumes), self._own_address), wanted | own)
@@ -178,17 +178,17 @@ class Sandboxes:
         return again
 
     def _given(self, pod: Obj) -> dict[str, str]:
-        """What every container is told. The service's address leads nowhere on a simulated node: the server's own does."""
+        """Variables of every container. The service's address does not work on a simulated node: the server's own does."""
         given = {"HOSTNAME": name_of(pod)}
         server = urlsplit(self._config.api_server)
         if server.hostname:
             given |= {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port or 443)}
         return given
 
-    # --- a pod that is to go ----------------------------------------------------------------------------------------------
+    # --- stopping a pod ---------------------------------------------------------------------------------------------------
 
     def stop(self, key: Key, pod: Obj) -> float | None:
-        """Tell it to go, then make it; seconds to wait, or None when nothing of it is left."""
+        """Terminate the pod, then kill it; seconds to wait, or None when nothing of it is left."""
         found = self._sandboxes.get(key)
         if found is None or found.uid != uid_of(pod):
             self._remove(self._pods / uid_of(pod), uid_of(pod))
@@ -207,12 +207,12 @@ class Sandboxes:
         if left <= 0:
             for process in found.processes.values():
                 process.signal(signal.SIGKILL)
-            # What is killed is gone in a moment, and wakes us then.
+            # A killed process ends in a moment, and its end wakes us.
             return 1.0
         return left
 
     async def forget(self, key: Key) -> None:
-        """The API does not know the pod any more: it is not to run another moment."""
+        """Kill a pod at once that is deleted from the API."""
         found = self._sandboxes.pop(key, None)
         if found is None:
             return
@@ -225,7 +225,7 @@ class Sandboxes:
         self._sources.forget(uid)
         shutil.rmtree(directory, ignore_errors=True)
 
-    # --- what is said of it -----------------------------------------------------------------------------------------------
+    # --- the pod's status -------------------------------------------------------------------------------------------------
 
     def _status(self, pod: Obj, found: Sandbox, problem: str = "") -> Obj:
         now, address = self._clock.time(), self._config.internal_ip
@@ -264,7 +264,7 @@ class Sandboxes:
 
 
 def _starts(pod: Obj, process: Process) -> bool:
-    """Whether it is to be started again when it has ended."""
+    """Tells whether to start it, also again after it has ended."""
     policy = dig(pod, "spec", "restartPolicy") or "Always"
     if process.last is None or policy == "Always":
         return True
@@ -286,9 +286,9 @@ def _terminated(process: Process) -> Obj:
 
 # --- pod environment ------------------------------------------------------------------------------------------------------
 #
-# The environment of a container: what the pod says, with what it takes from Secrets, ConfigMaps and the pod itself.
+# The environment of a container: the pod's own values, and those from Secrets, ConfigMaps and the pod's fields.
 
-# `$(NAME)`; `$$(NAME)` is `$(NAME)` itself.
+# `$(NAME)` is a reference; `$$(NAME)` is the text `$(NAME)`.
 _REFERENCE = re.compile(r"\$(\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
 
 

@@ -1,7 +1,7 @@
-"""A small scheduler: every pod that has no node gets the best one (:mod:`.node_fit`), or is told why there is none.
+"""A small scheduler: every pod without a node gets the best one (:mod:`.node_fit`), or the reasons why there is none.
 
-Decisions are made one after the other on numbers that already count what was bound before, whether the watch has told of it or
-not. What found no place is tried again when nodes change or pods leave, and now and then.
+Decisions are made one after the other on numbers that already include earlier bindings, whether the watch has reported them or
+not. A pod that found no node is tried again when nodes change or pods leave, and at intervals.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Scheduler:
         self._clock = manager.clock
         self._events = manager.recorder(SCHEDULER)
         self._slots: dict[str, Slot] = {}
-        # The nodes in some order, and where the next look begins.
+        # The nodes in some order, and the start of the next search.
         self._order: list[str] = []
         self._begin = 0
-        # Where each pod is counted, and pods on nodes that are not known (yet).
+        # The node on which each pod is counted, and pods on nodes that are not known (yet).
         self._counted: dict[Key, str] = {}
         self._waiting: set[Key] = set()
         self._nodes.on_change(self._node_changed)
@@ -48,7 +48,7 @@ class Scheduler:
                 Watch(NODES, lambda _: list(self._waiting), _node_matters),
                 Watch(PODS, lambda _: list(self._waiting), _leaves),
             ),
-            # One after the other: each decision counts on those before it.
+            # One after the other: each decision depends on those before it.
             concurrency=1,
         )
 
@@ -160,7 +160,7 @@ def _is_ours(pod: Obj) -> bool:
 
 
 def _concerns(new: Obj | None, old: Obj | None) -> bool:
-    """It has to be placed; what is said of it meanwhile is no reason to look again."""
+    """The pod must be scheduled; a change of its status alone is no reason to try again."""
     if new is None or not _is_ours(new):
         return False
     return old is None or new.get("spec") != old.get("spec") or labels_of(new) != labels_of(old)
@@ -178,7 +178,7 @@ def _node_matters(new: Obj | None, old: Obj | None) -> bool:
 
 
 def _leaves(new: Obj | None, old: Obj | None) -> bool:
-    """It makes room, or is somewhere others want to be."""
+    """The pod frees capacity, or changes what affinity of other pods depends on."""
     if new is None:
         return bool(dig(old, "spec", "nodeName"))
     if old is None:

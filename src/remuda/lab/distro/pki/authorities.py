@@ -1,9 +1,9 @@
-"""The cluster's authorities: what all servers have in common, and nobody else may have.
+"""The cluster's authorities: the secrets that all servers share, and only they.
 
-As k3s has them: one CA for what servers show, one for clients, one for front proxies, two for etcd, the key of service accounts,
-and the keys of encryption at rest. The first server makes what is not there; what was placed beforehand is used, also with
-intermediate certificates. Other servers get all of it when they join (:mod:`.authorities`). Certificates that are signed with
-them are in :mod:`.certificates`.
+As k3s has them: one CA for servers, one for clients, one for front proxies, two for etcd, the key of service accounts, and the
+keys of encryption at rest. The first server makes the missing ones; files that an operator placed beforehand are used, also with
+intermediate certificates. Other servers get all of them when they join. The certificates signed with them
+are in :mod:`.certificates`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Files = dict[str, bytes]
 
 
 def names() -> tuple[str, ...]:
-    """Everything that servers share, as paths below the server's directory; keys before what belongs to them."""
+    """Paths of all files that servers share, below the server's directory; keys before their certificates."""
     pairs = (f"tls/{ca}.{kind}" for ca in CAS for kind in ("key", "crt"))
     return (*pairs, SERVICE_KEY, ENCRYPTION)
 
 
 class Authorities:
-    """All of them, in memory; each is read when it is needed for the first time."""
+    """All of them, in memory; each is parsed when it is first needed."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files: Files = dict(files)
@@ -55,7 +55,7 @@ class Authorities:
         return self._read[name]
 
     def bundle(self, name: str) -> bytes:
-        """The certificates to trust, as PEM."""
+        """The trusted certificates, as PEM."""
         return self.files[f"tls/{name}.crt"]
 
     @property
@@ -67,19 +67,19 @@ class Authorities:
         return self.files[ENCRYPTION]
 
     def check(self) -> None:
-        """Raises PkiError and EncryptionError for what could not be used."""
+        """Raises PkiError and EncryptionError for files that can't be used."""
         for name in CAS:
             self.ca(name)
         certificates.parse_key(self.service_key, SERVICE_KEY)
         parse_keys(self.encryption, ENCRYPTION)
 
     def differences(self, other: Authorities) -> list[str]:
-        """What differs that must never: everything but the keys of encryption, which are changed in the course of time."""
+        """The files that differ but must not: all except the encryption keys, which are rotated."""
         return [name for name in names() if name != ENCRYPTION and self.files[name] != other.files[name]]
 
 
 def read(paths: Paths) -> Authorities | None:
-    """What the host has; None when something is missing."""
+    """The host's authorities; None when a file is missing."""
     files: Files = {}
     for name in names():
         try:
@@ -90,7 +90,7 @@ def read(paths: Paths) -> Authorities | None:
 
 
 def ensure(paths: Paths, clock: Clock, entropy: Entropy) -> Authorities:
-    """What the host has; what it has not is made. For the first server only."""
+    """The host's authorities; missing ones are made. For the first server only."""
     for name in CAS:
         _ensure_ca(paths.tls / f"{name}.crt", paths.tls / f"{name}.key", name, clock, entropy)
     _ensure_file(paths.server / SERVICE_KEY, lambda: certificates.new_key_pem(entropy))
@@ -102,7 +102,7 @@ def ensure(paths: Paths, clock: Clock, entropy: Entropy) -> Authorities:
 
 
 def write(paths: Paths, authorities: Authorities) -> None:
-    """Onto the disk; what is there already is not touched."""
+    """Write them to disk; unchanged files are not touched."""
     for name in names():
         path = paths.server / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -168,16 +168,16 @@ def _authority(name: str, certificate: bytes, key: bytes) -> Authority:
         raise PkiError(f"{name}.key is neither an ECDSA nor an RSA key")
     if found.public_key() != loaded.public_key():
         raise PkiError(f"the first certificate of {name}.crt and {name}.key do not belong together: put the matching pair back")
-    # What signs is called the same way whichever of the two it is.
+    # Both types of keys sign by the same call.
     return Authority(found, cast("ec.EllipticCurvePrivateKey", loaded))
 
 
 # --- bootstrap data -------------------------------------------------------------------------------------------------------
 #
-# The authorities in etcd, sealed with the token: so that a snapshot is enough to bring a cluster back, and a token to open it.
+# The authorities in etcd, sealed with the token: a snapshot and the token are enough to restore a cluster.
 #
-# The first server puts them there; every server compares its own with them when it starts. Keys of encryption may be newer
-# there than on a server's disk: another server has rotated them meanwhile.
+# The first server writes them; every server compares its own with them when it starts. The encryption keys in etcd may be newer
+# than on a server's disk: another server has rotated them meanwhile.
 
 KEY = "/bootstrap/remuda"
 _PURPOSE = b"remuda distribution bootstrap data, version 1"
@@ -209,7 +209,7 @@ def decode(content: bytes, where: str) -> Authorities:
 
 
 async def load(client: EtcdClient, password: str) -> Saved | None:
-    """What is in etcd. Raises WrongToken and StoreError."""
+    """The authorities in etcd. Raises WrongToken and StoreError."""
     found = await client.get(KEY)
     if found is None:
         return None
@@ -222,13 +222,13 @@ async def load(client: EtcdClient, password: str) -> Saved | None:
 
 
 async def save(client: EtcdClient, authorities: Authorities, password: str, entropy: Entropy, revision: int = 0) -> bool:
-    """Whether it was put there: only in place of what is of that revision, 0 for nothing."""
+    """Write them to etcd, replacing that revision only, 0 for a missing key; True if they were written."""
     sealed = await asyncio.to_thread(token_sealing.seal_bytes, encode(authorities.files), password, entropy, _PURPOSE, _COST)
     return await client.replace(KEY, msgspec.json.encode(sealed), revision)
 
 
 async def agree(client: EtcdClient, own: Authorities, password: str, entropy: Entropy) -> Authorities:
-    """The authorities as all servers have them: `own`, with the encryption keys of etcd. Raises PkiError when they differ."""
+    """The authorities that all servers share: `own`, with the encryption keys of etcd. Raises PkiError when they differ."""
     for _ in range(_TRIES):
         found = await load(client, password)
         if found is None:

@@ -1,6 +1,6 @@
 """`certificate rotate` and `certificate check`: the certificates of this host. Authorities stay as they are.
 
-Rotating sets the files aside; the next start makes new ones. `-s` chooses by the names that k3s gives to who uses them.
+Rotating moves the files aside; the next start makes new ones. `-s` selects them by k3s' names of services.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ..config.settings import Settings
 from . import certificates
 from .certificates import Leaf
 
-# What k3s knows besides and this distribution has no certificate for.
+# Services that k3s knows and for which this distribution has no certificate.
 _NOTHING_TO_ROTATE = frozenset(
     ("kube-proxy", "cloud-controller", "k3s-controller", "k3s-server", "rke2-controller", "rke2-server", "remuda-server")
 )
 
 
 def leaves(settings: Settings, services: Collection[str] = ()) -> list[Leaf]:
-    """Those of the services, or all. Raises ConfigError for a service that there is not."""
+    """The certificates of the services, or all. Raises ConfigError for an unknown service."""
     found = [*certificates.server_leaves(settings), *certificates.kubelet_leaves(settings)]
     known = {leaf.service for leaf in found} | _NOTHING_TO_ROTATE
     if unknown := set(services) - known:
@@ -31,7 +31,7 @@ def leaves(settings: Settings, services: Collection[str] = ()) -> list[Leaf]:
 
 
 def rotate(settings: Settings, services: Collection[str], clock: Clock) -> list[str]:
-    """Set the certificates aside; their names."""
+    """Move the certificates aside; their names."""
     aside = settings.paths.server / f"tls-{int(clock.time())}"
     rotated = []
     for leaf in leaves(settings, services):
@@ -46,5 +46,5 @@ def rotate(settings: Settings, services: Collection[str], clock: Clock) -> list[
 
 
 def check(settings: Settings, services: Collection[str]) -> list[str]:
-    """A line for each."""
+    """A line for each certificate."""
     return [f"{leaf.path}: {certificates.described(leaf)}" for leaf in leaves(settings, services) if leaf.path.exists()]

@@ -1,6 +1,7 @@
-"""The certificates of one host, signed by the cluster's :mod:`.authorities`; k3s' names, since probes and people look for them.
+"""The certificates of one host, signed by the cluster's :mod:`.authorities`; with k3s' names, since probes and users look for
+them.
 
-They are looked at whenever a server starts: what is missing, ends soon, or is not for the right names any more is made anew.
+They are checked whenever a server starts: a certificate that is missing, expires soon, or has the wrong names is made anew.
 `certificate rotate` removes them, so that the next start makes others.
 """
 
@@ -30,7 +31,7 @@ RENEW_BEFORE = 120 * DAY
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """`served` are names and addresses; without them it is a client's. `service` is what `certificate rotate` knows it by."""
+    """`served` are names and addresses; without them it is a client's. `service` is its name for `certificate rotate`."""
 
     path: Path
     ca: str
@@ -39,7 +40,7 @@ class Leaf:
     groups: tuple[str, ...] = ()
     served: tuple[str, ...] = ()
     also_client: bool = False
-    # Its CA is in the file, too: for those who are told to trust the file.
+    # The file contains its CA, too: for clients that are to trust the file.
     with_ca: bool = False
 
     @property
@@ -48,7 +49,7 @@ class Leaf:
 
 
 def etcd_leaves(settings: Settings, directory: Path | None = None) -> dict[str, Leaf]:
-    """What etcd and its clients show each other: `client`, `server`, `peer`."""
+    """The certificates of etcd and its clients: `client`, `server`, `peer`."""
     at = directory or settings.paths.etcd_tls
     served = _sorted((*settings.node_ips, "127.0.0.1", "localhost", settings.loopback, settings.node_name))
     return {
@@ -60,7 +61,7 @@ def etcd_leaves(settings: Settings, directory: Path | None = None) -> dict[str, 
 
 
 def server_leaves(settings: Settings) -> list[Leaf]:
-    """All that a server has, whichever of its parts it runs."""
+    """All certificates of a server, whichever of its parts it runs."""
     tls = settings.paths.tls
     admin = ("system:masters",)
     addresses = (*settings.node_ips, *settings.external_ips, settings.address, settings.loopback)
@@ -85,7 +86,7 @@ def server_leaves(settings: Settings) -> list[Leaf]:
 
 
 def kubelet_leaf(which: int, node: str, addresses: Iterable[str], directory: Path = Path()) -> Leaf:
-    """What a node shows: 0 to the API as a client, 1 to whoever asks its kubelet."""
+    """A node's certificate: 0 as a client of the API, 1 as its kubelet's serving certificate."""
     if which == 0:
         return Leaf(directory / "client-kubelet.crt", CLIENT_CA, f"system:node:{node}", "kubelet", ("system:nodes",))
     served = _sorted((*addresses, node, "127.0.0.1"))
@@ -122,7 +123,7 @@ def make(leaf: Leaf, authorities: Authorities, clock: Clock, entropy: Entropy) -
 
 
 def signed_for(request: bytes, leaf: Leaf, authorities: Authorities, clock: Clock, entropy: Entropy) -> bytes:
-    """A certificate for the key of a signing request (PEM); nothing but the key is taken from it. Raises ValueError."""
+    """A certificate for the key of a signing request (PEM); only the key is used of it. Raises ValueError."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
@@ -135,7 +136,7 @@ def signed_for(request: bytes, leaf: Leaf, authorities: Authorities, clock: Cloc
 
 
 def signing_request(key: bytes, where: Path) -> bytes:
-    """For a private key (PEM); who signs it decides what it is for."""
+    """For a private key (PEM); the signer decides on all other fields."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -145,7 +146,7 @@ def signing_request(key: bytes, where: Path) -> bytes:
 
 
 def chain(bundle: bytes) -> bytes:
-    """What is shown behind a certificate so that it is trusted by who knows the root alone; nothing where that signs itself."""
+    """The chain to send after a certificate, for clients that trust the root alone; empty where the root signs itself."""
     from cryptography import x509
 
     below_root = certificates_in(bundle)[:-1]
@@ -190,5 +191,5 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
-    """Each once, in the order in which certificates tell them."""
+    """Each once, in sorted order."""
     return tuple(sorted({name for name in names if name}))

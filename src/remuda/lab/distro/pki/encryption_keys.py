@@ -1,7 +1,7 @@
-"""Keys of encryption at rest while servers run: changed by one, taken over by all, without a restart.
+"""Encryption keys at rest while servers run: rotated on one server, adopted by all, without a restart.
 
-The keys are part of the authorities in etcd (:mod:`.authorities`). Every server with an API follows them there and says which
-ones it works with; whoever changes them (:mod:`.encryption_keys`) goes on when all say the same.
+The keys are part of the authorities in etcd (:mod:`.authorities`). Every server with an API follows them there and reports which
+keys it uses; the rotation continues when all servers report the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FOLLOW_SECONDS = 1.0
 
 
 def live(found: Authorities, entropy: Entropy) -> Envelope:
-    """Its keys may be replaced while it is used."""
+    """An envelope whose keys may be replaced while it is used."""
     return Envelope(parse_keys(found.encryption), entropy)
 
 
@@ -39,17 +39,17 @@ def hash_of(found: Authorities) -> str:
 
 
 async def hashes(client: EtcdClient) -> dict[str, str]:
-    """Which keys the servers work with, by node."""
+    """The hash of each server's keys, by node."""
     return {node: value.decode() for node, value in (await client.under(_HASHES)).items()}
 
 
 async def withdraw(client: EtcdClient, node: str) -> None:
-    """That server is no more."""
+    """Delete the report of a server that was removed."""
     await client.delete(_HASHES + node)
 
 
 class Following:
-    """This server's part: what is in etcd becomes what it works with."""
+    """This server's part: use the keys that are in etcd."""
 
     def __init__(self, state: State, client: EtcdClient, envelope: Envelope, clock: Clock) -> None:
         self._state = state
@@ -87,11 +87,11 @@ class Following:
 
 # --- encryption rotation --------------------------------------------------------------------------------------------------
 #
-# `secrets-encrypt`: another key for the Secrets at rest, in steps that can be taken one by one or all at once.
+# `secrets-encrypt`: another key for the Secrets at rest, in steps that can be run one by one or all at once.
 #
-# `prepare` adds a key that all servers can read with; `rotate` makes it the one that they write with; `reencrypt` writes every
-# Secret anew and drops the old keys. A step begins only when all servers have taken over the one before. Stages and words are
-# k3s', since machines read them. Only etcd is needed: what is at rest is nobody else's business.
+# `prepare` adds a key that all servers can decrypt with; `rotate` makes it the one that they encrypt with; `reencrypt` writes
+# every Secret anew and drops the old keys. A step begins only when all servers have adopted the one before. Stages and texts are
+# k3s', since programs parse them. Only etcd is needed: encryption at rest concerns nothing else.
 
 _SECRETS: Final = "/registry/secrets/"
 START, PREPARE, ROTATE = "start", "prepare", "rotate"
@@ -104,18 +104,18 @@ Keys = Sequence[tuple[str, bytes]]
 
 
 class RotationError(DistroError):
-    """A step that can't be taken now."""
+    """A step that can't be run now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     stage: str
     keys: Keys
-    # Which servers work with other keys than those.
+    # Servers that use other keys than those.
     behind: tuple[str, ...]
 
     def text(self) -> str:
-        """As k3s prints it."""
+        """The status as k3s prints it."""
         hashes = "All hashes match" if not self.behind else f"hash does not match between {', '.join(self.behind)} and the others"
         lines = [
             "Encryption Status: Enabled",
@@ -130,7 +130,7 @@ class Standing:
 
 
 def prepared(keys: Keys, new: tuple[str, bytes]) -> Keys:
-    """With a key that can be read with, and is not written with yet."""
+    """The keys with one that is not yet used for encryption."""
     names = {name for name, _ in keys}
     name, number = new[0], 1
     while name in names:
@@ -139,7 +139,7 @@ def prepared(keys: Keys, new: tuple[str, bytes]) -> Keys:
 
 
 def rotated(keys: Keys) -> Keys:
-    """The newest is the one to write with."""
+    """The keys with the newest first, which is used for encryption."""
     return [keys[-1], *keys[:-1]]
 
 
@@ -175,7 +175,7 @@ class Rotation:
         await self._settled()
 
     async def rotate_keys(self) -> None:
-        """All of it. Taken up where an earlier one was cut off."""
+        """Run all steps. Continues an earlier rotation that was interrupted."""
         stage = (await self.standing()).stage
         if stage in (START, FINISHED):
             await self.prepare()
@@ -193,7 +193,7 @@ class Rotation:
         return saved
 
     async def _expect(self, *stages: str) -> None:
-        """Raises RotationError unless it is the time for it, and all servers are where they should be."""
+        """Raises RotationError unless the rotation is at one of these stages, and all servers use its keys."""
         found = await self.standing()
         if found.stage not in stages:
             raise RotationError(f"the rotation is at {found.stage}, and this step follows {' or '.join(stages)}")
@@ -215,7 +215,7 @@ class Rotation:
         await self._etcd.put(_STAGE, stage.encode())
 
     async def _rewrite(self) -> None:
-        """Every Secret once more, unless it is sealed with the present key already."""
+        """Write every Secret again, unless it is sealed with the current key already."""
         await self._etcd.put(_STAGE, ACTIVE.encode())
         envelope = Envelope(parse_keys((await self._saved()).authorities.encryption), self._entropy)
         count = 0
@@ -232,6 +232,6 @@ class Rotation:
                 return False
             if await self._etcd.replace(key, envelope.seal(key, plain), found.revision):
                 return True
-            # Somebody has written it meanwhile, probably with the new key.
+            # It was written meanwhile, probably with the new key.
             found = await self._etcd.get(key)
         raise RotationError(f"{key} changes all the time: try again")

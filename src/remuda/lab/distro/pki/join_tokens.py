@@ -1,7 +1,7 @@
 """Tokens by which hosts join, as k3s writes them: `K10<hash of the CA>::<user>:<password>`, or the password alone.
 
-With the hash a joiner knows whom it talks to before it tells the password; without, it takes whoever answers. The users are
-`server`, who may have everything, and `node`, who gets certificates for one node.
+With the hash a joining host verifies the server before it sends the password; without, it trusts any server. The users are
+`server`, who has full access, and `node`, who gets certificates for one node.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _HASH = 64
 
 
 class TokenError(DistroError):
-    """A token that is none, or not the right one."""
+    """An invalid token, or a wrong one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`ca_hash` is empty in a token that does not say whom to trust."""
+    """`ca_hash` is empty in a token without a CA's hash."""
 
     password: str = field(repr=False)
     user: str = ""
@@ -63,28 +63,28 @@ def parse(text: str) -> Token:
 
 
 def hash_of(ca: bytes) -> str:
-    """What a token says of a CA: of one certificate the hash of the file, of several that of the last, which is the root.
+    """The hash of a CA in a token: of one certificate the hash of the file, of several that of the last, which is the root.
 
-    So intermediate certificates may change while tokens stay good.
+    So intermediate certificates may change while tokens stay valid.
     """
     found = certificates_in(ca)
     return hashlib.sha256(found[-1] if len(found) > 1 else ca).hexdigest()
 
 
 def secure(password: str, ca: bytes, user: str = SERVER) -> str:
-    """The token that says whom to trust."""
+    """The token with the CA's hash."""
     return str(Token(password, user, hash_of(ca)))
 
 
 # --- pem ------------------------------------------------------------------------------------------------------------------
 #
-# PEM without a library: what is between the lines. Whether it is a good certificate is not asked here.
+# PEM parsed without a library: the content between the lines. Whether the certificate is valid is not checked here.
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
 def certificates_in(pem: bytes) -> list[bytes]:
-    """The certificates of a file as DER, in their order; what can't be read is left out."""
+    """The certificates of a file as DER, in their order; unreadable ones are left out."""
     found = []
     for body in _CERTIFICATE.findall(pem):
         try:

@@ -1,7 +1,7 @@
-"""What makes a host a server of one cluster: the token, and the authorities that it has, is given, or makes.
+"""The identity of a server in one cluster: the token, and the authorities, which it has, gets, or makes.
 
-A server that has its authorities on disk goes on with them. One that joins gets them from the server it joins, after having
-checked that server. The first one makes them; or takes them out of its etcd, if that is all that is left of an earlier life.
+A server that has its authorities on disk uses them. One that joins gets them from the server it joins, after verifying that
+server. The first one makes them; or takes them from its etcd, if only that is left of an earlier run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def prepare(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) 
 
 
 def server_token(settings: Settings, entropy: Entropy) -> Token:
-    """As told; else as it was; else a new one."""
+    """The configured token; else the stored one; else a new one."""
     if settings.token:
         token = join_tokens.parse(settings.token)
         if token.user == join_tokens.NODE:
@@ -84,7 +84,7 @@ async def _authorities(settings: Settings, token: Token, clock: Clock, rng: Rng,
 
 
 async def fetched(url: str, token: Token, clock: Clock) -> Authorities:
-    """Those of the cluster that this server is of. Raises JoinError and NotYet."""
+    """The authorities of the cluster that this server joins. Raises JoinError and NotYet."""
     server = await supervisor_client.find(url, token, clock)
     async with Supervisor(server, join_tokens.SERVER, token.password, clock) as supervisor:
         content = await supervisor.get(f"{PREFIX}/server-bootstrap")
@@ -98,7 +98,7 @@ async def fetched(url: str, token: Token, clock: Clock) -> Authorities:
 
 
 def _write_tokens(paths: Paths, identity: Identity) -> None:
-    """For people to copy, with the hash of the CA."""
+    """Write the tokens for users to copy, with the hash of the CA."""
     ca = identity.authorities.bundle(SERVER_CA)
     _write(paths, "token", join_tokens.secure(identity.password, ca))
     _write(paths, "agent-token", join_tokens.secure(identity.agent_password, ca, join_tokens.NODE))

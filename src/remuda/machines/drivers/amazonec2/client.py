@@ -1,10 +1,10 @@
-"""The way to EC2: boto3 in a thread, failures worded by :mod:`.failures`, and calls made again after a pause.
+"""A client of EC2: boto3 in a thread, failures worded by :mod:`.failures`, and calls repeated after a pause.
 
-boto3's own retries are off, since they sleep on the real clock. A call that was cut may have been carried out: so what makes
-something carries a client token or a name that we kept before, and is safe to repeat.
+boto3's own retries are off, since they sleep on the real clock. An interrupted call may have been carried out: so each
+call that creates something has a client token or a name that we kept before, and is safe to repeat.
 
-A tenant names the endpoint, so every connection is made by :mod:`.client`; and the role of the machine that this
-runs on is used only where the policy lets the metadata service be asked for it.
+A tenant names the endpoint, so every connection is checked here; and the role of the machine that this runs on is used only if
+the policy permits requests to the metadata service.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Ec2:
         except exceptions.ParamValidationError as error:
             raise Refused(Reason.INVALID, f"{doing} failed: {error}") from None
         except (exceptions.BotoCoreError, exceptions.HTTPClientError, unreadable, OSError, ValueError) as error:
-            # ValueError is what boto3 says of an endpoint that is no URL.
+            # boto3 raises ValueError for an endpoint that is not a URL.
             raise unreached(doing, error) from None
 
 
@@ -128,7 +128,7 @@ def _client(options: Options, policy: Policy) -> Any:
 
 
 def _session(policy: Policy) -> Any:
-    """Without the ways by which boto3 would ask a metadata service for a role, unless the policy permits that."""
+    """A session that does not ask a metadata service for a role, unless the policy permits that."""
     permitted = policy.permits(_METADATA)
     if permitted not in _sessions:
         core = import_module("botocore.session").Session()
@@ -157,7 +157,7 @@ def _endpoint(options: Options) -> str | None:
 
 
 def guard(client: Any, policy: Policy) -> None:
-    """Let a client's connections be checked."""
+    """Have a client's connections checked."""
     request = import_module("botocore.awsrequest")
 
     class Plain(request.AWSHTTPConnection):  # type: ignore[misc, name-defined]

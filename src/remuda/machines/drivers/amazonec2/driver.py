@@ -1,9 +1,9 @@
-"""Instances of Amazon EC2, in the order of things: place, image, key pair, security groups, the instance, its address.
+"""Instances of Amazon EC2, in the order of creation: place, image, key pair, security groups, the instance, its address.
 
-Nothing is paid for twice: the request to launch carries a client token made of the machine's own, for which EC2 gives the same
-instance again; and the instance bears that token as a tag, by which it is found long after EC2 has forgotten the request. EC2
-shows what it made only after a while. So when the time of a launch is kept and its instance can't be seen, it is looked for until
-`_SETTLING` is over before anybody believes that there is none.
+No instance is launched twice: the request carries a client token derived from the machine's own, for which EC2 gives the same
+instance again; and the instance has that token as a tag, by which it is found long after EC2 has forgotten the request. EC2 shows
+a new instance only after a while. So when the time of a launch is kept but its instance is not visible, the driver looks for it
+until `_SETTLING` is over before it concludes that there is none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .key_pairs import ensure_key_pair, key_pairs, remove_key_pairs
 from .launch_request import check, request
 from .security_groups import check_groups, ensure_groups, remove_groups, unused_groups
 
-# How long EC2 may need to show what it made.
+# The time that EC2 may need to show new resources.
 _SETTLING = 60.0
 _PAUSE = 3.0
 _LAUNCHES, _ADDRESS_POLLS, _GONE_POLLS = 10, 60, 100
@@ -93,7 +93,7 @@ class AmazonEC2(Driver):
             await self._remove(machine)
         except Refused as error:
             if error.reason is Reason.NOT_FOUND:
-                # That would say that nothing is left of the machine. Where it does, nobody gets here.
+                # NOT_FOUND would mean that nothing is left of the machine. Where that is so, no error is raised.
                 raise DriverError(Reason.FAILED, error.message) from error
             raise
 
@@ -138,7 +138,7 @@ class AmazonEC2(Driver):
         ec2 = Ec2(options.replaced(retries=0), self.around)
         doing = "asking EC2 who we are"
         try:
-            # Whoever is known and may do nothing is known.
+            # A known user without permissions passes, too.
             await ec2.unless(("UnauthorizedOperation",), "describe_availability_zones", doing)
         finally:
             ec2.close()
@@ -187,7 +187,7 @@ class AmazonEC2(Driver):
         raise AssertionError("unreachable")
 
     async def _found_again(self, ec2: Ec2, machine: Machine, keep: Keep) -> str:
-        """What an interrupted launch made; empty if nothing."""
+        """The instance that an interrupted launch made; empty if there is none."""
         found = await self._seen(lambda: _by_tag(ec2, tags.TOKEN, machine.token), machine)
         if not found:
             return ""
@@ -235,7 +235,8 @@ class AmazonEC2(Driver):
         await self._seen(asked, machine)
 
     async def _await_gone(self, ec2: Ec2, ids: Iterable[str]) -> None:
-        """Terminated, so that volumes and interfaces are gone too. One that takes long to shut down costs nothing any more."""
+        """Wait until they are terminated, so that volumes and interfaces are deleted too. One that takes long to shut down costs
+        nothing any more."""
         for instance in ids:
             for _ in range(_GONE_POLLS):
                 found = await _described(ec2, instance)
@@ -262,7 +263,7 @@ class AmazonEC2(Driver):
             await ec2.unless(gone, "cancel_spot_instance_requests", doing, SpotInstanceRequestIds=sorted(ids))
 
     async def _seen(self, look: Callable[[], Any], machine: Machine) -> list[Any]:
-        """What `look` finds, at the latest when everything launched must be visible."""
+        """The result of `look`, repeated while it is empty until everything launched must be visible."""
         begun = float(machine.state.get("LaunchBegun") or 0)
         while True:
             found: list[Any] = await look()
@@ -273,7 +274,7 @@ class AmazonEC2(Driver):
 
 
 def _settings(options: Options) -> dict[str, Any]:
-    """What rancher-machine needs to know when it is to remove the machine."""
+    """The settings that rancher-machine needs to remove the machine."""
     return {
         "Region": options.text("region"),
         "Zone": options.text("zone"),
@@ -331,7 +332,7 @@ def _addresses(instance: Instance, options: Options) -> dict[str, str]:
 
 
 def _ended(instance: Instance) -> DriverError:
-    """EC2 took it back: its reason reads like an error's code, behind whose fault it was."""
+    """The error for an instance that EC2 ended: its reason is like an error's code, prefixed with the responsible side."""
     told = instance.get("StateReason") or {}
     code = str(told.get("Code") or "terminated")
     said = str(told.get("Message") or instance.get("StateTransitionReason") or "it was terminated")

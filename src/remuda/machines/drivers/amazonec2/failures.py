@@ -1,4 +1,4 @@
-"""What EC2's error codes mean to a person. Pure; :mod:`.client` raises what comes of it."""
+"""The meaning of EC2's error codes for a user. Pure; :mod:`.client` raises the resulting errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Refused(DriverError):
 
 
 def refusal(doing: str, code: str, said: str, status: int = 400) -> Refused:
-    """`doing` says in a few words what was asked for: "launching an instance"."""
+    """`doing` says in a few words what was requested: "launching an instance"."""
     reason, field = _meaning(code, said, status)
     advice = _ADVICE.get(reason, "")
     text = f"{doing} failed: {said.strip().rstrip('.')} ({code})"
@@ -75,7 +75,7 @@ def refusal(doing: str, code: str, said: str, status: int = 400) -> Refused:
 
 
 def unreached(doing: str, error: BaseException) -> Refused:
-    """A call without an answer that EC2 would give. Whether nothing answered, or something else did, is not told."""
+    """The error for a call without a proper answer from EC2. It does not tell whether nothing answered, or something else did."""
     message = f"{doing} failed: {outbound.told(error, 'EC2')}"
     if outbound.is_refusal(error):
         return Refused(Reason.INVALID, message, field="endpoint")

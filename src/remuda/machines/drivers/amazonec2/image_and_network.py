@@ -1,7 +1,7 @@
-"""Which image an instance starts from, and the volumes that come of it.
+"""The image that an instance starts from, and the volumes that result from it.
 
-Nobody needs to name one: then it is the newest Ubuntu 22.04 of Canonical's in the region. rancher-machine has a list of these,
-of the day it was built; an image of that list may be gone.
+Without a named image it is Canonical's newest Ubuntu 22.04 in the region. rancher-machine has a list of these, of the day it was
+built; an image of that list may be gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .client import Ec2
 _CANONICAL = {"cn-": "837727238323", "us-gov-": "513442679011"}
 _CANONICAL_ELSEWHERE = "099720109477"
 _UBUNTU = "ubuntu/images/hvm-ssd*/ubuntu-jammy-22.04-amd64-server-*"
-# Of an image's mapping, what may not be said again when an instance is launched.
+# The parts of an image's mapping that may not be repeated when an instance is launched.
 _NOT_OURS = ("Encrypted", "KmsKeyId", "OutpostArn", "AvailabilityZone", "AvailabilityZoneId")
 
 
@@ -29,7 +29,7 @@ class Image:
 
 
 async def find_image(ec2: Ec2, options: Options, chosen: str = "") -> Image:
-    """`chosen` is what an earlier try used: it stays. Raises DriverError."""
+    """`chosen` is the image of an earlier try: it stays. Raises DriverError."""
     named = options.text("ami") or chosen
     region = options.text("region")
     if named:
@@ -52,7 +52,7 @@ async def find_image(ec2: Ec2, options: Options, chosen: str = "") -> Image:
 
 
 def _volumes(image: dict[str, Any], root: str, options: Options) -> list[dict[str, Any]]:
-    """Every volume goes with the instance, whatever the image says: nobody would find it again."""
+    """Every volume is deleted with the instance, regardless of the image's setting: nothing else would find it again."""
     found = []
     for mapping in image.get("BlockDeviceMappings") or ():
         if "Ebs" not in mapping:
@@ -73,7 +73,7 @@ def _volumes(image: dict[str, Any], root: str, options: Options) -> list[dict[st
 
 # --- network --------------------------------------------------------------------------------------------------------------
 #
-# Where an instance goes: its zone, its network, its subnet.
+# The place of an instance: its zone, its network, its subnet.
 
 _NO_NETWORK = "the account has no default network (VPC) in {region}: name a vpcId or a subnetId"
 

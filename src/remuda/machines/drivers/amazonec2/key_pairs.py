@@ -1,4 +1,4 @@
-"""The key pair of a machine: its own, under a name that is kept before EC2 hears of it; or one that a person named."""
+"""The key pair of a machine: its own, under a name that is kept before it is sent to EC2; or one that the user named."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def ensure_key_pair(ec2: Ec2, machine: Machine, keep: Keep, around: Surrou
 
 
 async def remove_key_pairs(ec2: Ec2, machine: Machine) -> None:
-    """That of the kept name, unless it is somebody else's, and whatever else bears the machine's token."""
+    """Remove the key pair of the kept name, unless it is not ours, and all others with the machine's token."""
     names = {str(pair["KeyName"]) for pair in await key_pairs(ec2, tags.having(tags.TOKEN, [machine.token]))}
     kept = str(machine.state.get("KeyName") or "")
     if kept and not machine.state.get("ExistingKey") and kept not in names:
@@ -57,7 +57,7 @@ async def key_pairs(ec2: Ec2, wanted: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def _import(ec2: Ec2, machine: Machine, name: str, public: str) -> bool:
-    """False when the name is somebody else's."""
+    """False when the name belongs to another key pair."""
     made = await ec2.unless(
         ("InvalidKeyPair.Duplicate",),
         "import_key_pair",

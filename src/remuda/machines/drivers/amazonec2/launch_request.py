@@ -22,12 +22,12 @@ _CHOICES = {
 
 
 def client_token(machine: Machine, attempt: int) -> str:
-    """EC2 gives the same instance for the same token. Another attempt is one after EC2 said that there is none."""
+    """EC2 gives the same instance for the same token. A new attempt begins after EC2 said that there is no instance."""
     return hashlib.sha256(f"{machine.token}/{attempt}".encode()).hexdigest()
 
 
 def check(options: Options) -> None:
-    """What can be said without asking anybody. Raises DriverError."""
+    """Check the options without a request to EC2. Raises DriverError."""
     if options.text("keypair-name") and not options.text("ssh-keypath"):
         raise DriverError(Reason.INVALID, "keypairName needs its private key too, as sshKeyContents", field="sshKeyContents")
     if options.on("ipv6-address-only") and options.number("ipv6-address-count") < 1:

@@ -1,8 +1,8 @@
-"""Security groups: found by name in the network, made if they are not there, opened, and removed when the last machine is gone.
+"""Security groups: found by name in the network, created if missing, opened, and removed after the last machine.
 
-A group is shared by machines. So it bears its owner's tag and no machine's, and goes only when it is the owner's own and nothing
-uses it; EC2 refuses to remove one in use, which settles the race with a machine that comes meanwhile. That machine in turn makes
-the group again if it went before the machine was launched (:mod:`.driver`).
+A group is shared by machines. So it has its owner's tag and no machine's, and is removed only if it has that tag and is unused;
+EC2 refuses to remove one in use, which settles the race with a new machine. That machine in turn creates the group again if it
+was removed before the launch (:mod:`.driver`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def remove_groups(ec2: Ec2, machine: Machine) -> None:
 
 
 async def unused_groups(ec2: Ec2, owner: str, filters: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
-    """Of the owner's groups that pass the filters such as no network interface is in."""
+    """The owner's groups that pass the filters and that no network interface uses."""
     if not owner:
         return []
     doing, wanted = "looking for our security groups", [tags.having(tags.OWNER, [owner]), *filters]
@@ -97,7 +97,7 @@ async def _find(ec2: Ec2, vpc: str, names: tuple[str, ...]) -> dict[str, dict[st
 
 async def _make(ec2: Ec2, machine: Machine, vpc: str, name: str, around: Surroundings) -> dict[str, Any]:
     around.say(f"making the security group {name} in {vpc}")
-    # The first tag is what tells rancher-machine that it may add rules.
+    # By the first tag rancher-machine knows that it may add rules.
     bears = {DEFAULT_GROUP: __version__, **({tags.OWNER: machine.owner} if machine.owner else {})}
     await ec2.unless(
         ("InvalidGroup.Duplicate",),
@@ -131,7 +131,7 @@ async def _open(ec2: Ec2, options: Options, group: dict[str, Any]) -> None:
             )
             return
         except Refused as error:
-            # Somebody else added one of them just now: then EC2 took none of ours.
+            # Another client added one of them just now: then EC2 added none of ours.
             if error.code != "InvalidPermission.Duplicate":
                 raise
         group = (await _find(ec2, str(group["VpcId"]), (name,))).get(name, group)

@@ -1,4 +1,4 @@
-"""Tags: what a person asked for, and ours, by which everything is found again. Pure.
+"""Tags: the user's, and ours, by which all resources are found again. Pure.
 
 No slash in ours: EC2 refuses such keys where tags are shown to the instance itself.
 """

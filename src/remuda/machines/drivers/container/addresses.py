@@ -1,7 +1,8 @@
-"""Which address a container gets, and has again after each start, as hosts do: etcd knows its members by it. Pure.
+"""The address of a container, which stays the same after each start, as a host's does: etcd knows its members by it. Pure.
 
-Engines give containers any address when they start, from the lower end on. So ours are in the upper half of the network, where
-the machine's token says; who was there first is asked for, and who comes at the same moment is found when the container starts.
+Engines give containers any address when they start, from the lower end on. So ours are in the upper half of the network, at a
+place derived from the machine's token; addresses in use are asked for, and one taken at the same moment is noticed when the
+container starts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _TAKEN = ("in use", "not available", "already allocated")
 
 
 def network_of(text: str) -> IPv4Network | None:
-    """None for what is no network of the fourth version that one could choose from."""
+    """None for anything but an IPv4 network that is large enough to choose from."""
     try:
         found = IPv4Network(text, strict=False)
     except ValueError:
@@ -26,11 +27,11 @@ def network_of(text: str) -> IPv4Network | None:
 
 
 def chosen(network: IPv4Network, token: str, taken: Collection[str]) -> str:
-    """The same for the same token as long as nobody else has it; empty when all seem to be taken."""
+    """An address that is always the same for the same token while it is free; empty when all seem to be taken."""
     half = network.num_addresses // 2
     for number in range(_TRIES):
         digest = hashlib.sha256(f"{token}/{number}".encode()).digest()
-        # Not the last one, which is everybody's.
+        # Not the last one, which is the broadcast address.
         found = str(network.network_address + half + int.from_bytes(digest[:8]) % (half - 1))
         if found not in taken:
             return found
@@ -39,6 +40,6 @@ def chosen(network: IPv4Network, token: str, taken: Collection[str]) -> str:
 
 
 def is_taken(message: str) -> bool:
-    """Whether an engine says that somebody else has the address."""
+    """True if an engine says that the address is taken."""
     said = message.lower()
     return "address" in said and any(each in said for each in _TAKEN)

@@ -1,11 +1,11 @@
 """`container`: hosts that are containers with systemd, of podman or Docker on the server's own machine.
 
-They have all rights there, so whoever may make such machines is as good as root on it: the driver is there only after an
-administrator has activated it. Where the engine listens is said by the environment of whoever runs the Job, never by an option.
-The engine itself starts containers again that ran when its machine went down.
+They have all rights there, so a user who may make such machines is as good as root on it: the driver is available only after an
+administrator has activated it. The environment of the Job's runner says where the engine listens, never an option. The engine
+itself restarts containers that ran when its machine went down.
 
-Of several servers on one etcd each has an engine of its own, so the state of a machine says on which machine its container is: no
-other server says that there is none.
+Several servers on one etcd have an engine each, so the state of a machine says on which machine its container is: no other server
+reports it as missing.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Container(Driver):
             await keep({"IPAddress": await self._address(engine, machine)})
 
     async def _started(self, engine: Engine, machine: Machine, wanted: Wanted, key: str, keep: Keep, tried: set[str]) -> bool:
-        """False when its address, which is in `tried` then, turned out to be somebody else's: nothing of it is there."""
+        """False if its address, which is then in `tried`, turned out to be in use: the container is gone."""
         placed = await _placed(engine, wanted, machine.token, tried)
         await engine.create(placed)
         seen = await _ours(engine, machine)
@@ -167,13 +167,13 @@ class Container(Driver):
 
 
 async def _ours(engine: Engine, machine: Machine) -> Seen | None:
-    """The container of this machine; None when there is none, or one of somebody else."""
+    """This machine's container; None when there is none, or when one of that name is not ours."""
     seen = await engine.seen(_name(machine))
     return seen if seen is not None and seen.labels.get(_TOKEN) == machine.token else None
 
 
 async def _placed(engine: Engine, wanted: Wanted, token: str, tried: Collection[str]) -> Wanted:
-    """With an address that it keeps, where the engine lets one choose."""
+    """The container's spec with a fixed address, if the engine permits a choice."""
     network = next(filter(None, map(addresses.network_of, await engine.subnets(wanted.network))), None)
     if network is None:
         return wanted
@@ -182,7 +182,7 @@ async def _placed(engine: Engine, wanted: Wanted, token: str, tried: Collection[
 
 
 def _here() -> str:
-    """What this machine is known by; empty where nothing tells, as in most containers. Hashed, since the id itself is private."""
+    """The id of this machine, hashed, since the id itself is private; empty if unknown, as in most containers."""
     try:
         found = _MACHINE_ID.read_text().strip()
     except OSError:

@@ -1,7 +1,7 @@
-"""Podman or Docker by its socket: the few things that the driver asks of it, told apart where they differ.
+"""Podman or Docker by its socket: the few calls that the driver needs, with a variant for each where they differ.
 
-Podman's own API is used, not the one that it has for Docker's sake, since only that can say `systemd=false` and how a control
-group's name space is to be.
+Podman's own API is used, not its Docker-compatible one, since only that has `systemd=false` and a choice of the control group's
+namespace.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Seen:
 
 
 def socket_of(environ: Mapping[str, str]) -> Path:
-    """Where the engine listens; raises DriverError."""
+    """The socket on which the engine listens; raises DriverError."""
     for variable in ("CONTAINER_HOST", "DOCKER_HOST"):
         said = environ.get(variable, "")
         if said.startswith("unix://"):
@@ -115,7 +115,7 @@ class Engine:
         await self._ask("POST", await self._of(name, "start"), passing=(304,))
 
     async def remove(self, name: str) -> None:
-        """With what it has written, at once; nothing there is nothing wrong."""
+        """Remove the container with all that it has written, at once; a missing one is no error."""
         how = {"volumes": "true", "timeout": "0"} if await self._is_podman() else {"v": "true"}
         await self._ask("DELETE", await self._of(name, ""), {"force": "true", **how}, passing=(404,))
 
@@ -141,7 +141,7 @@ class Engine:
         """Of a network in which a container can have an address that it keeps; none otherwise. Raises DriverError."""
         podman = await self._is_podman()
         if not podman and not network:
-            # Docker gives none of its own choice in its default network.
+            # Docker allows no choice of addresses in its default network.
             return []
         name = quote(network or PODMANS, safe="")
         path = f"{_LIBPOD}/networks/{name}/json" if podman else f"{_DOCKER}/networks/{name}"
@@ -240,11 +240,11 @@ def _object(text: str) -> Obj:
 
 # --- spec -----------------------------------------------------------------------------------------------------------------
 #
-# What a container must be to be a host: systemd as its first process, with all rights, and a control group of its own. Pure.
+# The spec of a container that is a host: systemd as its first process, with all rights, and a control group of its own. Pure.
 
 # The network of podman that containers are in when none is named.
 PODMANS = "podman"
-# What tells systemd to halt; podman wants its number.
+# The signal by which systemd halts; podman needs its number.
 _HALT, _HALT_NUMBER = "SIGRTMIN+3", 37
 _LIMITS = {"nofile": 20000, "nproc": 30000}
 # Not on the container's own layers, on which no other layers can be put.
@@ -254,7 +254,7 @@ _TEMPORARY = {"/run": "rw,nosuid,nodev,exec,mode=755", "/run/lock": "rw,nosuid,n
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """`memory` is in bytes, `cpus` in whole processors; 0, an empty network and an empty address say: as it comes."""
+    """`memory` is in bytes, `cpus` in whole processors; 0, an empty network and an empty address mean the engine's default."""
 
     name: str
     image: str

@@ -1,7 +1,7 @@
-"""What a container does when it first comes up: user data, as cloud-init would, for images that have no cloud-init. Pure.
+"""The first start of a container: runs user data, as cloud-init would, for images that have no cloud-init. Pure.
 
-The archive that goes into the container's root before it is started has a unit that systemd runs once, so that it does not matter
-what becomes of the Job meanwhile. Of cloud-config it does what hosts of clusters need: files, commands, keys, and a name.
+The archive that goes into the container's root before it is started has a unit that systemd runs once, so that the Job may end
+meanwhile. Of cloud-config it supports what hosts of clusters need: files, commands, keys, and a name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _KNOWN = frozenset({"write_files", "runcmd", "bootcmd", "hostname", "ssh_authori
 
 
 def archive(userdata: str, public_key: str = "") -> bytes:
-    """What goes into the root of a container that has not been started. Raises DriverError."""
+    """The archive for the root of a container that has not been started. Raises DriverError."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
         _directory(tar, _DIRECTORY, 0o700)
@@ -60,7 +60,7 @@ def archive(userdata: str, public_key: str = "") -> bytes:
 
 
 def script(userdata: str) -> str:
-    """The shell script that does what user data says. Raises DriverError."""
+    """The shell script that carries out user data. Raises DriverError."""
     if userdata.startswith("#!"):
         return userdata
     if not userdata.strip():

@@ -1,7 +1,7 @@
-"""The way to DigitalOcean's API (v2): JSON over HTTPS, calls made again after a pause, failures said with a reason.
+"""A client of DigitalOcean's API (v2): JSON over HTTPS, calls repeated after a pause, failures with a reason.
 
-The API takes no token by which a repeated request could be told from a new one. So a request that makes something is made again
-only when it is certain that it was not carried out (`repeat`); otherwise whoever asked looks first.
+The API takes no token that would tell a repeated request from a new one. So a request that creates something is repeated only
+when it certainly was not carried out (`repeat`); otherwise the caller looks first.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Api:
             for one in answer.get(key) or ():
                 yield one
             beyond = urlsplit(str(((answer.get("links") or {}).get("pages") or {}).get("next") or ""))
-            # Only what to ask for: whom to ask (and to tell the token) is ours to say.
+            # Only path and query are taken from the answer: the server that gets the token is our choice.
             following = f"{beyond.path}?{beyond.query}" if beyond.query else ""
 
     async def make(self, path: str, body: Mapping[str, Any], doing: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Api:
                     return _decoded(said, doing)
                 raise self._refusal(answer.status, said, answer.headers, doing)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            # ValueError is what the URL library says of an address that it can't read.
+            # The URL library raises ValueError for an address that it can't read.
             message = f"{doing} failed: {outbound.told(error, 'DigitalOcean')}"
             reason = Reason.INVALID if outbound.is_refusal(error) else Reason.UNAVAILABLE
             raise Refused(reason, message) from None
@@ -173,7 +173,7 @@ def _decoded(said: bytes, doing: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        # Another server than DigitalOcean's; which one is not told.
+        # The answer comes from another server than DigitalOcean's; the message does not name it.
         error = ValueError("the answer is no JSON object")
         raise Refused(Reason.UNAVAILABLE, f"{doing} failed: {outbound.told(error, 'DigitalOcean')}")
     return found

@@ -1,8 +1,8 @@
 """Droplets of DigitalOcean: an SSH key, the droplet, its addresses.
 
-The API has no client tokens. So a droplet bears its machine's token as a tag from the first moment, the time of the request is
-kept before it is made, and after one that was cut the droplet is looked for until `_SETTLING` is over: only then it is asked for
-again. Should there be two all the same, the older stays and the others go before anybody uses them.
+The API has no client tokens. So a droplet has its machine's token as a tag from the first moment, and the time of the request is
+kept before it is made. After an interrupted request the driver looks for the droplet until `_SETTLING` is over, and only then
+requests it again. If there are two all the same, the older stays and the others are deleted before they are used.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class DigitalOcean(Driver):
     async def remove(self, machine: Machine, keep: Keep) -> None:
         api = self._api(machine.options)
         kept = int(machine.state.get("DropletID") or 0)
-        # With the number at hand there is nothing to wait for; others that bear the token are seen by now, if ever.
+        # With a known number there is no need to wait; others with the token are visible by now, if ever.
         found = await _tagged(api, machine) if kept else await self._seen(api, machine)
         for droplet in sorted({*([kept] if kept else ()), *(int(one["id"]) for one in found)}):
             self.around.say(f"removing the droplet {droplet}")
@@ -120,7 +120,7 @@ class DigitalOcean(Driver):
             await self._await_gone(api, droplet)
         await remove_ssh_key(api, machine)
         if machine.token:
-            # Tags outlive what bore them.
+            # Tags remain after their resources.
             await api.delete(f"/v2/tags/{ssh_keys.token_tag(machine.token)}", "removing the machine's tag")
 
     async def state(self, machine: Machine) -> State:
@@ -188,7 +188,7 @@ class DigitalOcean(Driver):
                 self.around.say(f"{error.message}; looking whether it was made")
 
     async def _settle(self, api: Api, machine: Machine, keep: Keep) -> int:
-        """On one of those that bear the machine's token; the others go."""
+        """Keep one of the droplets with the machine's token, and delete the others."""
         found = [int(one["id"]) for one in await _tagged(api, machine)]
         kept = int(machine.state.get("DropletID") or 0) or found[0]
         await keep({"DropletID": kept})
@@ -198,7 +198,7 @@ class DigitalOcean(Driver):
         return kept
 
     async def _seen(self, api: Api, machine: Machine) -> list[Droplet]:
-        """What bears the machine's token, at the latest when everything that was asked for must be visible."""
+        """The droplets with the machine's token, looked for until everything that was requested must be visible."""
         begun = float(machine.state.get("LaunchBegun") or 0)
         while True:
             found = await _tagged(api, machine)

@@ -1,4 +1,4 @@
-"""The SSH key of a machine: its own, which is found by its fingerprint if DigitalOcean has it; or one that a person named."""
+"""The SSH key of a machine: its own, which is found by its fingerprint if DigitalOcean has it; or one that the user named."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def remove_ssh_key(api: Api, machine: Machine) -> None:
     if number:
         await api.delete(f"{_KEYS}/{number}", "removing the SSH key")
     elif (public := machine.directory / f"{PRIVATE}.pub").exists():
-        # Perhaps it was added, and nobody heard of it.
+        # Perhaps it was added, but the answer was lost.
         await api.delete(f"{_KEYS}/{fingerprint(public.read_text())}", "removing the SSH key")
 
 
@@ -145,6 +145,6 @@ def key_name(machine: Machine) -> str:
 
 
 def key_of(name: str) -> tuple[str, str, str] | None:
-    """Machine, owner and token of a key's name; None if it is none of ours."""
+    """Machine, owner and token of a key's name; None if it is not ours."""
     found = _KEY.fullmatch(name)
     return (found["machine"], found["owner"], found["token"]) if found else None

@@ -1,8 +1,8 @@
-"""The desired plan of one machine: everything its host should have, run and answer (capr.md §4.6).
+"""The desired plan of one machine: the files, commands and probes of its host (capr.md §4.6).
 
 :func:`renderer` gives the planner its `Render`. The order of files is part of the plan's bytes and of its stamps, so it is
-written down in one place, here; what each file holds is a module of its own. Pure: the same snapshot and facts give the same
-bytes, in whatever order their parts came. Not here: which machine is told when (`..decide`), the plan document (`...plans.plan`).
+defined in one place, here; each file's content has a module of its own. Pure: the same snapshot and facts give the same
+bytes, regardless of the order of their parts. Not here: the order of machines (`..decide`), the plan document (`...plans.plan`).
 Read :mod:`.context`, then :mod:`.config`.
 """
 
@@ -57,7 +57,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class _Site(Ground):
-    """A ground with what is made once for all of its hosts."""
+    """A ground with the parts that are made once for all of its hosts."""
 
     @cached_property
     def registries(self) -> registries.Registries:
@@ -82,7 +82,7 @@ class _Site(Ground):
 
 
 def renderer(facts: Facts) -> Render:
-    """The planner's way to a machine's plan, with these facts."""
+    """The planner's function for a machine's plan, with these facts."""
     sites: dict[Layout, _Site] = {}
 
     def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
@@ -101,7 +101,7 @@ def desired_plan(facts: Facts, snapshot: Snapshot, machine: Machine, join: Join)
 
 
 def ignored_arguments(facts: Facts, control_plane: ControlPlane, tokens: Tokens | None = None) -> tuple[str, ...]:
-    """The arguments of a cluster's spec that its version does not understand, and that therefore no machine gets."""
+    """The arguments of a cluster's spec that its version does not support, and that therefore no machine gets."""
     return arguments.ignored(Ground(control_plane, facts, layouts.PLAIN, tokens))
 
 

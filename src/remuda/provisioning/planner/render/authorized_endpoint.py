@@ -1,4 +1,4 @@
-"""The authorized cluster endpoint: the API server asks a webhook on its own host who a Rancher token belongs to."""
+"""The authorized cluster endpoint: the API server asks a webhook on its own host for the user of a Rancher token."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The controller manager and the scheduler: where they keep their certificates and on which ports they listen.
+"""The controller manager and the scheduler: the places of their certificates, and their ports.
 
-Both are told explicitly, because the agent's probes ask them over TLS and must know the port and the certificate. What the
-user says about either is kept. :mod:`.probes` reads back what this module wrote.
+Both are set explicitly, because the agent's probes connect to them over TLS and need the port and the certificate. A user's
+own settings are kept. :mod:`.probes` reads back what this module wrote.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BOTH = (CONTROLLER_MANAGER, SCHEDULER)
 
 
 def add(ground: Ground, config: Config) -> None:
-    """Tell both components of a control plane where their certificates and ports are."""
+    """Set the certificates and ports of both components of a control plane."""
     for component in BOTH:
         arguments = strings(config.get(component.argument))
         if not value(arguments, _CERT_FILE):
@@ -49,16 +49,16 @@ def add(ground: Ground, config: Config) -> None:
 
 
 def listening(ground: Ground, component: Component, config: Config) -> tuple[str, str]:
-    """The port of a component, and the path of the certificate that it shows."""
+    """The port of a component, and the path of its serving certificate."""
     arguments = strings(config.get(component.argument))
     directory = value(arguments, _CERT_DIRECTORY) or ground.tls(component.name)
     certificate = value(arguments, _CERT_FILE) or f"{directory}/{component.name}.crt"
-    # A user names the paths of an ordinary host.
+    # Users write the paths of an ordinary host.
     return value(arguments, _PORT) or str(component.port), ground.layout.below(certificate)
 
 
 def value(arguments: Iterable[str], name: str) -> str:
-    """What `name=…` among a component's arguments says; the last word counts, as it does for the component."""
+    """The value of `name=…` among a component's arguments; the last one wins, as it does for the component."""
     said = [argument.removeprefix("--").partition("=") for argument in arguments]
     return next((content for key, _, content in reversed(said) if key == name), "")
 

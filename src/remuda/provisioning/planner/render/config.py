@@ -1,6 +1,6 @@
 """50-rancher.yaml: the distribution's configuration on one host (capr.md §4.6, §11.1).
 
-The order of the steps is the original's: what users give comes first, and what the planner must be sure of comes after it.
+The order of the steps is the original's: the users' values come first, and those that the planner must set come after them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .plan_inputs import Source
 
 
 def config(host: Host, *, with_s3: bool = True) -> tuple[Config, list[File]]:
-    """What the host is told, and the files that it speaks of; files for arguments are made later, by :mod:`.selector_files`."""
+    """The host's configuration, and the files it refers to; :mod:`.selector_files` makes files for arguments later."""
     ground = host.ground
     found = understood(given(host), ground.facts.release, host.is_server)
     if ground.directories.distro_is_moved:
@@ -69,7 +69,7 @@ def _add_role(host: Host, found: Config) -> None:
 
 
 def _server(host: Host) -> str:
-    """Where the host joins: where it is told to, else where it is."""
+    """The server that the host joins: the given one, else its current one."""
     if host.join.server:
         return host.join.server
     if host.machine.joined_to is None:
@@ -96,11 +96,11 @@ def _add_tokens(host: Host, found: Config) -> None:
 
 # --- etcd snapshots -------------------------------------------------------------------------------------------------------
 #
-# How etcd members keep snapshots, and where: the cluster's `etcd` as arguments (capr.md §4.6).
+# Snapshots of etcd members, and their storage: the cluster's `etcd` as arguments (capr.md §4.6).
 
 
 def add(host: Host, config: Config, *, with_s3: bool = True) -> list[File]:
-    """Tell `config` how to keep snapshots; the files are those it then speaks of. A restore leaves S3 out."""
+    """Add the snapshot settings to `config`; returns the files it then refers to. A restore leaves S3 out."""
     etcd = mapping(host.ground.spec.get("etcd"))
     if not host.machine.is_etcd or not etcd:
         return []
@@ -135,7 +135,7 @@ def _add_s3(ground: Ground, s3: Spec, config: Config) -> list[File]:
 
 
 def _add_authority(ground: Ground, authority: str, config: Config) -> list[File]:
-    """The CA of the endpoint: a path that is on the host anyway, or certificates, plain or as base64, that become a file."""
+    """The CA of the endpoint: a path that exists on the host, or certificates, plain or as base64, that become a file."""
     if not authority:
         return []
     if authority.endswith(".crt"):
@@ -154,7 +154,7 @@ def _plain(authority: str) -> bytes:
 
 
 def _credential(ground: Ground, reference: str) -> Mapping[str, str]:
-    """A cloud credential's fields; its keys carry the driver's name before a dash."""
+    """A cloud credential's fields; its keys have the driver's name before a dash."""
     if not reference:
         return {}
     namespace, colon, name = reference.partition(":")
@@ -168,15 +168,15 @@ def _number(value: object) -> int:
 
 # --- arguments ------------------------------------------------------------------------------------------------------------
 #
-# The arguments that users give: which of them a machine gets, and which of those its version understands (capr.md §4.6).
+# The users' arguments: those that a machine gets, and those of them that its version supports (capr.md §4.6).
 #
-# What a version does not know would keep the distribution from starting, so it is left out, as the original does. It also
-# leaves out numbers and objects; that is kept, since giving them now would restart clusters that run without them. `ignored`
-# names what is left out, so that somebody can be told.
+# An unknown argument would keep the distribution from starting, so it is left out, as in the original. The original also leaves
+# out numbers and objects; that is kept, since adding them now would restart clusters that run without them. `ignored` lists
+# the omitted names, so that the user can be told.
 
 
 def given(host: Host) -> Config:
-    """The arguments for a machine: the distribution's default, the cluster's, then what labels select, the later winning."""
+    """The arguments for a machine: the distribution's default, the cluster's, then the selected ones; later ones win."""
     runtime = host.ground.runtime
     config: Config = {"cni": runtime.default_cni} if runtime.default_cni else {}
     config.update(host.ground.global_config)
@@ -187,7 +187,7 @@ def given(host: Host) -> Config:
 
 
 def understood(config: Spec, release: Release, server: bool) -> Config:
-    """Those that a host of the role takes."""
+    """The arguments that a host of the role supports."""
     found: Config = {}
     for name, value in config.items():
         argument = release.argument(name, server)
@@ -217,5 +217,5 @@ def _as(argument: Argument, value: Any) -> Any:
 
 
 def pruned(config: Mapping[str, Any]) -> Config:
-    """Without what says nothing."""
+    """Without empty values."""
     return {name: value for name, value in config.items() if value is not None and value != "" and value != []}

@@ -1,7 +1,7 @@
-"""What a plan stands on: the cluster as hosts of one layout see it, and one host of it.
+"""The context of a plan: the cluster for hosts of one layout, and one host of it.
 
 Every module here takes a :class:`Host` or its :class:`Ground`. A ground is made once for all hosts with the same layout,
-so that what they share is worked out once in a pass over hundreds of machines.
+so that their shared parts are computed once in a pass over hundreds of machines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Ground:
-    """What all hosts of a cluster with one layout have in common."""
+    """The shared context of all hosts of a cluster with one layout."""
 
     control_plane: ControlPlane
     facts: Facts
@@ -67,7 +67,7 @@ class Ground:
 
     @cached_property
     def private_registry(self) -> str:
-        """The registry that system images come from: the cluster's own, else the global one; empty for the public one."""
+        """The registry of system images: the cluster's own, else the global one; empty for the public one."""
         for selector, config in reversed(self.selector_configs):
             if selector.empty and isinstance(config.get("system-default-registry"), str):
                 return str(config["system-default-registry"])
@@ -76,29 +76,29 @@ class Ground:
 
     @property
     def inherits_registry(self) -> bool:
-        """Whether the registry is the global one."""
+        """True if the registry is the global one."""
         return bool(self.facts.default_registry) and self.private_registry == self.facts.default_registry
 
     def config_file(self, name: str) -> str:
-        """Where the content of an argument that must be a file is put."""
+        """The path for the content of an argument that must be a file."""
         return f"{self.directories.distro}/etc/config-files/{name}"
 
     def manifest(self, name: str) -> str:
-        """Where a manifest is put that the distribution applies by itself."""
+        """The path of a manifest that the distribution applies by itself."""
         return f"{self.directories.distro}/server/manifests/rancher/{name}"
 
     def tls(self, name: str) -> str:
         return f"{self.directories.distro}/server/tls/{name}"
 
     def secret(self, name: str, namespace: str = "") -> Source:
-        """A Secret, of the cluster's namespace if none is named; raises CannotRender when it is not there."""
+        """A Secret, by default in the cluster's namespace; raises CannotRender if it does not exist."""
         return self._found(self.facts.secrets, "Secret", name, namespace)
 
     def config_map(self, name: str) -> Source:
         return self._found(self.facts.config_maps, "ConfigMap", name, "")
 
     def refused(self, message: str) -> CannotRender:
-        """What to raise when the cluster's spec can't be followed: only its owner can help."""
+        """The exception for a spec that can't be followed: only the cluster's owner can change it."""
         return CannotRender(message, Actor.USER, self.control_plane.ref())
 
     def _found(self, sources: Mapping[Key, Source], kind: str, name: str, namespace: str) -> Source:
@@ -119,7 +119,7 @@ class Ground:
 
 @dataclass(frozen=True)
 class Host:
-    """One machine whose plan is made."""
+    """The machine whose plan is rendered."""
 
     ground: Ground
     machine: Machine
@@ -135,17 +135,17 @@ class Host:
 
 
 def mapping(value: Any) -> Spec:
-    """What should be an object; anything else is an empty one, since a missing and an empty object mean the same."""
+    """The value as an object; any other type counts as an empty one, since a missing and an empty object mean the same."""
     return value if isinstance(value, Mapping) else {}
 
 
 def entries(value: Any) -> tuple[Spec, ...]:
-    """The objects of what should be a list."""
+    """The objects in a value that should be a list."""
     return tuple(entry for entry in value if isinstance(entry, Mapping)) if isinstance(value, list | tuple) else ()
 
 
 def strings(value: Any) -> list[str]:
-    """An argument that may be given once or often, as a list of words."""
+    """An argument that may have one or several values, as a list of words."""
     if value is None or value == "":
         return []
     if isinstance(value, list | tuple):

@@ -1,9 +1,9 @@
-"""Commands that must not run twice for the same reason: a script on the host remembers for which value each has run.
+"""Commands that must run only once for one value: a script on the host records the value of each run.
 
-An agent may run a plan again (after a crash, or an older one after every restart). So a command of an operation is wrapped:
-the script notes the agent's attempt once the command went through, and does nothing when it is asked for the same command,
-value and attempt again (capr.md §4.14). It notes nothing before: a command that was killed half-way must be repeated, and a
-plan that failed is written anew with its attempts counted from one.
+An agent may run a plan again (after a crash, or an older agent after every restart). So an operation's command is wrapped:
+the script records the agent's attempt once the command has succeeded, and does nothing for the same command, value and
+attempt again (capr.md §4.14). It records nothing before: a command that was killed half-way must be repeated, and a failed
+plan is written anew with its attempts counted from one.
 """
 
 from __future__ import annotations

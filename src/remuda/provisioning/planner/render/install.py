@@ -1,7 +1,7 @@
-"""The instruction that installs the distribution, and the stamps by which a host knows that it must restart (capr.md §4.6).
+"""The instruction that installs the distribution, and the stamps by which a host detects that it must restart (capr.md §4.6).
 
-Two hashes over almost the same: RESTART_STAMP changes with everything that a running host would not notice, DRAIN_HASH only
-with what is worth moving pods for. Another server to join restarts a node, but drains nothing.
+Two hashes over almost the same input: RESTART_STAMP changes with all input that a running host would not notice, DRAIN_HASH
+only with changes that justify moving pods. A change of the server to join restarts a node, but does not drain it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ _NOT_WORTH_A_DRAIN = ("server", "cluster-init")
 
 
 def image(ground: Ground) -> str:
-    """The installer's image, from the registry that the cluster pulls from; that of our own distribution else from where we
-    have it ourselves."""
+    """The installer's image, from the cluster's registry; our own distribution's by default from our built-in registry."""
     tag = ground.facts.release.version.replace("+", "-")
     ours = ground.facts.built_in_registry if ground.runtime == REMUDA else None
     registry = ground.private_registry or (ours.host if ours is not None else "")
@@ -31,7 +30,7 @@ def image(ground: Ground) -> str:
 
 
 def resolved(name: str, registry: str) -> str:
-    """An image as it is called in a registry; one that already says where it comes from stays."""
+    """The name of an image in a registry; a name that has a registry already stays."""
     first, slash, _ = name.partition("/")
     if not registry or name.startswith(f"{registry}/") or (slash and ("." in first or ":" in first or first == "localhost")):
         return name
@@ -39,9 +38,9 @@ def resolved(name: str, registry: str) -> str:
 
 
 def instruction(host: Host, files: Iterable[File], drain_content: Mapping[str, str]) -> Instruction:
-    """Install, start, and restart when anything that counts has changed.
+    """Install, start, and restart when relevant input has changed.
 
-    `drain_content` holds, by path, what the drain hash takes of a file in place of its content.
+    `drain_content` has, by path, the content that the drain hash uses instead of a file's own.
     """
     counted = [file for file in files if not file.dynamic]
     from_image = image(host.ground)
@@ -57,7 +56,7 @@ def without_start(host: Host) -> Instruction:
 
 
 def worth_a_drain(config: Config) -> str:
-    """The part of a host's configuration that pods feel the change of."""
+    """The part of a host's configuration whose change affects pods."""
     return gojson.dumps_indented({name: value for name, value in config.items() if name not in _NOT_WORTH_A_DRAIN}).decode()
 
 
@@ -90,9 +89,9 @@ def _generation(ground: Ground) -> int:
 
 # --- periodic -------------------------------------------------------------------------------------------------------------
 #
-# What a first server without an API tells of itself: its address, which others need to join it (capr.md §4.5).
+# Reports of a first server without an API: its address, which others need to join it (capr.md §4.5).
 #
-# Such a machine has no Node, so nobody else knows its address. :mod:`..election` reads what these instructions print.
+# Such a machine has no Node, so only the host knows its address. :mod:`..election` reads the output of these instructions.
 
 CAPTURE_ADDRESS, ETCD_NAME = "capture-address", "etcd-name"
 _PERIOD = 600

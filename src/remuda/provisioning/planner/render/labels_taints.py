@@ -1,4 +1,4 @@
-"""What a node is born with: the labels by which it is found again, and the taints that keep pods off special roles."""
+"""Initial labels and taints of a node: labels by which it is found again, and taints that keep pods off special roles."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def labels(host: Host) -> list[str]:
 
 
 def taints(host: Host) -> tuple[Taint, ...]:
-    """Its own, and those of its roles unless it is also there for everybody's pods."""
+    """Its own, and those of its roles unless it is also a worker."""
     machine = host.machine
     found = {_taint(said) for said in entries(_read(machine, well_known.TAINTS))}
     if not machine.is_worker:
-        # A k3s server that is both has only the second.
+        # A k3s server with both roles only gets the second.
         if machine.is_etcd and (host.ground.runtime.runs_static_pods or not machine.is_control_plane):
             found.add(_ETCD)
         if machine.is_control_plane:

@@ -1,4 +1,4 @@
-"""Manifests that a control plane applies by itself: the cluster agent, what snapshots carry along, the user's own.
+"""Manifests that a control plane applies by itself: the cluster agent, the metadata for snapshots, the user's own.
 
 They change without a restart. The agent's and the snapshots' also change without a turn, so that a new token or image
 reaches a cluster that is stuck in the middle of an upgrade.
@@ -17,7 +17,7 @@ from .context import Ground, Host, Spec, mapping
 
 
 def files(host: Host, pre_bootstrap: bool) -> list[File]:
-    """Before the cluster is bootstrapped only the agent counts, and every machine may be the one to start it."""
+    """Before the cluster is bootstrapped only the agent's is needed, on every machine, since any may start the cluster."""
     if pre_bootstrap:
         return _agent(host)
     if not host.machine.is_control_plane:
@@ -51,7 +51,7 @@ def _addons(ground: Ground) -> File:
 
 # --- charts ---------------------------------------------------------------------------------------------------------------
 #
-# Values for the charts that a distribution brings along, as one manifest (capr.md §4.6).
+# Values for the distribution's charts, as one manifest (capr.md §4.6).
 
 FILE = "managed-chart-config.yaml"
 _VSPHERE = "rancher-vsphere"
@@ -77,6 +77,6 @@ def _config(name: str, values: Spec, cluster: str) -> dict[str, Any]:
 
 
 def _with_cluster(values: Spec, cluster: str) -> dict[str, Any]:
-    """Charts learn which cluster they are in; what the user says besides is kept."""
+    """Adds the cluster's id to a chart's values; the user's own values are kept."""
     everywhere = mapping(values.get("global"))
     return {**values, "global": {**everywhere, "cattle": {**mapping(everywhere.get("cattle")), "clusterId": cluster}}}

@@ -1,4 +1,4 @@
-"""Which objects a cluster's plans are made of besides itself: what the controller reads, and watches for changes."""
+"""Objects besides itself that a cluster's plans need: the controller reads them, and watches them for changes."""
 
 from __future__ import annotations
 

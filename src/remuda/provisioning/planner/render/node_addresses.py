@@ -1,6 +1,6 @@
-"""The addresses a node is known by: from its registration, or from the driver that made the machine (capr.md §4.6).
+"""The addresses of a node: from its registration, or from the driver that made the machine (capr.md §4.6).
 
-Inside and outside are told apart: `node-ip` is where the cluster finds the node, `node-external-ip` where others do.
+`node-ip` is the address inside the cluster, `node-external-ip` the one for clients outside.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .context import Config, Host, mapping, strings
 from .plan_inputs import Driver
 
 CUSTOM = "CustomMachine"
-# The pod driver tells addresses that are not the machine's.
+# The pod driver reports addresses that are not the machine's.
 _WITHOUT_ADDRESSES = "pod"
-# Its machines have one address unless private networking is on, and that one must be named.
+# Its machines have one address unless private networking is on, and that one must be set.
 _OUTSIDE_IS_INSIDE = "digitalocean"
 _LARGEST_CONFIG = 1 << 20
 
 
 def add(host: Host, config: Config) -> None:
-    """Tell `config` the addresses of a host."""
+    """Add the addresses of a host to `config`."""
     found = _known(host)
     outside = _listed(found.address)
     if found.name == _WITHOUT_ADDRESSES:
@@ -47,7 +47,7 @@ def add(host: Host, config: Config) -> None:
 
 
 def driver_of(archive: bytes) -> Driver | None:
-    """What a machine's saved state (a tar.gz) tells of its addresses; None as long as it tells nothing."""
+    """The addresses in a machine's saved state (a tar.gz); None while it has none."""
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as files:
             for member in files:
@@ -60,7 +60,7 @@ def driver_of(archive: bytes) -> Driver | None:
 
 
 def _known(host: Host) -> Driver:
-    """The addresses as a driver would tell them; a host that registered by itself has none, and comma lists instead."""
+    """The addresses in the form of a driver's; a host that registered by itself has comma-separated lists instead."""
     inside, outside = (host.annotations.get(key, "") for key in (well_known.INTERNAL_ADDRESS, well_known.ADDRESS))
     if inside or outside:
         return Driver(address=outside, private_address=inside)
@@ -87,7 +87,7 @@ def _first_cidr(config: Config) -> str:
 
 
 def _in_order(addresses: list[str], cidr: str) -> list[str]:
-    """The family of the services' first network comes first: a node's first address is the one it is spoken to by."""
+    """The family of the services' first network comes first: a node's first address is its main one."""
     found = _once(addresses)
     if not cidr:
         return found

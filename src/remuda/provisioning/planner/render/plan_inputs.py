@@ -1,8 +1,7 @@
-"""What a plan is made of besides the snapshot: release data, settings, and the objects that the cluster's spec names.
+"""The input of a plan besides the snapshot: release data, settings, and the objects that the cluster's spec names.
 
-The controller reads them (:mod:`.needs` says which) and hands them in, so that rendering itself asks nobody. The cluster
-agent's manifest comes as a function, since it follows the taints of the machine that it is for, and is written by a layer
-above this one.
+The controller reads them (:mod:`.needs` lists them) and passes them in, so that rendering itself does no I/O. The cluster
+agent's manifest comes as a function, since it depends on the machine's taints, and is written by a layer above this one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Source:
 
     @classmethod
     def of_secret(cls, secret: Mapping[str, Any]) -> Self:
-        """A Secret as the API gives it; raises ValueError when its data is no base64, which no API lets through."""
+        """A Secret from the API; raises ValueError if its data is not base64, which no API accepts."""
         return cls(str(secret.get("type") or ""), _annotations(secret), _decoded(secret.get("data")))
 
     @classmethod
@@ -60,7 +59,7 @@ def _decoded(data: Mapping[str, str] | None) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What a node driver knows of the addresses of the machine that it made."""
+    """The addresses that a node driver knows of its machine."""
 
     name: str = ""
     address: str = ""
@@ -70,7 +69,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class BuiltInRegistry:
-    """Where we serve images ourselves, and the CA (PEM) behind that name."""
+    """The host of our own image registry, and its CA (PEM)."""
 
     host: str
     ca: str = ""
@@ -78,8 +77,8 @@ class BuiltInRegistry:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`drivers` are by name of the machine; `pull_secrets` are those of the global registry, in the order of the setting.
-    `withheld` says why the cluster may not use an object that it names, by its resource and key."""
+    """`drivers` are by machine name; `pull_secrets` are those of the global registry, in the order of the setting. `withheld`
+    has the reasons why the cluster may not use an object that it names, by its resource and key."""
 
     release: Release
     installer_prefix: str = "rancher/system-agent-installer-"
@@ -87,7 +86,7 @@ class Facts:
     pull_secrets: tuple[Source, ...] = ()
     prime_by_default: bool = False
     built_in_registry: BuiltInRegistry | None = None
-    # None for a cluster that has no agent of its own: the one we run in.
+    # None for a cluster without its own agent: the one we run in.
     agent_manifest: AgentManifest | None = None
     secrets: Mapping[Key, Source] = field(default_factory=dict)
     config_maps: Mapping[Key, Source] = field(default_factory=dict)

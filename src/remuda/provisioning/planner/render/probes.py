@@ -1,4 +1,4 @@
-"""What the agent of a host asks again and again to know whether the host is well (capr.md §4.6)."""
+"""The probes by which a host's agent checks the host's health (capr.md §4.6)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WITH_CALICO = (None, "", "calico", "calico+multus")
 
 
 def probes(host: Host, config: Config) -> dict[str, Probe]:
-    """By name. `config` is the host's own, since it says on which ports components listen."""
+    """By name. `config` is the host's own, since it has the ports of components."""
     ground, machine = host.ground, host.machine
     has_pods = ground.runtime.runs_static_pods
     found: dict[str, Probe] = {}
@@ -21,7 +21,7 @@ def probes(host: Host, config: Config) -> dict[str, Probe]:
         for component in components.BOTH:
             port, certificate = components.listening(ground, component, config)
             found[component.name] = _probe(HttpGet(f"https://{ground.loopback}:{port}/healthz", caCert=certificate))
-    # An etcd member of the k3s kind has no kubelet.
+    # An etcd-only k3s server has no kubelet.
     if has_pods or not machine.is_only_etcd:
         found["kubelet"] = _plain(ground, 10248, "healthz")
     if has_pods and not machine.is_only_etcd and _has_calico(ground):

@@ -1,4 +1,4 @@
-"""registries.yaml: from where, and with which credentials, a host pulls images (capr.md §4.6).
+"""registries.yaml: the registries and credentials with which a host pulls images (capr.md §4.6).
 
 The same content is for the agent, which pulls the installer's image, and for the distribution. It is JSON, which is YAML.
 """
@@ -24,7 +24,7 @@ _BASIC_AUTH = "kubernetes.io/basic-auth"
 _DOCKER = "kubernetes.io/dockerconfigjson"
 _DOCKER_KEY = ".dockerconfigjson"
 _TLS = "kubernetes.io/tls"
-# With a port of its own.
+# With its own port.
 _LOCAL = re.compile(r"(localhost|127(\.\d+){3}|\[::1\]):\d+$")
 
 Auth = Mapping[str, str]
@@ -32,7 +32,7 @@ Auth = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Registries:
-    """`content` is empty when nothing is to be said; `files` are what it speaks of, by path."""
+    """`content` is empty without settings; `files` are those it refers to, by path."""
 
     content: bytes = b""
     files: tuple[File, ...] = ()
@@ -51,7 +51,7 @@ def render(ground: Ground) -> Registries:
 
 
 def agent_files(ground: Ground, found: Registries) -> list[File]:
-    """What the agent needs: only there when the cluster or the server speaks of registries at all."""
+    """The agent's files: only if the cluster or the server configures registries at all."""
     if not ground.spec.get("registries") and not ground.facts.default_registry and not found.content:
         return []
     return [File.of(ground.layout.path(AGENT_FILE), found.content, dynamic=True), *found.files]
@@ -148,7 +148,7 @@ def _written(username: Any = "", password: Any = "", auth: Any = "", identity: A
 
 
 def _add_global(ground: Ground, configs: dict[str, Any]) -> None:
-    """The credentials of the global registry, for a cluster that pulls from it and does not say how."""
+    """Add the credentials of the global registry, for a cluster that pulls from it and has no settings for it."""
     host = ground.facts.default_registry.partition("/")[0]
     if not ground.inherits_registry or host in configs:
         return
@@ -158,7 +158,7 @@ def _add_global(ground: Ground, configs: dict[str, Any]) -> None:
 
 
 def _add_built_in(ground: Ground, configs: dict[str, Any]) -> list[File]:
-    """Images that we serve ourselves are behind our own CA."""
+    """Add our own CA for images that we serve ourselves."""
     built_in = ground.facts.built_in_registry
     if built_in is None or not built_in.ca or built_in.host in configs:
         return []
@@ -168,7 +168,7 @@ def _add_built_in(ground: Ground, configs: dict[str, Any]) -> list[File]:
 
 
 def _built_in_mirror(ground: Ground) -> dict[str, Any]:
-    """Agents take a registry on their own machine for one without TLS, unless they are told otherwise. Ours has it."""
+    """A mirror with an https URL: agents take a registry on their own machine for one without TLS, and ours has TLS."""
     built_in = ground.facts.built_in_registry
     if built_in is None or not built_in.ca or not _LOCAL.match(built_in.host):
         return {}

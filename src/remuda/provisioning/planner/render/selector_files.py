@@ -1,7 +1,7 @@
-"""Files that users keep in Secrets and ConfigMaps: `machineSelectorFiles`, and the cloud provider's configuration.
+"""Files that users store in Secrets and ConfigMaps: `machineSelectorFiles`, and the cloud provider's configuration.
 
-An object must name the cluster in an annotation before its content goes to the cluster's hosts: who may write a cluster's
-spec may not thereby read every Secret of the namespace.
+An object must name the cluster in an annotation before its content goes to the cluster's hosts: write access to a cluster's
+spec must not give read access to every Secret of the namespace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .plan_inputs import Source
 SECRET_AUTHORIZED = "v2prov-secret-authorized-for-cluster"
 SECRET_SCHEME = "secret://"
 _CREDENTIAL = "credential"
-# In this order they are in the plan. A user gives the content; the distribution wants a path.
+# In the plan's order. A user sets the content; the distribution needs a path.
 _FILE_ARGUMENTS = ("audit-policy-file", "cloud-provider-config", "private-registry", "flannel-conf")
 _CLOUD_CONFIG, _PRIVATE_REGISTRY = "cloud-provider-config", "private-registry"
 
@@ -33,7 +33,7 @@ def selected(host: Host) -> list[File]:
 
 
 def from_arguments(ground: Ground, config: Config, registries: bytes) -> list[File]:
-    """Files for the arguments whose value is a file's content; `config` gets their paths. There is always a registries.yaml."""
+    """Files for arguments whose value is a file's content; `config` gets their paths. There is always a registries.yaml."""
     files = []
     for name in _FILE_ARGUMENTS:
         if name == _PRIVATE_REGISTRY:
