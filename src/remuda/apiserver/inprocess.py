@@ -29,7 +29,6 @@ from .registry.object_meta import field_manager_errors
 from .registry.resources import Version, served
 from .server import Server
 from .verbs import create, delete, get, patch, update, watch
-from .verbs import delete as deletecollection
 from .verbs import list as listing
 from .verbs.call import Call, DeleteOptions, ListOptions
 from .verbs.delete import Deletion
@@ -313,7 +312,7 @@ class InProcessClient:
     ) -> Obj:
         call = self._call(resource, "deletecollection", namespace)
         options = DeleteOptions(propagation=propagation)
-        page = await deletecollection.delete_collection(self._api, call, ListOptions(labels, fields), options)
+        page = await delete.delete_collection(self._api, call, ListOptions(labels, fields), options)
         version = call.version
         return {
             "kind": version.resource.list_kind,
@@ -368,7 +367,7 @@ class InProcessClient:
             case "deletecollection":
                 chosen, call.dry_run = http_options.delete_options(target.query, ask.body)
                 listed = http_options.list_options(target.query)
-                gone = await deletecollection.delete_collection(self._api, call, listed, chosen)
+                gone = await delete.delete_collection(self._api, call, listed, chosen)
                 return jsonio.loads(await list_bodies.body(call.version, gone))
             case "patch":
                 raise patch.unsupported_type(patch.patch_types(call))

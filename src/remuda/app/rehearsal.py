@@ -15,9 +15,7 @@ from pathlib import Path
 
 from remuda import kcm
 from remuda.api import crds, management_cattle_io
-from remuda.api import crds as core_crds
 from remuda.apiserver.admission.chain import install
-from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.capi.admission import admitted
@@ -46,7 +44,7 @@ from .capi_controllers import CoreControllers
 from .capi_controllers import admitted_types as core_types
 from .provisioning import add_provisioning
 
-_CAPI = Beginning(lambda: (*core_crds(), *provider_crds()), (NAMESPACE,), default_roles=False)
+_CAPI = Beginning(lambda: (*crds(), *provider_crds()), (NAMESPACE,), default_roles=False)
 
 
 @contextlib.asynccontextmanager
@@ -79,7 +77,7 @@ async def embedded(
     if data_dir is None:
         running.append(asyncio.create_task(world.keep_journal()))
     try:
-        await world.prepare([*core_crds(), *provider_crds()] if base is None else [])
+        await world.prepare([*crds(), *provider_crds()] if base is None else [])
         await world.settle(1)
         running.append(asyncio.create_task(world.manager.run(), name="the providers"))
         world.start_core()
@@ -141,8 +139,8 @@ async def provisioning(
     ]
     try:
         vault = Vault(InProcessClient(server, manager="remuda"), clock, server.config.entropy)
-        install_admission(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
-        install_admission(core_types(contracts), server.hooks, server.converters)
+        install(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
+        install(core_types(contracts), server.hooks, server.converters)
         await world.settle()
         if pools:
             for schema in (machine_jobs.schema(*machine_jobs.FIELDS), machine_jobs.offered()):

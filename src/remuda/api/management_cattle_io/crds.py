@@ -18,12 +18,6 @@ from .v3 import (
     settings,
     users,
 )
-from .v3 import (
-    cluster as clusterregistrationtoken,
-)
-from .v3 import (
-    cluster as workspace,
-)
 
 _AGE = Column("AGE", ".metadata.creationTimestamp", "date", "How long ago it was created")
 _SUMMARY = (Column("STATUS", ".status.summary", "string", "Complete, or what is missing"), _AGE)
@@ -35,7 +29,7 @@ def _kind(type_: type, *columns: Column, scope: Literal["Namespaced", "Cluster"]
 
 KINDS = (
     _kind(cluster.Cluster),
-    _kind(clusterregistrationtoken.ClusterRegistrationToken, scope="Namespaced"),
+    _kind(cluster.ClusterRegistrationToken, scope="Namespaced"),
     _kind(roles.ClusterRoleTemplateBinding, *_SUMMARY, scope="Namespaced", status=True),
     _kind(nodedriver.DynamicSchema),
     _kind(
@@ -44,7 +38,7 @@ KINDS = (
         Column("Default", ".status.default", "string", "What holds when nothing was chosen"),
         Column("Description", ".status.description", "string", "What it is for"),
     ),
-    _kind(workspace.FleetWorkspace),
+    _kind(cluster.FleetWorkspace),
     _kind(roles.GlobalRole, *_SUMMARY, status=True),
     _kind(roles.GlobalRoleBinding, *_SUMMARY, status=True),
     _kind(node.Node, scope="Namespaced"),

@@ -17,7 +17,6 @@ from ..limits import cost_budget
 from ..registry.object_meta import IMMUTABLE
 from ..schema.formats import recognised
 from . import cel_rules, schema_rules, spec_rules
-from . import spec_rules as conversion_rules
 from .conditions import approval_state, is_protected_group
 from .default_rules import default_errors
 from .internal_version import (
@@ -151,7 +150,7 @@ def _spec_errors(form: Internal, options: Options) -> Errors:
     if preserve and conversion and conversion.get("strategy") != "None":
         why = "must be None if spec.preserveUnknownFields is true"
         errors.append(invalid_value("spec.conversion.strategy", conversion.get("strategy") or "", why))
-    return errors + conversion_rules.conversion_errors(spec.get("conversion"), options)
+    return errors + spec_rules.conversion_errors(spec.get("conversion"), options)
 
 
 def _has_extensions(schema: Obj) -> bool:

@@ -29,7 +29,6 @@ from ..limits.flow_control import Flow
 from ..registry.resources import no_such_subresource, served
 from ..storage import store
 from ..verbs import create, delete, get, patch, update, watch
-from ..verbs import delete as delete_collection
 from ..verbs import list as listing
 from ..verbs.call import Call, ListOptions
 from ..verbs.context import Api
@@ -325,7 +324,7 @@ class Handler:
         listed = query_options.list_options(target.query)
         chosen, call.dry_run = query_options.delete_options(target.query, await self._delete_body(request))
         async with self.flow.writes.seat(call.user.name):
-            page = await delete_collection.delete_collection(self.api, call, listed, chosen)
+            page = await delete.delete_collection(self.api, call, listed, chosen)
         return await responses.body(request, await list_bodies.body(call.version, page), 200, output.media_type)
 
     async def _delete_body(self, request: web.BaseRequest) -> Any:

@@ -19,7 +19,6 @@ from remuda.kube.selectors import from_structure
 from ..apply.scale import ScalePaths
 from ..registry.object_meta import subdomain_name, validate_object_meta
 from . import bodies, metadata, patch, update
-from . import patch as patch_result
 from .call import Call
 from .context import Api
 from .subresource_types import SCALE, SubKinds
@@ -69,7 +68,7 @@ class Scaling:
         async def change(current: Obj) -> Obj:
             if patch_type == patch.APPLY_PATCH:
                 merged = fields.on_apply(current, body, call.manager, bool(call.force), "scale")
-                return patch_result.read_applied(inner, current, merged, duplicates or [])
+                return patch.read_applied(inner, current, merged, duplicates or [])
             wanted = patch.read_patched(inner, current, body, patch_type, duplicates)
             return fields.on_update(current, wanted, call.manager, "scale")
 

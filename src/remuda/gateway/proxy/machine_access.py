@@ -25,7 +25,6 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, bad_request, not_found
 from remuda.kube.objects import dig, name_of, namespace_of, resource_version_of
 from remuda.machines import machine_access
-from remuda.machines import machine_access as ssh_shell
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.machine_access import MachineAccess, NoAccess
 from remuda.machines.machineprovision.well_known import STATE_TYPE, state_name
@@ -146,7 +145,9 @@ class MachineAccessApi:
         async def pin(line: str) -> None:
             await self._pin(secret, line)
 
-        async with ssh_shell.shell(found, pin, self._services.clock, self._services.settings().outbound(), command) as process:
+        async with machine_access.shell(
+            found, pin, self._services.clock, self._services.settings().outbound(), command
+        ) as process:
             await socket.prepare(asked.request)
             await carry(socket, process)
         return socket

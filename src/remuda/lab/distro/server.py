@@ -30,14 +30,12 @@ from .cluster.supervisor_client import NODE_NAME, NODE_PASSWORD, PREFIX, Supervi
 from .config.settings import Settings
 from .errors import InUse, PartEnded
 from .etcd import endpoints, local_member, snapshot_files
-from .etcd import endpoints as apiserver_addresses
 from .etcd.client import EtcdClient, config_for
 from .etcd.local_member import LocalEtcd, Removed
 from .etcd.members import Tending
 from .etcd.process import EtcdFailed
 from .node import HealthPort
 from .pki import authorities, certificates, encryption_keys, join_tokens, server_identity
-from .pki import authorities as bootstrap_data
 from .pki.authorities import SERVER_CA
 from .pki.server_identity import Identity
 from .state import Means, State
@@ -84,7 +82,7 @@ class ServerRole:
             self._tell(f"READY=1\nSTATUS={error}")
             await asyncio.Event().wait()
             return
-        found = await bootstrap_data.agree(etcd, own.authorities, own.password, self._entropy)
+        found = await authorities.agree(etcd, own.authorities, own.password, self._entropy)
         authorities.write(settings.paths, found)
         state.authorities, state.etcd = found, etcd
         settings.paths.reset_flag.unlink(missing_ok=True)
@@ -100,7 +98,7 @@ class ServerRole:
         if settings.has_agent:
             await node.claim(settings, client, clock, self._entropy)
             certificates.ensure(certificates.kubelet_leaves(settings), found, clock, self._entropy)
-            told = settings.api_url if server is not None else next(iter((await apiserver_addresses.known(etcd)).values()), "")
+            told = settings.api_url if server is not None else next(iter((await endpoints.known(etcd)).values()), "")
             config = node.config_of(settings, client, told, is_server=True, member=member)
             self._keep("the node", node.run(settings, config, clock, self._rng))
         if server is not None:
@@ -211,7 +209,7 @@ class ServerRole:
                 store.use(urls)
 
             self._keep("etcd's members", endpoints.follow(etcd, settings.paths, self._clock, moved))
-        await apiserver_addresses.publish(etcd, settings.node_name, settings.api_url)
+        await endpoints.publish(etcd, settings.node_name, settings.api_url)
         self._keep("the API", server.serve_forever(asyncio.Event()))
         if settings.has_controllers:
             self._keep("the controllers", apiserver.run_controllers(server, settings, etcd))
@@ -270,7 +268,7 @@ class ServerRole:
 async def _follow_apiservers(etcd: EtcdClient, balancer: Balancer, clock: Clock) -> None:
     while True:
         try:
-            balancer.use(list((await apiserver_addresses.known(etcd)).values()))
+            balancer.use(list((await endpoints.known(etcd)).values()))
         except StoreError as error:
             log.debug("the servers of the API are not known: %s", error)
         await clock.sleep(_FOLLOW_SECONDS if balancer.is_usable else 0.5)

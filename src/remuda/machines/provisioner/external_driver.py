@@ -34,7 +34,6 @@ from ..machineprovision.job_outcome import failure_of
 from ..nodedrivers.driver_downloads import downloaded, fetcher
 from ..nodedrivers.rancher_machine import HOW_TO_INSTALL, PROGRAM
 from . import machine_state
-from . import machine_state as state_archive
 from .arguments import Request
 from .state_store import StateSecret
 
@@ -84,12 +83,12 @@ async def _move(secret: StateSecret, names: tuple[str, ...], home: str) -> None:
     """The archive as if it had been written by a store at `home`."""
     data = await secret.read()
     for name in names:
-        before, files = state_archive.read(data, name) if data else ("", {})
+        before, files = machine_state.read(data, name) if data else ("", {})
         if not files or before == home:
             continue
         if machine_state.CONFIG in files:
             files[machine_state.CONFIG] = machine_state.relocated(files[machine_state.CONFIG], before, home)
-        await secret.write(state_archive.write(name, files, home))
+        await secret.write(machine_state.write(name, files, home))
 
 
 async def _called(command: list[str], environ: dict[str, str], around: Surroundings) -> int:

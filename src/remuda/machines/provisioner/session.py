@@ -16,7 +16,6 @@ from ..driver import Bootstrapping, Driver, Machine, State, Surroundings
 from ..errors import DriverError, Reason
 from ..options import Options
 from . import bootstrap_script
-from . import bootstrap_script as userdata
 from .machine_state import Kept, Phase
 from .state_store import Store
 
@@ -145,12 +144,12 @@ class Session:
         try:
             named = order.options.text(flag)
             given = Path(named).read_bytes() if named else b""
-            content = userdata.merged(
+            content = bootstrap_script.merged(
                 given, Path(order.script).read_bytes(), order.name, order.hostname, self._system(order.options)
             )
         except OSError as error:
             raise DriverError(Reason.INVALID, f"{error.filename} can't be read: {error.strerror}", field=flag) from None
-        except userdata.UserdataError as error:
+        except bootstrap_script.UserdataError as error:
             raise DriverError(Reason.INVALID, f"{error}", field=order.options.field(flag)) from None
         path = self._store.storage / f"{order.name}.{_MERGED}"
         path.unlink(missing_ok=True)

@@ -21,7 +21,6 @@ from remuda.kube.objects import GroupVersionResource
 
 from ..errors import DriverError, Reason
 from . import machine_state
-from . import machine_state as state_archive
 from .machine_state import Kept
 
 _HALF = ".half"
@@ -41,28 +40,28 @@ class Store:
         """The known state of a machine; None if there is none. Raises DriverError."""
         try:
             if self._secret is not None:
-                home, files = state_archive.read(data, name) if (data := await self._secret.read()) else ("", {})
+                home, files = machine_state.read(data, name) if (data := await self._secret.read()) else ("", {})
                 kept = machine_state.loads(files, name)
                 kept = machine_state.moved(kept, home, str(self.storage)) if kept is not None else None
                 await asyncio.to_thread(self._unpack, name, files)
                 return kept
             files = await asyncio.to_thread(self._files, name)
             return machine_state.loads(files, name)
-        except (state_archive.ArchiveError, machine_state.ConfigError) as error:
+        except (machine_state.ArchiveError, machine_state.ConfigError) as error:
             raise DriverError(Reason.FAILED, str(error)) from None
 
     async def save(self, kept: Kept) -> None:
         """Durable when it returns, with every file in the machine's directory. Raises DriverError."""
         files = await asyncio.to_thread(self._save, kept)
         if self._secret is not None:
-            away = machine_state.moved(kept, str(self.storage), state_archive.HOME)
-            await self._secret.write(state_archive.write(kept.name, {**files, **machine_state.dumps(away, state_archive.HOME)}))
+            away = machine_state.moved(kept, str(self.storage), machine_state.HOME)
+            await self._secret.write(machine_state.write(kept.name, {**files, **machine_state.dumps(away, machine_state.HOME)}))
 
     async def remove(self, name: str) -> None:
         """Nothing is known of it any more."""
         await self.clear(name)
         if self._secret is not None:
-            await self._secret.write(state_archive.write(name, {}))
+            await self._secret.write(machine_state.write(name, {}))
 
     async def clear(self, name: str) -> None:
         """Away with files that a killed run has left here."""

@@ -13,10 +13,8 @@ from remuda.capi.well_known import HOLDS_DATA
 from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
-from .. import well_known as keys
 from ..operations.etcd_removal import LAST_ETCD
 from . import drain, election, machine_health, managesystemagent, waits
-from . import election as join_urls
 from .concurrency import BadConcurrency
 from .decision import Decision, Draft
 from .snapshot import Condition, ControlPlane, Join, Machine, Render, Snapshot
@@ -145,7 +143,7 @@ class _Work:
             self.cluster_condition = wanted
 
     def _let_go(self, machine: Machine) -> None:
-        own = {keys.EXCLUDE_NODE_DRAINING: "true", keys.EXCLUDE_VOLUME_DETACH: "true"}
+        own = {well_known.EXCLUDE_NODE_DRAINING: "true", well_known.EXCLUDE_VOLUME_DETACH: "true"}
         self.draft.annotate_machine(machine, own, {well_known.ETCD_FORCE_REMOVE: "true"})
 
     def _refuse_operations(self) -> None:
@@ -188,7 +186,7 @@ class _Work:
 
     def _keep_join_urls(self) -> None:
         for index, machine in enumerate(self.pass_.machines):
-            wanted = join_urls.upkeep(self.snapshot, machine)
+            wanted = election.upkeep(self.snapshot, machine)
             self.draft.annotate(machine, wanted)
             self.pass_.machines[index] = machine.with_plan_metadata({}, wanted)
 
@@ -251,7 +249,7 @@ class _Work:
     def _worker_tier(self) -> Tier:
         options = drain.options_of(self.control_plane.spec.get("upgradeStrategy"), "worker")
         at_once = self._strategy("workerConcurrency")
-        servers = join_urls.Servers.among(self.pass_.machines)
+        servers = election.Servers.among(self.pass_.machines)
 
         def join(machine: Machine) -> Join | None:
             server = servers.for_worker(machine)
@@ -285,7 +283,7 @@ class _Work:
         init = next((machine for machine in machines if machine.is_init and _stays(machine)), None)
         if not gone or init is None or not init.join_url:
             return
-        servers = join_urls.Servers.among(machines)
+        servers = election.Servers.among(machines)
         for machine in machines:
             written = self.draft.secrets.get(machine.name)
             if machine.deleting or machine.joined_to not in gone or (written and written.plan is not None):

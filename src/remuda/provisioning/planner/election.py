@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from remuda.kube.encoding import jsonio
 
 from .. import well_known
-from .. import well_known as keys
 from ..plans.plan import Plan, PlanError
 from .snapshot import ControlPlane, Machine, Snapshot
 
@@ -91,7 +90,7 @@ def disqualifier(machine: Machine) -> str:
 
 def _chosen(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
     control_plane = snapshot.control_plane
-    pinned = control_plane.labels.get(keys.INIT_NODE_MACHINE_ID)
+    pinned = control_plane.labels.get(well_known.INIT_NODE_MACHINE_ID)
     if pinned:
         fit = (machine for machine in machines if machine.is_etcd and not machine.deleting and _has_id(machine, pinned))
         return next(fit, None)
@@ -199,7 +198,7 @@ class Servers:
 
 
 def _url(snapshot: Snapshot, machine: Machine) -> str:
-    if keys.JOIN_URL_AUTOSET_DISABLED in machine.plan_annotations:
+    if well_known.JOIN_URL_AUTOSET_DISABLED in machine.plan_annotations:
         return ""
     # An init node with etcd alone is no node of a cluster before others join it, so only the host itself knows its address.
     host = _reported_by_etcd(machine) if machine.is_init and machine.is_only_etcd else _reported_by_node(machine)

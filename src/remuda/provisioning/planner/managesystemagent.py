@@ -23,7 +23,6 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
-from .. import well_known as keys
 from ..plans.plan import File, Plan, same
 from . import machine_health, waits
 from .snapshot import AgentProgram, Condition, Machine, PlanNode, Snapshot
@@ -71,7 +70,7 @@ class Verdict:
 
     @property
     def annotations(self) -> Mapping[str, str | None]:
-        return {keys.AGENT_UPDATE: self.note.text() if self.note else None}
+        return {well_known.AGENT_UPDATE: self.note.text() if self.note else None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class Update:
 
 def noted(machine: Machine) -> Note | None:
     """The note of a machine; None also if it is malformed."""
-    text = machine.plan_annotations.get(keys.AGENT_UPDATE)
+    text = machine.plan_annotations.get(well_known.AGENT_UPDATE)
     if not text:
         return None
     try:
@@ -202,7 +201,7 @@ def _offer(program: AgentProgram, machine: Machine, note: Note) -> tuple[Plan, M
 
 
 def _generation(snapshot: Snapshot) -> str:
-    return snapshot.control_plane.annotations.get(keys.REDEPLOY_AGENT, "")
+    return snapshot.control_plane.annotations.get(well_known.REDEPLOY_AGENT, "")
 
 
 def _wait(machine: Machine, note: Note) -> Wait:

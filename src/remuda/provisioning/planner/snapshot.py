@@ -17,7 +17,6 @@ from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Ref
 
 from .. import well_known
-from .. import well_known as keys
 from ..plans.agent_report import AgentReport
 from ..plans.plan import File, Plan
 
@@ -185,7 +184,7 @@ class Machine:
 
     @property
     def is_windows(self) -> bool:
-        return self.plan_labels.get(keys.OS_LABEL) == "windows"
+        return self.plan_labels.get(well_known.OS_LABEL) == "windows"
 
     @property
     def is_init(self) -> bool:
@@ -198,7 +197,7 @@ class Machine:
     @property
     def asked_at(self) -> float | None:
         """The time when its agent was last asked for a sign of life."""
-        return time_of(self.plan_annotations.get(keys.ASKED_AT))
+        return time_of(self.plan_annotations.get(well_known.ASKED_AT))
 
     @property
     def joined_to(self) -> str | None:

@@ -14,7 +14,6 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from .. import well_known
-from .. import well_known as keys
 from ..plans.plan import Plan, only_minor, same
 from . import concurrency, drain, etcd_liveness, machine_health, managesystemagent, plan_failures, waits
 from .decision import Draft
@@ -157,8 +156,8 @@ def _step(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _St
     reason = machine_health.unapplied(node)
     if reason is not None and not (reason.code is Code.PLAN and managesystemagent.is_all_that_changes(node)):
         return _State(_Group.CONFIGURING, reason.code, reason.actor, reason.message)
-    if keys.PLAN_FAILURE in machine.plan_annotations:
-        run.draft.annotate(machine, {keys.PLAN_FAILURE: None})
+    if well_known.PLAN_FAILURE in machine.plan_annotations:
+        run.draft.annotate(machine, {well_known.PLAN_FAILURE: None})
     way_back = drain.back(machine, tier.drain)
     if not way_back.done:
         run.draft.annotate(machine, way_back.annotations)
@@ -221,7 +220,7 @@ def _endangered(run: Pass, machine: Machine) -> _State | None:
     if down is None:
         return None
     if etcd_liveness.is_silent(now, down):
-        why = f"has not answered since {down.plan_annotations[keys.ASKED_AT]}"
+        why = f"has not answered since {down.plan_annotations[well_known.ASKED_AT]}"
     run.endangering.add(down.name)
     return _State(_Group.CONFIGURING, Code.QUORUM, Actor.USER, f"{waits.QUORUM}, since {down.name} {why}", down.ref())
 
@@ -233,7 +232,7 @@ def _asked_before(run: Pass, machine: Machine) -> _State | None:
     if not found.awaited:
         return None
     for other in found.ask:
-        run.draft.ask(other, {keys.ASKED_AT: rfc3339(now)})
+        run.draft.ask(other, {well_known.ASKED_AT: rfc3339(now)})
     run.draft.revisit.extend(
         (now if other in found.ask else other.asked_at or now) + etcd_liveness.FRESH + 1 for other in found.awaited
     )
@@ -248,8 +247,8 @@ def _write(run: Pass, entry: _Entry) -> None:
         well_known.PLAN_UPDATED: rfc3339(run.snapshot.now),
         well_known.PROBES_PASSED: "",
     }
-    if keys.PLAN_FAILURE in entry.machine.plan_annotations:
-        annotations[keys.PLAN_FAILURE] = None
+    if well_known.PLAN_FAILURE in entry.machine.plan_annotations:
+        annotations[well_known.PLAN_FAILURE] = None
     run.draft.write_plan(entry.machine, entry.desired, annotations, failure_threshold=5 if entry.machine.is_windows else 1)
 
 
@@ -264,7 +263,7 @@ def _failed(run: Pass, machine: Machine) -> _State:
         run.disturbed.add(machine.name)
         run.draft.retry(machine, {well_known.PLAN_UPDATED: rfc3339(run.snapshot.now)})
     if verdict.note is not None:
-        run.draft.annotate(machine, {keys.PLAN_FAILURE: verdict.note.text()})
+        run.draft.annotate(machine, {well_known.PLAN_FAILURE: verdict.note.text()})
     if verdict.revisit_at is not None:
         run.draft.revisit.append(verdict.revisit_at)
     return _State(_Group.CONFIGURING, Code.PLAN_FAILED, Actor.MACHINE, verdict.message)

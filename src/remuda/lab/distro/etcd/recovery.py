@@ -18,7 +18,6 @@ from remuda.kube.clock import Clock, Entropy, Rng
 
 from ..config.settings import Settings
 from ..pki import authorities, certificates
-from ..pki import authorities as bootstrap_data
 from ..pki.authorities import ETCD_PEER_CA, ETCD_SERVER_CA, Authorities
 from . import process
 from .client import EtcdClient, config_for
@@ -36,7 +35,7 @@ async def authorities_in(settings: Settings, password: str, clock: Clock, rng: R
     try:
         await asyncio.to_thread(shutil.copytree, settings.paths.etcd / "member", scratch / "data" / "member")
         async with _alone(settings, scratch, clock, rng, entropy) as client:
-            found = await bootstrap_data.load(client, password)
+            found = await authorities.load(client, password)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if found is None:

@@ -19,9 +19,7 @@ from remuda.kube.clock import Clock, Entropy, Rng
 from ..config.settings import ETCD_PEER_PORT, Settings
 from ..errors import DistroError
 from ..pki import authorities, certificates, server_identity
-from ..pki import authorities as bootstrap_data
 from . import endpoints, local_member, process, recovery
-from . import endpoints as apiserver_addresses
 from .local_member import LocalEtcd
 from .members import new_name
 from .process import EXISTING, Plan
@@ -72,9 +70,9 @@ async def _alone(settings: Settings, own: server_identity.Identity, clock: Clock
     member = LocalEtcd(settings, plan, clock, rng)
     try:
         await member.start()
-        await bootstrap_data.agree(member.client, own.authorities, own.password, entropy)
-        for node in await apiserver_addresses.known(member.client):
-            await apiserver_addresses.withdraw(member.client, node)
+        await authorities.agree(member.client, own.authorities, own.password, entropy)
+        for node in await endpoints.known(member.client):
+            await endpoints.withdraw(member.client, node)
         endpoints.note(paths, [settings.etcd_url()])
     finally:
         await member.stop()

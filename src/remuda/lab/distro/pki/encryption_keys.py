@@ -20,7 +20,6 @@ from ..errors import DistroError
 from ..etcd.client import EtcdClient, Key
 from ..state import State
 from . import authorities
-from . import authorities as bootstrap_data
 from .authorities import ENCRYPTION, Authorities, Saved, new_encryption_key
 
 log = logging.getLogger(__name__)
@@ -67,10 +66,10 @@ class Following:
             await self._clock.sleep(_FOLLOW_SECONDS)
 
     async def step(self) -> None:
-        found = await self._client.get(bootstrap_data.KEY)
+        found = await self._client.get(authorities.KEY)
         if found is None or found.revision == self._seen:
             return
-        saved = await bootstrap_data.load(self._client, self._state.server_password)
+        saved = await authorities.load(self._client, self._state.server_password)
         if saved is None:
             return
         own = self._state.authorities

@@ -26,16 +26,7 @@ from . import (
     registries,
     selector_files,
 )
-from . import (
-    config as arguments,
-)
 from . import idempotent_commands as idempotence
-from . import (
-    install as periodic,
-)
-from . import (
-    manifests as charts,
-)
 from .context import Config, Ground, Host, Spec
 from .needs import Needs, needs
 from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, Facts, Source, Taint
@@ -77,7 +68,7 @@ class _Site(Ground):
 
     def chart_file(self, cloud_provider: str) -> File:
         if cloud_provider not in self._charts_by_provider:
-            self._charts_by_provider[cloud_provider] = charts.file(self, cloud_provider)
+            self._charts_by_provider[cloud_provider] = manifests.file(self, cloud_provider)
         return self._charts_by_provider[cloud_provider]
 
 
@@ -102,7 +93,7 @@ def desired_plan(facts: Facts, snapshot: Snapshot, machine: Machine, join: Join)
 
 def ignored_arguments(facts: Facts, control_plane: ControlPlane, tokens: Tokens | None = None) -> tuple[str, ...]:
     """The arguments of a cluster's spec that its version does not support, and that therefore no machine gets."""
-    return arguments.ignored(Ground(control_plane, facts, layouts.PLAIN, tokens))
+    return config.ignored(Ground(control_plane, facts, layouts.PLAIN, tokens))
 
 
 def _layout(machine: Machine) -> Layout:
@@ -125,7 +116,7 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool) -> Pla
     return Plan(
         files=tuple(files),
         instructions=(install.instruction(host, files, drain_content),),
-        periodicInstructions=periodic.instructions(host),
+        periodicInstructions=install.instructions(host),
         probes=probes.probes(host, told),
     )
 
@@ -134,7 +125,7 @@ def _files(site: _Site, host: Host, pre_bootstrap: bool) -> tuple[list[File], Co
     """All files in the plan's order, and the configuration among them."""
     found, spoken_of = config.config(host)
     of_arguments = selector_files.from_arguments(site, found, site.registries.content)
-    told = arguments.pruned(found)
+    told = config.pruned(found)
     files = [
         *site.agent_registries,
         *spoken_of,
