@@ -15,7 +15,7 @@ from .harness import OURS, REAL, Pair, difference
 from .masks import masked
 
 SIDES = (OURS, REAL)
-VECTORS = Path(__file__).parents[1] / "unit" / "apiserver" / "protobuf_vectors.jsonl"
+VECTORS = Path(__file__).parents[1] / "unit" / "apiserver" / "scheme" / "protobuf_vectors.jsonl"
 
 
 def accepting(form: str) -> dict[str, str]:

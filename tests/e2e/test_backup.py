@@ -26,7 +26,7 @@ from remuda.apiserver.backup.sealed_file import Backup
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.store import Op, Put
 from tests.api.harness import Endpoint
-from tests.integration.backup.making import PASSPHRASE
+from tests.integration.apiserver.backup.small_backups import PASSPHRASE
 from tests.real import need
 from tests.real.etcd import EtcdCluster
 

@@ -35,7 +35,7 @@ from tests.api.harness import RemudaProcess
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.ports import free_ports
-from tests.unit.capi.kit import BOOTSTRAP, INFRA, PROVIDER_KINDS, provider_crd
+from tests.unit.capi.memory_clusters import BOOTSTRAP, INFRA, PROVIDER_KINDS, provider_crd
 
 Obj = dict[str, Any]
 

@@ -17,7 +17,7 @@ from remuda.cli.command_tree import cli
 from remuda.cli.exit_codes import run
 from remuda.client.kubeconfig import load
 from tests.api.harness import RemudaProcess
-from tests.integration.store.test_migration import SCHEMA_1
+from tests.integration.apiserver.storage.sqlite.test_migration import SCHEMA_1
 from tests.real import need
 from tests.real.etcd import EtcdCluster
 

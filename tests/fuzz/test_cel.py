@@ -20,7 +20,7 @@ from remuda.apiserver.cel import (
 )
 from remuda.apiserver.cel.re2 import Pattern, RegexError
 from remuda.apiserver.cel.static_types import DYN
-from tests.unit.cel.facts import SCHEMA, SELF, VALUES
+from tests.unit.apiserver.cel.recorded_results import SCHEMA, SELF, VALUES
 
 from .budget import fuzzing
 from .shapes import changed, mangled, shaped, values
@@ -92,7 +92,7 @@ def test_rules_in_schemas(rule: str, message: str | None, obj: Any, old: Any) ->
 
 
 try:
-    from tests.unit.cel.test_differential import DATA, grow, ours, same, theirs
+    from tests.unit.apiserver.cel.test_differential import DATA, grow, ours, same, theirs
 except pytest.skip.Exception:
     pass
 else:

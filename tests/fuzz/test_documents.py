@@ -16,7 +16,7 @@ from remuda.agent.errors import ConfigError
 from remuda.apiserver.scheme import protobuf
 from remuda.apiserver.scheme.protobuf import ProtobufError
 from remuda.kube.encoding import jsonio, jsonsyntax, yamlio
-from tests.unit.apiserver.test_protobuf import VECTORS
+from tests.unit.apiserver.scheme.test_protobuf import VECTORS
 
 from .budget import fuzzing
 from .shapes import encoded, mangled, values

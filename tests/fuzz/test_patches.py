@@ -13,7 +13,7 @@ from remuda.apiserver.apply.strategic_merge import apply_strategic_patch
 from remuda.apiserver.scheme import builtin_types
 from remuda.kube.encoding import jsonpatch, mergepatch
 from remuda.kube.errors import ApiError
-from tests.unit.apply.schemas import widget, widgets
+from tests.unit.apiserver.apply.schemas import widget, widgets
 
 from .budget import fuzzing
 from .shapes import objects, shaped, texts, values

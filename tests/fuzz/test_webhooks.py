@@ -20,9 +20,9 @@ from remuda.apiserver.crd.webhook_conversion import WebhookConverter
 from remuda.apiserver.webhook_client import CallError, Endpoint
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError
-from tests.integration.admission.hookserver import HookServer, respond, serve_hooks
-from tests.integration.admission.test_webhooks import World, hook
-from tests.unit.admission.stored import request, widget
+from tests.integration.apiserver.admission.hookserver import HookServer, respond, serve_hooks
+from tests.integration.apiserver.admission.test_webhooks import World, hook
+from tests.unit.apiserver.admission.stored import request, widget
 
 from .budget import fuzzing
 from .shapes import encoded, mangled, shaped, texts, values

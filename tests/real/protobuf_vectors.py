@@ -1,7 +1,7 @@
 """Built-in objects as Go writes them, in protobuf and in JSON, made by `kubernetes/vectors`.
 
 Run as `python tests/real/protobuf_vectors.py` to write the small selection that the unit tests read
-(`tests/unit/apiserver/protobuf_vectors.jsonl`); `test_protobuf.py` beside this file asks for every kind.
+(`tests/unit/apiserver/scheme/protobuf_vectors.jsonl`); `test_protobuf.py` beside this file asks for every kind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if __package__ in (None, ""):
 
 from tests.real import build
 
-OUTPUT = build.HERE.parent / "unit" / "apiserver" / "protobuf_vectors.jsonl"
+OUTPUT = build.HERE.parent / "unit" / "apiserver" / "scheme" / "protobuf_vectors.jsonl"
 
 # Small kinds that together have every sort of field: maps of text, bytes and messages, times, quantities, …
 SELECTION = (

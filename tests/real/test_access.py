@@ -19,7 +19,7 @@ from remuda.apiserver.auth.token_keys import TokenKeys, openid_configuration, pe
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from tests.real import describe_roles, need
 from tests.real.cluster import HOST, ISSUER, RealCluster
-from tests.unit.authz.stored import Stored
+from tests.unit.kube.authorization.stored import Stored
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -28,7 +28,7 @@ from remuda.kube.errors import ApiError
 from tests.real import need
 from tests.real.cluster import HOST, RealCluster
 from tests.scenarios.soaking import SEED
-from tests.unit.authz.stored import RBAC, RESOURCES, Obj, Stored, rule, urls
+from tests.unit.kube.authorization.stored import RBAC, RESOURCES, Obj, Stored, rule, urls
 
 pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(900)]
 

@@ -1,4 +1,4 @@
-"""The tables that kube-apiserver prints for the objects of `tests/unit/builtin/rows.py` are those on record.
+"""The tables that kube-apiserver prints for the objects of `tests/unit/apiserver/builtin/rows.py` are those on record.
 
 `REMUDA_RECORD=1` writes the record anew.
 """
@@ -16,12 +16,12 @@ import pytest
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.test_builtin_rules import HEEDED
-from tests.unit.builtin.cases import KINDS, Obj, merged
-from tests.unit.builtin.rows import ROWS, Row
+from tests.unit.apiserver.builtin.cases import KINDS, Obj, merged
+from tests.unit.apiserver.builtin.rows import ROWS, Row
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
-RECORD = Path(__file__).parents[1] / "unit" / "builtin" / "rows.json"
+RECORD = Path(__file__).parents[1] / "unit" / "apiserver" / "builtin" / "rows.json"
 _TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 _YOUNG = re.compile(r"[0-9]+s")
 # What differs from run to run: the ages of things that are years old, times of creation, and uids.

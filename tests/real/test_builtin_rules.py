@@ -1,4 +1,4 @@
-"""What kube-apiserver says to the objects of `tests/unit/builtin/cases.py` is what the record says it does.
+"""What kube-apiserver says to the objects of `tests/unit/apiserver/builtin/cases.py` is what the record says it does.
 
 `REMUDA_RECORD=1` writes the record anew.
 """
@@ -20,12 +20,12 @@ import pytest
 
 from tests.real import need
 from tests.real.cluster import HOST, RealCluster
-from tests.unit.builtin.cases import CASES, KINDS, Case, Obj, merged
-from tests.unit.builtin.served import masked, name_of, object_of
+from tests.unit.apiserver.builtin.cases import CASES, KINDS, Case, Obj, merged
+from tests.unit.apiserver.builtin.served import masked, name_of, object_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
-RECORD = Path(__file__).parents[1] / "unit" / "builtin" / "rules.json"
+RECORD = Path(__file__).parents[1] / "unit" / "apiserver" / "builtin" / "rules.json"
 # kube-apiserver heeds what is of these kinds in requests for others, and forgets it a moment after it is gone: they come last.
 HEEDED = {
     *("ResourceQuota", "LimitRange", "StorageClass", "PriorityClass", "IngressClass"),

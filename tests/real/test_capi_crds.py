@@ -14,7 +14,7 @@ from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.goldens.crds import make
 from tests.real.taking_up import taken_up
-from tests.unit.api_types.objects import GOOD, check_words, obj
+from tests.unit.api.cluster_x_k8s_io.objects import GOOD, check_words, obj
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 

@@ -19,7 +19,7 @@ from remuda.machines.nodedrivers.dynamicschema import DynamicSchemas
 from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.nodedriver import NodeDrivers
 from remuda.runtime import Manager
-from tests.unit.machines.nodedrivers.kit import CONFIGS, NOWHERE, config
+from tests.unit.machines.nodedrivers.node_drivers import CONFIGS, NOWHERE, config
 
 from .test_rancher_crds import served, there, until
 

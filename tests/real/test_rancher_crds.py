@@ -23,10 +23,10 @@ from remuda.runtime import Manager
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.taking_up import taken_up
+from tests.unit.access.management_api import CA, ENVIRONMENT
 from tests.unit.api.rancher_objects import GROUPS, NAMESPACES, apply_good
 from tests.unit.api.rancher_refusals import check_refused
-from tests.unit.management.clusters.kit import CA, ENVIRONMENT
-from tests.unit.provisioning.kit import everything
+from tests.unit.provisioning.cluster.mirrored_clusters import everything
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -54,7 +54,7 @@ async def test_a_real_api_server_takes_and_refuses_the_same_objects() -> None:
 
 
 class Parts:
-    """What the controllers are made from (:class:`tests.unit.management.clusters.kit.Parts`), on real time."""
+    """What the controllers are made from (:class:`tests.unit.access.management_api.Parts`), on real time."""
 
     def __init__(self, client: HttpsClient) -> None:
         self.manager = Manager(client, SYSTEM_CLOCK, Rng())

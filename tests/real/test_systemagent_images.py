@@ -16,7 +16,7 @@ import pytest
 from remuda.agent.images.pull import host_architecture
 from remuda.provisioning.plans.plan import Instruction, Plan
 from tests.integration.agent.builders import server
-from tests.integration.agent.test_images import Entry, FakeRegistry, digest, host_of, layer
+from tests.integration.agent.images.test_images import Entry, FakeRegistry, digest, host_of, layer
 from tests.real.systemagents import Api
 from tests.real.test_systemagent import Pair, api, in_state
 from tests.unit.certificates import certificate

@@ -19,7 +19,7 @@ _SPLIT = f"{_REAL_LIVES}test_roles_of_their_own_with_trouble_in_the_middle"
 _SERVERS = f"{_REAL_LIVES}test_servers_and_workers_are_drained_and_upgraded_and_servers_come_and_go"
 _MIRRORED = "e2e/provisioning/test_registries.py::test_a_cluster_is_installed_through_a_mirror_once_its_password_is_right"
 _LET_IN = "e2e/access/test_registering.py::test_the_command_says_why_a_host_is_not_let_in"
-_LAWS = "unit/rke/planner/test_laws.py::"
+_LAWS = "unit/provisioning/planner/test_laws.py::"
 
 # Those of `e2e/access`, of the mirror and of the whole way run on both.
 ON_KUBERNETES = (_UPGRADED_AND_GONE, _SPLIT, _SERVERS, _MIRRORED, _LET_IN)
@@ -79,8 +79,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         _MIRRORED,
     ),
     "a wrong token": (
-        "unit/gateway/test_joining.py::test_nobody_comes_in_without_a_token_for_nodes_and_an_id",
-        "unit/rke/test_hosts.py::test_a_token_that_nobody_made_opens_nothing",
+        "unit/gateway/registration/test_node_registration.py::test_nobody_comes_in_without_a_token_for_nodes_and_an_id",
+        "unit/provisioning/nodes/test_host_registration.py::test_a_token_that_nobody_made_opens_nothing",
         _LET_IN,
         "e2e/distro/test_joining.py::test_who_may_not_join_is_told_why",
     ),
@@ -91,7 +91,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "a name that another host has": (
         f"{_LIVES}test_a_host_is_refused_with_the_reason",
-        "unit/rke/test_unmanaged.py::test_a_host_whose_name_another_machine_has_is_refused",
+        "unit/provisioning/nodes/test_unmanaged.py::test_a_host_whose_name_another_machine_has_is_refused",
         _LET_IN,
         "e2e/distro/test_joining.py::test_who_may_not_join_is_told_why",
     ),
@@ -104,7 +104,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "an agent is killed in the middle of a plan": (
         f"{_MIDDLE}test_an_agent_that_is_killed_in_the_middle_takes_up_its_plan_again",
-        "integration/agent/test_remote.py::test_an_agent_killed_around_any_write_runs_the_plan_once",
+        "integration/agent/test_remote_mode.py::test_an_agent_killed_around_any_write_runs_the_plan_once",
         _SPLIT,
     ),
     "a plan fails three times and then heals": (
@@ -123,7 +123,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     # One write of each kind of change by default, all of them under `make soak`; on a real kube-apiserver in the middle of one.
     "controllers are killed at any write": (
         _ANY_MOMENT,
-        "unit/rke/test_any_moment.py::test_whichever_write_is_the_last_the_end_is_the_same",
+        "unit/provisioning/test_interruptions.py::test_whichever_write_is_the_last_the_end_is_the_same",
         f"{_LAWS}test_a_death_between_any_two_writes_changes_nothing",
         _UPGRADED_AND_GONE,
     ),
@@ -142,10 +142,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "names, hashes and shapes as the original's": (
         "unit/provisioning/graph/test_name_goldens.py::test_names_are_put_together_and_cut",
         "unit/provisioning/graph/test_name_goldens.py::test_templates_are_hashed",
-        "unit/rke/render/test_config.py::test_a_first_server_with_all_roles_is_told_what_the_example_says",
-        "unit/rke/test_plans.py::test_a_plan_is_written_in_the_originals_order_without_empty_members",
-        "unit/rke/planner/test_objects.py::test_a_plan_is_written_as_agents_look_for_it",
-        "unit/rke/test_plansecrets.py::test_a_new_plan_is_pending_and_knows_no_probes",
+        "unit/provisioning/planner/render/test_config.py::test_a_first_server_with_all_roles_is_told_what_the_example_says",
+        "unit/provisioning/plans/test_plan.py::test_a_plan_is_written_in_the_originals_order_without_empty_members",
+        "unit/provisioning/planner/test_object_conversion.py::test_a_plan_is_written_as_agents_look_for_it",
+        "unit/provisioning/plans/test_machine_plan_secret.py::test_a_new_plan_is_pending_and_knows_no_probes",
     ),
 }
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-_DOOR = "tests/integration/gateway/test_door.py"
-_LOGIN = "tests/integration/gateway/test_login.py"
-_CSRF = "tests/unit/gateway/test_csrf.py"
-_HEADERS = "tests/unit/gateway/test_headers.py"
-_JOINING = "tests/unit/gateway/test_joining.py"
-_TUNNELS = "tests/integration/gateway/test_tunnels.py"
-_PROXY = "tests/integration/gateway/test_proxy.py"
+_DOOR = "tests/integration/gateway/server/test_handler.py"
+_LOGIN = "tests/integration/gateway/auth/test_login.py"
+_CSRF = "tests/unit/gateway/server/test_csrf.py"
+_HEADERS = "tests/unit/gateway/server/test_headers.py"
+_JOINING = "tests/unit/gateway/registration/test_node_registration.py"
+_TUNNELS = "tests/integration/gateway/agents/test_tunnels.py"
+_PROXY = "tests/integration/gateway/proxy/test_cluster_proxy.py"
 _TRYING = "tests/e2e/access/test_security.py"
 _MORE = "tests/e2e/access/test_security_more.py"
 _PLANS = "tests/e2e/access/test_plan_tokens.py"
@@ -17,14 +17,14 @@ _ROUTES = "tests/security/test_routes.py"
 _SOURCES = "tests/security/test_sources.py"
 _HOLES = "tests/security/test_holes.py"
 _DISK = "tests/security/test_disk.py"
-_PEOPLE = "tests/unit/machines/nodedrivers/test_people.py"
-_BODIES = "tests/integration/apiserver/test_bodies.py"
-_HANDOVER = "tests/integration/rotation/test_handover.py"
-_JOBS = "tests/unit/machines/runner/test_parts.py"
+_PEOPLE = "tests/unit/machines/nodedrivers/test_permissions.py"
+_BODIES = "tests/integration/apiserver/limits/test_caller_caps.py"
+_HANDOVER = "tests/integration/apiserver/keys/test_ca_handover.py"
+_JOBS = "tests/unit/machines/runner/test_job_rules.py"
 _REFERENCES = "tests/security/test_references.py"
 _USED = "tests/security/test_references_used.py"
 _ADDRESSES = "tests/security/test_addresses.py"
-_SEALING = "tests/unit/machines/sealed/test_sealing.py"
+_SEALING = "tests/unit/machines/secretfields/test_secret_fields.py"
 _OUTBOUND = "tests/security/test_outbound.py"
 
 TESTS: dict[str, tuple[str, ...]] = {
@@ -42,14 +42,14 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_LOGIN}::test_nobody_learns_who_exists",
         f"{_LOGIN}::test_an_unknown_name_costs_as_much_work_as_a_known_one",
         f"{_LOGIN}::test_those_who_guess_wait_and_so_do_those_who_guess_at_nobody",
-        "tests/unit/management/users/test_passwords.py::test_somebody_unknown_takes_as_long_as_somebody_known",
+        "tests/unit/access/users/test_passwords.py::test_somebody_unknown_takes_as_long_as_somebody_known",
     ),
     "S3": (f"{_SOURCES}::test_secrets_are_compared_in_constant_time_or_by_their_hash",),
     "S4": (
-        "tests/unit/management/users/test_passwords.py::test_no_two_hashes_are_alike_and_none_shows_the_password",
-        "tests/unit/management/users/test_admission.py::test_a_password_is_kept_in_no_user",
-        "tests/unit/gateway/test_tokens.py::test_what_is_stored_is_not_what_has_to_be_shown",
-        "tests/unit/gateway/test_tokens.py::test_a_token_is_shown_without_its_hash",
+        "tests/unit/access/users/test_passwords.py::test_no_two_hashes_are_alike_and_none_shows_the_password",
+        "tests/unit/access/users/test_admission.py::test_a_password_is_kept_in_no_user",
+        "tests/unit/gateway/server/test_credentials.py::test_what_is_stored_is_not_what_has_to_be_shown",
+        "tests/unit/gateway/server/test_credentials.py::test_a_token_is_shown_without_its_hash",
     ),
     "S5": (
         f"{_TRYING}::test_a_revoked_token_opens_nothing_more",
@@ -82,18 +82,18 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_TRYING}::test_a_path_with_two_readings_has_none",
         f"{_TRYING}::test_another_spelling_of_a_route_is_no_way_around_it",
         f"{_TRYING}::test_a_request_with_two_ends_is_the_last_on_its_connection",
-        "tests/unit/gateway/test_targets.py::test_what_could_be_read_in_two_ways_is_refused",
+        "tests/unit/gateway/server/test_path_validation.py::test_what_could_be_read_in_two_ways_is_refused",
         f"{_DOOR}::test_requests_whose_end_or_addressee_is_uncertain",
     ),
     "S10": (
-        "tests/unit/gateway/test_redirects.py::test_what_else_of_ours_is_nowhere",
+        "tests/unit/gateway/proxy/test_redirects.py::test_what_else_of_ours_is_nowhere",
         f"{_LOGIN}::test_a_host_that_is_none_gets_no_answer_with_it_inside",
         f"{_TRYING}::test_another_name_for_us_is_no_origin_of_ours",
     ),
     "S11": (
         f"{_DOOR}::test_errors_say_no_more_than_they_must",
-        "tests/integration/gateway/test_registry.py::test_a_broken_layout_tells_nothing_of_the_machine",
-        "tests/unit/management/users/test_passwords.py::test_a_new_password_that_is_refused_is_not_repeated",
+        "tests/integration/gateway/server/test_image_registry.py::test_a_broken_layout_tells_nothing_of_the_machine",
+        "tests/unit/access/users/test_passwords.py::test_a_new_password_that_is_refused_is_not_repeated",
     ),
     "S49": (
         "tests/security/test_echo.py::test_what_can_not_be_read_is_not_repeated",
@@ -114,29 +114,29 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_TRYING}::test_a_tenant_grants_nothing_to_themselves",
         f"{_MORE}::test_what_would_make_them_somebody_else_is_refused",
         f"{_MORE}::test_a_management_cluster_takes_nobodys_namespace",
-        "tests/unit/authz/test_escalation.py::test_more_than_one_holds_is_refused",
-        "tests/unit/authz/test_escalation.py::test_aggregation_takes_everything",
-        "tests/unit/authz/test_escalation.py::test_a_binding_to_more_than_its_author_holds_is_refused",
-        "tests/unit/management/roles/test_admission.py::test_nobody_binds_a_global_role_with_more_than_they_hold",
-        "tests/unit/management/users/test_admission.py::test_nobody_makes_a_token_for_somebody_else_or_for_a_group",
-        "tests/integration/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
+        "tests/unit/apiserver/auth/test_escalation.py::test_more_than_one_holds_is_refused",
+        "tests/unit/apiserver/auth/test_escalation.py::test_aggregation_takes_everything",
+        "tests/unit/apiserver/auth/test_escalation.py::test_a_binding_to_more_than_its_author_holds_is_refused",
+        "tests/unit/access/roles/test_admission.py::test_nobody_binds_a_global_role_with_more_than_they_hold",
+        "tests/unit/access/users/test_admission.py::test_nobody_makes_a_token_for_somebody_else_or_for_a_group",
+        "tests/integration/gateway/auth/test_users_api.py::test_who_manages_users_is_no_administrator_by_it",
     ),
     "S48": (
-        "tests/unit/management/users/test_admission.py::test_nobody_changes_who_somebody_is_that_holds_what_they_do_not",
-        "tests/unit/management/users/test_admission.py::test_who_writes_users_does_not_lock_out_an_administrator",
-        "tests/integration/gateway/test_login_users.py::test_who_manages_users_does_not_become_one_who_holds_more",
-        "tests/integration/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
-        "tests/unit/management/roles/test_admission.py::test_nobody_takes_a_global_role_away_that_gives_more_than_they_hold",
+        "tests/unit/access/users/test_admission.py::test_nobody_changes_who_somebody_is_that_holds_what_they_do_not",
+        "tests/unit/access/users/test_admission.py::test_who_writes_users_does_not_lock_out_an_administrator",
+        "tests/integration/gateway/auth/test_users_api.py::test_who_manages_users_does_not_become_one_who_holds_more",
+        "tests/integration/gateway/auth/test_users_api.py::test_who_manages_users_is_no_administrator_by_it",
+        "tests/unit/access/roles/test_admission.py::test_nobody_takes_a_global_role_away_that_gives_more_than_they_hold",
     ),
     "S14": ("tests/security/test_secrets.py::test_a_secret_is_shown_to_who_may_read_it_and_in_no_other_shape_to_others",),
     "S15": (
-        "tests/integration/apiserver/test_history.py::test_the_past_is_shown_since_the_right_to_it_was_given",
-        "tests/integration/apiserver/test_history.py::test_a_namespace_of_the_same_name_was_another_one",
+        "tests/integration/apiserver/history/test_history.py::test_the_past_is_shown_since_the_right_to_it_was_given",
+        "tests/integration/apiserver/history/test_history.py::test_a_namespace_of_the_same_name_was_another_one",
     ),
     "S16": (
         f"{_PEOPLE}::test_a_cluster_is_not_made_with_secrets_that_its_maker_may_not_read",
         f"{_PEOPLE}::test_whoever_makes_a_credential_gets_at_it_and_nobody_else",
-        "tests/integration/machines/runner/test_running.py::test_a_machine_without_the_clusters_credential_gets_no_process",
+        "tests/integration/machines/runner/test_controller.py::test_a_machine_without_the_clusters_credential_gets_no_process",
     ),
     "S17": (
         f"{_RUNNING}::test_nobody_gets_anything_run",
@@ -155,11 +155,11 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S47": (
         f"{_PLANS}::test_it_writes_its_answers_and_nothing_else_of_its_secret",
-        "tests/unit/rke/test_tenancy.py::test_a_host_writes_its_answers_and_nothing_else_of_its_secret",
-        "tests/unit/rke/test_tenancy.py::test_a_webhook_is_asked_only_about_what_hosts_write",
-        "tests/unit/rke/test_tenancy.py::test_a_secret_that_is_immutable_is_made_again_with_all_that_the_server_knows",
-        "tests/unit/rke/test_tenancy.py::test_a_secret_that_is_full_gets_room_for_a_plan",
-        "tests/unit/rke/test_planning.py::test_one_bad_secret_does_not_stop_the_others",
+        "tests/unit/provisioning/plans/test_host_permissions.py::test_a_host_writes_its_answers_and_nothing_else_of_its_secret",
+        "tests/unit/provisioning/plans/test_host_permissions.py::test_a_webhook_is_asked_only_about_what_hosts_write",
+        "tests/unit/provisioning/plans/test_host_permissions.py::test_a_secret_that_is_immutable_is_made_again_with_all_that_the_server_knows",
+        "tests/unit/provisioning/plans/test_host_permissions.py::test_a_secret_that_is_full_gets_room_for_a_plan",
+        "tests/unit/provisioning/planner/test_controller.py::test_one_bad_secret_does_not_stop_the_others",
     ),
     "S21": (
         f"{_TRYING}::test_a_nodes_token_opens_no_tunnel",
@@ -170,37 +170,37 @@ TESTS: dict[str, tuple[str, ...]] = {
     "S22": (
         f"{_JOINING}::test_a_script_is_for_one_host_and_ends_with_its_first_act",
         f"{_JOINING}::test_a_script_that_was_not_used_in_time_lets_no_host_in",
-        "tests/unit/rke/test_bootstraptokens.py::test_it_opens_nothing_but_what_it_was_made_for",
+        "tests/unit/provisioning/bootstrap/test_bootstraptoken.py::test_it_opens_nothing_but_what_it_was_made_for",
         "tests/e2e/access/test_registering.py::test_the_token_of_a_machine_that_is_gone_is_dead",
     ),
     "S23": (
-        "tests/unit/distro/test_noderights.py::test_a_node_reads_what_its_pods_need_and_no_more",
-        "tests/unit/distro/test_noderights.py::test_a_node_touches_no_other",
-        "tests/unit/distro/test_noderights.py::test_a_node_asks_for_no_rights",
+        "tests/unit/lab/distro/cluster/test_node_rights.py::test_a_node_reads_what_its_pods_need_and_no_more",
+        "tests/unit/lab/distro/cluster/test_node_rights.py::test_a_node_touches_no_other",
+        "tests/unit/lab/distro/cluster/test_node_rights.py::test_a_node_asks_for_no_rights",
     ),
     "S24": (
-        "tests/integration/distro/test_supervisor.py::test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host",
-        "tests/unit/distro/test_authorities.py::test_a_node_gets_a_certificate_for_its_own_name_whatever_it_asks_for",
+        "tests/integration/lab/distro/cluster/test_supervisor.py::test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host",
+        "tests/unit/lab/distro/pki/test_authorities.py::test_a_node_gets_a_certificate_for_its_own_name_whatever_it_asks_for",
     ),
     "S50": (
-        "tests/integration/distro/test_supervisor.py::test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_node",
+        "tests/integration/lab/distro/cluster/test_supervisor.py::test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_node",
     ),
     "S25": (
-        "tests/unit/agent/test_files.py::test_nothing_outside_of_the_root_is_touched",
-        "tests/integration/agent/test_images.py::test_no_image_reaches_out_of_its_directory",
-        "tests/integration/agent/test_images.py::test_links_are_kept_and_followed_only_inside",
+        "tests/unit/agent/plans/test_files.py::test_nothing_outside_of_the_root_is_touched",
+        "tests/integration/agent/images/test_images.py::test_no_image_reaches_out_of_its_directory",
+        "tests/integration/agent/images/test_images.py::test_links_are_kept_and_followed_only_inside",
     ),
     "S54": (
-        "tests/integration/systemagent/test_script.py::test_an_installation_with_directories_of_its_own_stays_below_the_root",
-        "tests/integration/systemagent/test_script.py::test_a_place_outside_of_a_host_is_refused",
-        "tests/integration/systemagent/test_script.py::test_a_link_of_the_host_itself_is_not_followed_out_of_it",
-        "tests/integration/systemagent/test_script.py::test_the_uninstaller_touches_nothing_outside_of_a_host",
-        "tests/integration/systemagent/test_script.py::test_no_variable_of_a_cluster_moves_a_host",
-        "tests/unit/rke/test_admission.py::test_no_variable_says_where_a_host_lives",
+        "tests/integration/agent/install/test_script.py::test_an_installation_with_directories_of_its_own_stays_below_the_root",
+        "tests/integration/agent/install/test_script.py::test_a_place_outside_of_a_host_is_refused",
+        "tests/integration/agent/install/test_script.py::test_a_link_of_the_host_itself_is_not_followed_out_of_it",
+        "tests/integration/agent/install/test_script.py::test_the_uninstaller_touches_nothing_outside_of_a_host",
+        "tests/integration/agent/install/test_script.py::test_no_variable_of_a_cluster_moves_a_host",
+        "tests/unit/provisioning/admission/test_provider_objects.py::test_no_variable_says_where_a_host_lives",
         "tests/unit/agent/test_config.py::test_a_host_in_a_directory_keeps_its_own_files_there",
         "tests/unit/agent/test_config.py::test_a_link_does_not_lead_the_agent_out_of_its_root",
-        "tests/unit/distro/test_configuration.py::test_a_host_in_a_directory_writes_below_it_whatever_it_is_told",
-        "tests/unit/rke/test_layout.py::test_a_path_that_is_below_the_root_already_stays",
+        "tests/unit/lab/distro/config/test_settings.py::test_a_host_in_a_directory_writes_below_it_whatever_it_is_told",
+        "tests/unit/provisioning/test_host_layout.py::test_a_path_that_is_below_the_root_already_stays",
     ),
     "S26": (
         f"{_TRYING}::test_a_registration_token_is_nobody",
@@ -210,9 +210,9 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_TUNNELS}::test_a_session_ends_with_its_token_but_not_within_grace",
     ),
     "S27": (
-        "tests/integration/clusteragent/test_agent.py::test_the_wrong_ca_never_sees_the_token",
-        "tests/integration/clusteragent/test_agent.py::test_the_api_is_dialled_and_nothing_else",
-        "tests/integration/clusteragent/test_trust.py::test_another_checksum_is_refused_before_anything_else_is_asked",
+        "tests/integration/tunnel/clusteragent/test_agent.py::test_the_wrong_ca_never_sees_the_token",
+        "tests/integration/tunnel/clusteragent/test_agent.py::test_the_api_is_dialled_and_nothing_else",
+        "tests/integration/tunnel/clusteragent/test_server_trust.py::test_another_checksum_is_refused_before_anything_else_is_asked",
     ),
     "S28": (
         f"{_TRYING}::test_what_comes_from_a_cluster_is_no_page_of_ours",
@@ -221,16 +221,16 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S29": (
         f"{_PROXY}::test_a_caller_is_themselves_in_the_cluster",
-        "tests/integration/gateway/test_impersonation.py::test_the_role_lets_an_account_be_one_user_in_their_groups",
+        "tests/integration/gateway/proxy/test_impersonation.py::test_the_role_lets_an_account_be_one_user_in_their_groups",
     ),
     "S51": (
-        "tests/unit/management/health/test_facts.py::test_a_node_is_kept_within_its_bounds_and_says_that_it_was_cut",
-        "tests/unit/management/health/test_facts.py::test_sums_of_what_no_machine_has_are_none",
-        "tests/unit/management/health/test_facts.py::test_many_systems_are_not_all_told",
-        "tests/unit/capi/test_clustercache.py::test_a_node_of_a_hostile_cluster_is_kept_within_bounds",
+        "tests/unit/access/health/test_cluster_resources.py::test_a_node_is_kept_within_its_bounds_and_says_that_it_was_cut",
+        "tests/unit/access/health/test_cluster_resources.py::test_sums_of_what_no_machine_has_are_none",
+        "tests/unit/access/health/test_cluster_resources.py::test_many_systems_are_not_all_told",
+        "tests/unit/capi/clustercache/test_cache.py::test_a_node_of_a_hostile_cluster_is_kept_within_bounds",
         "tests/unit/kube/test_bounding.py::test_nothing_is_larger_than_its_bounds",
         "tests/unit/runtime/test_informer.py::test_a_list_that_never_ends_is_given_up",
-        "tests/unit/rke/test_unmanaged.py::test_a_cluster_takes_only_so_many_hosts",
+        "tests/unit/provisioning/nodes/test_unmanaged.py::test_a_cluster_takes_only_so_many_hosts",
     ),
     "S30": (
         f"{_JOBS}::test_no_other_job_is",
@@ -240,7 +240,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/integration/machines/runner/test_process.py::test_root_gives_each_process_a_user_of_its_own",
     ),
     "S31": (
-        "tests/unit/machines/nodedrivers/test_downloads.py::test_another_checksum_leaves_nothing",
+        "tests/unit/machines/nodedrivers/test_driver_downloads.py::test_another_checksum_leaves_nothing",
         f"{_PEOPLE}::test_a_role_for_drivers_alone_does_not_say_what_is_downloaded",
         f"{_HOLES}::test_a_download_by_https_is_not_sent_elsewhere",
     ),
@@ -252,43 +252,43 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S33": (
         f"{_DISK}::test_what_a_server_writes_is_its_owners_whatever_the_umask",
-        "tests/integration/pki/test_pki.py::test_everything_is_private_and_there_after_the_first_start",
-        "tests/integration/pki/test_material.py::test_a_secret_that_others_may_read_is_refused",
+        "tests/integration/apiserver/keys/test_pki.py::test_everything_is_private_and_there_after_the_first_start",
+        "tests/integration/apiserver/keys/test_shared_keys.py::test_a_secret_that_others_may_read_is_refused",
     ),
     "S34": (f"{_DISK}::test_secrets_are_not_in_the_database_as_they_are",),
     "S35": (
-        "tests/unit/pki/test_agreement.py::test_what_is_sealed_opens_with_its_token_and_shows_nothing",
-        "tests/unit/pki/test_agreement.py::test_a_short_token_is_refused",
+        "tests/unit/apiserver/keys/test_key_agreement.py::test_what_is_sealed_opens_with_its_token_and_shows_nothing",
+        "tests/unit/apiserver/keys/test_key_agreement.py::test_a_short_token_is_refused",
     ),
     "S36": (
         f"{_TRYING}::test_no_secret_is_in_any_log",
         "tests/e2e/access/test_agent.py::test_a_token_does_not_stay_on_the_command_line",
-        "tests/unit/gateway/test_audit.py::test_secrets_are_hidden_and_the_rest_stays",
+        "tests/unit/gateway/server/test_audit_log.py::test_secrets_are_hidden_and_the_rest_stays",
         f"{_JOBS}::test_output_is_kept_in_lines_without_secrets",
         "tests/security/test_lookout.py::test_a_secret_in_a_log_is_found_and_not_repeated",
     ),
     "S37": (
         f"{_HOLES}::test_a_line_in_the_log_is_ours_alone",
-        "tests/unit/gateway/test_audit.py::test_nobody_writes_a_line_of_their_own",
-        "tests/unit/gateway/test_progress.py::test_a_line_is_one_line_without_what_a_terminal_would_obey",
+        "tests/unit/gateway/server/test_audit_log.py::test_nobody_writes_a_line_of_their_own",
+        "tests/unit/gateway/registration/test_node_progress.py::test_a_line_is_one_line_without_what_a_terminal_would_obey",
     ),
     "S38": (
         f"{_SOURCES}::test_nothing_that_others_send_is_run",
-        "tests/unit/machines/provision/test_archive.py::test_only_plain_files_of_the_machine_itself_are_taken",
-        "tests/unit/machines/provision/test_archive.py::test_a_bomb_does_not_go_off",
+        "tests/unit/machines/provisioner/test_machine_state.py::test_only_plain_files_of_the_machine_itself_are_taken",
+        "tests/unit/machines/provisioner/test_machine_state.py::test_a_bomb_does_not_go_off",
     ),
     "S39": (
-        "tests/integration/backup/test_files.py::test_only_its_owner_may_read_it_whatever_the_umask",
-        "tests/integration/backup/test_format.py::test_the_header_is_read_without_the_passphrase_and_nothing_else_is",
-        "tests/integration/backup/test_format.py::test_a_changed_byte_is_found_wherever_it_is",
-        "tests/integration/backup/test_format.py::test_a_forged_file_is_found_though_its_checksum_is_right",
-        "tests/integration/backup/test_format.py::test_a_header_can_t_ask_for_all_memory",
+        "tests/integration/apiserver/backup/test_files.py::test_only_its_owner_may_read_it_whatever_the_umask",
+        "tests/integration/apiserver/backup/test_format.py::test_the_header_is_read_without_the_passphrase_and_nothing_else_is",
+        "tests/integration/apiserver/backup/test_format.py::test_a_changed_byte_is_found_wherever_it_is",
+        "tests/integration/apiserver/backup/test_format.py::test_a_forged_file_is_found_though_its_checksum_is_right",
+        "tests/integration/apiserver/backup/test_format.py::test_a_header_can_t_ask_for_all_memory",
         "tests/e2e/operating/test_support_bundle.py::test_a_bundle_tells_how_it_is_and_no_secret_with_the_server_up_or_down",
     ),
     "S40": (
-        "tests/integration/rotation/test_rotations.py::test_every_secret_is_sealed_with_the_new_key_and_stays_readable",
-        "tests/integration/rotation/test_rotations.py::test_certificates_of_the_old_ca_are_good_until_it_is_dropped",
-        "tests/integration/rotation/test_rotations.py::test_tokens_of_the_old_key_are_good_until_it_is_dropped",
+        "tests/integration/apiserver/keys/test_rotation.py::test_every_secret_is_sealed_with_the_new_key_and_stays_readable",
+        "tests/integration/apiserver/keys/test_rotation.py::test_certificates_of_the_old_ca_are_good_until_it_is_dropped",
+        "tests/integration/apiserver/keys/test_rotation.py::test_tokens_of_the_old_key_are_good_until_it_is_dropped",
     ),
     "S41": (
         f"{_BODIES}::test_each_user_has_so_many_bytes_and_all_of_them_together",
@@ -315,7 +315,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_REFERENCES}::test_a_new_object_of_another_user_under_the_same_name_is_as_one_that_is_not_there",
         "tests/unit/machines/test_admission.py::test_whose_a_config_is_is_told_to_those_who_may_read_it",
         "tests/unit/machines/test_admission.py::test_which_clusters_name_a_config_is_told_to_those_who_may_read_them",
-        "tests/unit/rke/test_admission.py::test_a_snapshot_that_is_to_be_restored_has_to_be_there_and_the_cluster_s_own",
+        "tests/unit/provisioning/admission/test_provider_objects.py::test_a_snapshot_that_is_to_be_restored_has_to_be_there_and_the_cluster_s_own",
     ),
     "S45": (
         "tests/unit/machines/nodedrivers/test_secrecy.py::test_the_secret_fields_of_a_driver_are_the_reviewed_ones",
@@ -324,11 +324,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_SEALING}::test_the_next_apply_of_the_same_yaml_changes_nothing_on_either_side",
         f"{_SEALING}::test_a_copied_marker_is_refused_and_named_by_its_field",
         f"{_SEALING}::test_whether_a_marker_names_anything_is_not_told",
-        "tests/integration/machines/sealed/test_past.py::test_the_past_shows_values_only_to_who_may_read_secrets",
-        "tests/unit/machines/machineprovision/test_command.py"
+        "tests/integration/machines/secretfields/test_history.py::test_the_past_shows_values_only_to_who_may_read_secrets",
+        "tests/unit/machines/machineprovision/test_job_arguments.py"
         "::test_secret_fields_are_in_the_environment_and_in_files_and_in_no_argument",
-        "tests/unit/machines/machineprovision/test_command.py::test_no_other_argument_of_a_pod_names_a_variable",
-        "tests/integration/machines/runner/test_running.py::test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does",
+        "tests/unit/machines/machineprovision/test_job_arguments.py::test_no_other_argument_of_a_pod_names_a_variable",
+        "tests/integration/machines/runner/test_controller.py::test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does",
         "tests/scenarios/test_sealed_fields.py::test_moving_what_an_older_version_stored_replaces_no_machine",
     ),
     "S55": (
@@ -340,7 +340,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_ADDRESSES}::test_no_machine_is_made_with_the_address_of_a_user_who_lost_the_right",
         f"{_ADDRESSES}::test_a_machine_that_goes_shows_a_new_credential_only_to_an_address_of_its_readers",
         f"{_ADDRESSES}::test_a_config_from_before_there_were_records_stays_in_use_and_is_no_way_in",
-        "tests/unit/machines/nodedrivers/test_addresses.py::test_the_addresses_of_a_driver_are_the_reviewed_ones",
+        "tests/unit/machines/nodedrivers/test_driver_addresses.py::test_the_addresses_of_a_driver_are_the_reviewed_ones",
         "tests/unit/machines/test_admission.py::test_what_sends_a_credential_to_an_address_is_made_by_users_who_may_read_it",
         "tests/scenarios/test_addresses.py::test_a_pool_goes_on_when_the_holder_of_its_credential_accepts_the_address",
     ),
@@ -362,16 +362,16 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_OUTBOUND}::test_a_webhook_is_on_this_machine_but_at_no_metadata_service",
         f"{_OUTBOUND}::test_no_redirect_of_a_download_leads_to_a_metadata_service",
         f"{_OUTBOUND}::test_every_place_that_connects_is_listed_with_whose_the_address_is",
-        "tests/integration/kube/test_outbound.py::test_no_form_of_ipv6_hides_an_address_that_is_refused",
-        "tests/integration/kube/test_outbound.py::test_a_name_is_looked_up_once_and_connected_to_as_it_was_checked",
-        "tests/integration/gateway/test_machineaccess.py::test_a_shell_leads_to_no_address_that_the_policy_refuses",
+        "tests/integration/kube/network/test_outbound.py::test_no_form_of_ipv6_hides_an_address_that_is_refused",
+        "tests/integration/kube/network/test_outbound.py::test_a_name_is_looked_up_once_and_connected_to_as_it_was_checked",
+        "tests/integration/gateway/proxy/test_machine_access.py::test_a_shell_leads_to_no_address_that_the_policy_refuses",
     ),
     "S52": (
-        "tests/unit/gateway/test_joining_any_moment.py::test_whichever_write_the_server_dies_after_the_host_is_let_in",
-        "tests/unit/rke/test_hosts.py::test_a_host_that_did_not_hear_gets_the_same_answer_until_its_token_expires",
-        "tests/unit/rke/test_hosts.py::test_a_host_that_has_acted_comes_again_only_with_what_it_got",
-        "tests/unit/rke/test_unmanaged.py::test_a_host_that_has_used_its_token_is_let_in_no_more_without_it",
-        "tests/unit/rke/test_awaitedhost.py::test_the_token_of_a_script_is_marked_when_its_host_acts_and_not_before",
+        "tests/unit/gateway/registration/test_node_registration_interruptions.py::test_whichever_write_the_server_dies_after_the_host_is_let_in",
+        "tests/unit/provisioning/nodes/test_host_registration.py::test_a_host_that_did_not_hear_gets_the_same_answer_until_its_token_expires",
+        "tests/unit/provisioning/nodes/test_host_registration.py::test_a_host_that_has_acted_comes_again_only_with_what_it_got",
+        "tests/unit/provisioning/nodes/test_unmanaged.py::test_a_host_that_has_used_its_token_is_let_in_no_more_without_it",
+        "tests/unit/provisioning/nodes/test_awaitedhost.py::test_the_token_of_a_script_is_marked_when_its_host_acts_and_not_before",
     ),
     "S53": (
         f"{_HANDOVER}::test_a_client_certificate_of_a_dropped_ca_opens_nothing_by_way_of_an_intermediate",

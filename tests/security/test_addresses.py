@@ -28,7 +28,7 @@ from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.references import ACCEPT, References, driver_addresses
 from remuda.provisioning.references.spec_references import key_of
 from remuda.provisioning.well_known import ADDRESS_AUTHORS, SECRETS
-from tests.unit.management.roles.kit import cluster_binding, global_binding
+from tests.unit.access.roles.management_house import cluster_binding, global_binding
 
 from .test_references_used import GLOBAL, ROLE_BINDINGS, as_, let_read, secret, want
 

@@ -19,7 +19,7 @@ from remuda.gateway.server.handler import Door
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.network.unreadable import Runner, reason
 from remuda.runtime.probe_server import Endpoints
-from tests.integration.gateway.identity_kit import LOGIN, Nothing, house
+from tests.integration.gateway.auth.logged_in_users import LOGIN, Nothing, house
 
 SECRET = "Hunter2Hunter2"
 BODY = f'{{"username":"admin","password":"{SECRET}"}}'

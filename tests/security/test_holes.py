@@ -20,7 +20,7 @@ from remuda.cli.programs.logs import JsonLines, TextLines
 from remuda.client.download import FetchError, _next
 from remuda.client.kubeconfig import ConfigError
 from remuda.kube.objects import GroupVersionResource
-from tests.integration.gateway.standing import Standing, standing, until
+from tests.integration.gateway.running_gateway import Standing, standing, until
 
 CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 WATCH = "/api/v1/namespaces/default/configmaps?watch=true"

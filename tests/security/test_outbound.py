@@ -44,10 +44,10 @@ from remuda.machines.runner.confinement import Around, environment
 from remuda.machines.runner.job_logs import Output
 from remuda.provisioning.releases import release_data
 from remuda.provisioning.well_known import SECRETS
-from tests.integration.gateway.standing import standing
+from tests.integration.gateway.running_gateway import standing
 from tests.real.ports import free_port
-from tests.unit.machines.machineprovision.kit import CREDENTIAL, papers
-from tests.unit.rke.kit import FLEET
+from tests.unit.machines.machineprovision.driver_machines import CREDENTIAL, papers
+from tests.unit.provisioning.rke_machines import FLEET
 
 STANDARD, LOOPBACK = Policy.of(), Policy.of("allow:127.0.0.0/8")
 METADATA = "169.254.169.254"

@@ -30,7 +30,7 @@ from remuda.provisioning.admission import provider_objects as providers
 from remuda.provisioning.admission import references
 from remuda.provisioning.planner.render import needs
 from remuda.provisioning.references import ACCEPT, AUTHORS, Reference, References, references_in
-from tests.unit.management.roles.kit import WORKSPACE, House, house, provisioning_cluster
+from tests.unit.access.roles.management_house import WORKSPACE, House, house, provisioning_cluster
 
 Obj = dict[str, Any]
 

@@ -20,7 +20,7 @@ from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.references import ACCEPT
 from remuda.provisioning.well_known import SECRETS
-from tests.unit.management.roles.kit import global_binding, person
+from tests.unit.access.roles.management_house import global_binding, person
 
 Obj = dict[str, Any]
 

@@ -27,8 +27,8 @@ from remuda.lab.distro.pki import authorities
 from remuda.lab.distro.state import State
 from remuda.runtime.webhook_server import WebhookServer
 from remuda.tunnel.clusteragent.token_review import Reviewer
-from tests.integration.gateway.standing import Standing, standing, until
-from tests.unit.gateway.test_registrations import crt_secret
+from tests.integration.gateway.running_gateway import Standing, standing, until
+from tests.unit.gateway.registration.test_registration_tokens import crt_secret
 
 from .page import OPEN, OWN, Row, at
 from .test_holes import powerful

@@ -7,7 +7,7 @@ from typing import Any
 
 from remuda.access.users.tokens import Presented
 from remuda.kube.objects import GroupVersionResource
-from tests.integration.gateway.standing import Standing, standing, until
+from tests.integration.gateway.running_gateway import Standing, standing, until
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
 ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")

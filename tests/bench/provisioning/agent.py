@@ -16,7 +16,7 @@ from pathlib import Path
 from remuda.agent.install import build
 from tests.integration.agent.builders import server, shell
 from tests.integration.agent.fakeapi import KUBECONFIG, FakeApi
-from tests.integration.agent.test_images import FakeRegistry, host_of, layer
+from tests.integration.agent.images.test_images import FakeRegistry, host_of, layer
 from tests.unit.certificates import certificate
 
 _LAYER = 64 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from tests.unit.rke.planner.test_with_real_plans import FROM, TO, Hosts
-from tests.unit.rke.planner.world import machine, snapshot
+from tests.unit.provisioning.planner.test_rendered_plans import FROM, TO, Hosts
+from tests.unit.provisioning.planner.world import machine, snapshot
 
 _LOOKS = 5
 

@@ -42,7 +42,7 @@ from tests.api.harness import Endpoint
 from tests.e2e import upstream_capi
 from tests.real.cluster import RealCluster
 from tests.real.ports import free_ports
-from tests.unit.capi.kit import INFRA, provider_crd
+from tests.unit.capi.memory_clusters import INFRA, provider_crd
 
 from .places import Meeting, defaulted, patiently, started
 from .reduction import PASSING_EVENTS, POKE, Names, reduced

@@ -1,7 +1,7 @@
 """A webhook that hangs, that never stops talking, or that answers with a bomb harms nobody but who is asked about by it.
 
 More requests hang than there are connections for a webhook; others go on writing and reading, and the server stops when it is
-told to. That seats are given up meanwhile is shown in tests/unit/hardening.
+told to. That seats are given up meanwhile is shown in tests/unit/apiserver/limits.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from remuda.hosts.hosts import Host
 from remuda.images import installer
 from remuda.provisioning.host_layout import Layout
 from tests.e2e.serving import eventually
-from tests.integration.gateway.standing import Standing, standing
+from tests.integration.gateway.running_gateway import Standing, standing
 from tests.real import need
 
 from .conftest import HostKit

@@ -11,7 +11,7 @@ from remuda.client.https import HttpsClient
 from remuda.machines.machineprovision.well_known import JOBS, PODS
 from remuda.machines.runner import job_status
 from remuda.machines.runner.job_token import cluster_of
-from tests.integration.machines.runner.kit import FLEET, PAPERS, TOKEN, forged, furnished
+from tests.integration.machines.runner.running_jobs import FLEET, PAPERS, TOKEN, forged, furnished
 from tests.real import need
 from tests.real.cluster import RealCluster
 

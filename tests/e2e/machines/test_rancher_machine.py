@@ -17,7 +17,7 @@ import pytest
 from remuda.machines.errors import Reason, parsed
 from remuda.machines.provisioner import machine_state
 from tests.e2e.serving import Served
-from tests.integration.machines.sshhost import SshHost
+from tests.integration.machines.drivers.ssh_host import SshHost
 from tests.real import need
 
 pytestmark = pytest.mark.real

@@ -28,7 +28,7 @@ from remuda.kube.objects import GroupVersionResource, annotations_of, dig, label
 from remuda.runtime.events import EVENTS
 from tests.real import need
 from tests.real.cluster import RealCluster
-from tests.unit.distro.nodes.village import NAMESPACE, Village, budget, deployment, image, job, service, workload
+from tests.unit.lab.distro.nodes.simulated_cluster import NAMESPACE, Village, budget, deployment, image, job, service, workload
 
 # Two control planes come up one after the other.
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from remuda.gateway.server.path_validation import judge
 from remuda.gateway.server.request_context import Asked
-from tests.unit.gateway.import_kit import Management
+from tests.unit.gateway.management_gateway import Management
 
 
 @contextlib.asynccontextmanager

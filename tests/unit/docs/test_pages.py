@@ -12,7 +12,7 @@ import pytest
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import GroupVersion, dig
 from remuda.provisioning.graph import graph_of
-from tests.unit.provisioning.graph.wishes import MANAGED, config, pool, wish
+from tests.unit.provisioning.graph.wanted_clusters import MANAGED, config, pool, wish
 
 Obj = dict[str, Any]
 ROOT = Path(__file__).parents[3]

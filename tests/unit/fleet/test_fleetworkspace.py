@@ -8,7 +8,7 @@ from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES
 from remuda.fleet.fleetworkspace import FleetWorkspaces, standing
 from remuda.lab.sim.beginning import NAMESPACES
 from remuda.runtime import Reconciler
-from tests.unit.management.clusters.kit import Obj, Parts, world
+from tests.unit.access.management_api import Obj, Parts, world
 
 
 def everything(parts: Parts) -> Iterable[Reconciler]:

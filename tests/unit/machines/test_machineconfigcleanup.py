@@ -15,7 +15,7 @@ from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.machines.machineconfigcleanup import MachineConfigCleanup, is_left_behind, next_night
 from remuda.runtime import Reconciler
-from tests.unit.management.clusters.kit import Parts, world
+from tests.unit.access.management_api import Parts, world
 
 Obj = dict[str, Any]
 FLEET = "fleet-default"

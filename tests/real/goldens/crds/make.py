@@ -1,4 +1,4 @@
-"""Makes tests/unit/api_types/upstream_crds.json: what Cluster API's own definitions say, without their words.
+"""Makes tests/unit/api/cluster_x_k8s_io/upstream_crds.json: what Cluster API's own definitions say, without their words.
 
 Run it by hand with a Go toolchain when the pinned Cluster API changes: `python -m tests.real.goldens.crds.make`.
 """
@@ -17,7 +17,7 @@ Obj = dict[str, Any]
 MODULE = "sigs.k8s.io/cluster-api"
 PLURALS = ("clusters", "machinedeployments", "machinedrainrules", "machinehealthchecks", "machines", "machinesets")
 TESTS = Path(__file__).parents[3]
-TARGET = TESTS / "unit" / "api_types" / "upstream_crds.json"
+TARGET = TESTS / "unit" / "api" / "cluster_x_k8s_io" / "upstream_crds.json"
 
 
 def without_words(schema: Any) -> Any:

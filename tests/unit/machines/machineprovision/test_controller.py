@@ -23,10 +23,10 @@ from remuda.machines.machineprovision.well_known import (
     state_name,
 )
 from remuda.provisioning.well_known import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
-from tests.unit.management.clusters.kit import EVENTS
-from tests.unit.rke.kit import DEMO, FLEET
+from tests.unit.access.management_api import EVENTS
+from tests.unit.provisioning.rke_machines import DEMO, FLEET
 
-from .kit import CLUSTERS, CREDENTIAL, PAPERS, Papers, papers
+from .driver_machines import CLUSTERS, CREDENTIAL, PAPERS, Papers, papers
 
 Obj = dict[str, Any]
 

@@ -8,9 +8,9 @@ from remuda.kube.objects import annotations_of, name_of, owner_references_of, ui
 from remuda.kube.owners import reference
 from remuda.machines.machineprovision.well_known import JOB_UID, JOBS, job_name, state_name
 from remuda.provisioning.well_known import ROLES, SECRETS, SERVICE_ACCOUNTS
-from tests.unit.rke.kit import DEMO, FLEET
+from tests.unit.provisioning.rke_machines import DEMO, FLEET
 
-from .kit import CLUSTERS, Papers, papers
+from .driver_machines import CLUSTERS, Papers, papers
 
 Obj = dict[str, Any]
 

@@ -13,9 +13,9 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, owner_references_of
 from remuda.lab.sim.beginning import CRDS
 from remuda.machines.nodedrivers.builtin_drivers import builtin
-from tests.unit.management.clusters.kit import World
+from tests.unit.access.management_api import World
 
-from .kit import CONFIGS, MACHINES, config, drivers_world, kinds, machine, node_driver
+from .node_drivers import CONFIGS, MACHINES, config, drivers_world, kinds, machine, node_driver
 
 Obj = dict[str, Any]
 

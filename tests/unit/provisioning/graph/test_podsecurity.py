@@ -17,12 +17,12 @@ from remuda.kube.objects import with_path
 from remuda.provisioning.graph import Unrenderable, graph_of, podsecurity
 from remuda.provisioning.graph.cluster_status import with_support
 from remuda.provisioning.graph.podsecurity import BUILT_IN, SECRETS
-from tests.unit.management.clusters.kit import World
+from tests.unit.access.management_api import World
+from tests.unit.provisioning.cluster.mirrored_clusters import FLEET, demo
 
-from ..kit import FLEET, demo
-from .kit import VERSION, cluster_world
-from .test_making import custom, part, told
-from .wishes import wish
+from .graph_controllers import VERSION, cluster_world
+from .test_provisioningcluster import custom, part, told
+from .wanted_clusters import wish
 
 Obj = dict[str, Any]
 MANAGED = "c-m-abcdefgh"

@@ -1,0 +1,64 @@
+"""Which clusters somebody sees."""
+
+from __future__ import annotations
+
+from remuda.access.roles.holdings import show_what_is_theirs, visible
+from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.api.management_cattle_io import CLUSTERS
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.kube.authorization.actions import Action
+from remuda.kube.objects import GroupVersionResource
+
+from .management_house import WORKSPACE, house, person
+
+A, B = "c-aaaaa", "c-bbbbb"
+ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
+ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebindings")
+
+
+async def test_everybody_sees_theirs() -> None:
+    async with house() as here:
+        show_what_is_theirs(here.server)
+        for name in ("u-tenant", "u-other", "u-new"):
+            await here.grant("user", name)
+        await here.grant("read-only", "u-auditor")
+        await here.cluster(A, creator="u-tenant")
+        await here.cluster(B, creator="u-other")
+        await here.member(B, "cluster-member", "u-tenant")
+        rbac, partly = here.server.rbac, here.server.handler.partly
+        assert partly is not None
+
+        def seen(user: str) -> list[str]:
+            found = visible(rbac, person(user), CLUSTERS)
+            assert found is not None
+            return sorted(found.everywhere)
+
+        assert (seen("u-tenant"), seen("u-other"), seen("u-new")) == ([A, B], [B], [])
+        assert visible(rbac, person("u-auditor"), CLUSTERS) is None
+        in_workspace = visible(rbac, person("u-other"), PROVISIONING_CLUSTERS, WORKSPACE)
+        assert in_workspace is not None
+        assert in_workspace.everywhere == {f"{B}-prov"}
+        anywhere = visible(rbac, person("u-other"), PROVISIONING_CLUSTERS)
+        assert anywhere is not None
+        assert anywhere.by_namespace == {WORKSPACE: frozenset({f"{B}-prov"})}
+        # Whoever may make clusters has a list, if an empty one; strangers are refused.
+        assert partly.of(Action(person("u-new"), "list", *CLUSTERS)) is not None
+        assert partly.of(Action(person("u-new"), "list", *PROVISIONING_CLUSTERS, "", WORKSPACE)) is not None
+        assert partly.of(Action(person("u-stranger"), "list", *CLUSTERS)) is None
+        assert partly.of(Action(person("u-tenant"), "deletecollection", *CLUSTERS)) is None
+
+
+async def test_members_list_the_machines_that_are_theirs() -> None:
+    async with house() as here:
+        show_what_is_theirs(here.server)
+        partly = here.server.handler.partly
+        assert partly is not None
+        rule = {"apiGroups": [MACHINES.group], "resources": ["machines"], "resourceNames": ["m1"], "verbs": ["get", "list"]}
+        rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "theirs", "namespace": WORKSPACE}}
+        await here.create(ROLES, {**rbac, "kind": "Role", "rules": [rule]})
+        role = {"apiGroup": ROLES.group, "kind": "Role", "name": "theirs"}
+        subject = {"apiGroup": ROLES.group, "kind": "User", "name": "u-member"}
+        await here.create(ROLE_BINDINGS, {**rbac, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]})
+        await here.settle()
+        assert partly.of(Action(person("u-member"), "list", *MACHINES, "", WORKSPACE)) is not None
+        assert partly.of(Action(person("u-stranger"), "list", *MACHINES, "", WORKSPACE)) is None

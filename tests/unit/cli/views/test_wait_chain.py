@@ -1,0 +1,317 @@
+"""The chain of waits that `remuda explain` prints, as text: told by controllers, or read off conditions."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from remuda.cli.remote.clusters import waits_in
+from remuda.cli.views import cluster_tree, wait_chain, waits
+from remuda.cli.views import wait_chain as wait_advice
+from remuda.cli.views.states import Said, Sight
+from remuda.gateway.server.waits_api import shown
+from remuda.kube.waits import Actor, Code, Ref
+from remuda.provisioning.planner import waits as texts
+from remuda.provisioning.plans.machine_plan_secret import packed
+from remuda.provisioning.plans.plan import Plan, encode
+
+from .shown_clusters import (
+    DEMO,
+    FLEET,
+    ID,
+    NOW,
+    PLANE,
+    ago,
+    condition,
+    machine,
+    machine_ref,
+    managed,
+    plane,
+    sight,
+    wait,
+    waiting,
+    wanted,
+)
+
+CHECK_IN, TIER = texts.CHECK_IN, texts.BOOTSTRAP_ETCD
+HEAD = f"configuring bootstrap node(s) m1: {CHECK_IN}"
+CLUSTER = wanted(condition("Ready", "Unknown", HEAD, "Waiting"))
+M1, M2 = machine_ref("m1"), machine_ref("m2")
+TOLD = (
+    wait(Code.CHECK_IN, PLANE, Actor.USER, HEAD, M1, 190),
+    wait(Code.CHECK_IN, M1, Actor.USER, CHECK_IN, None, 190),
+    wait(Code.TIER, M2, Actor.REMUDA, TIER, M1, 20),
+)
+MACHINES = (waiting("m1", CHECK_IN, "etcd"), waiting("m2", TIER, "etcd"))
+
+
+def explained(found: Sight) -> str:
+    links = wait_chain.chain(found, NOW)
+    lines = [cluster_tree.plain(line) for line in cluster_tree.drawn(wait_chain.of_chain(found, links, NOW))]
+    return "\n".join([*lines, *(f"- {text}" for text in wait_chain.to_do(links, DEMO))])
+
+
+def test_what_controllers_tell_is_followed_to_its_end() -> None:
+    assert (
+        explained(sight(CLUSTER, *MACHINES, waits=TOLD))
+        == f"""\
+cluster demo  provisioning
+├─ RKEControlPlane demo: {HEAD}
+│  │  CheckIn, for 3m10s; can be ended by you
+│  └─ Machine m1: {CHECK_IN}
+│        CheckIn, for 3m10s; can be ended by you
+│        host: has said nothing of late
+└─ behind that
+   └─ Machine m2: {TIER}  Tier, for 20s
+- m1: {wait_advice.what(Code.CHECK_IN, DEMO)}"""
+    )
+
+
+def test_a_host_that_can_not_come_in_is_told_by_the_name_of_its_machine_with_how_often_since_when_and_why() -> None:
+    """As the controllers tell it when the token of a machine's script has expired."""
+    lost = "host 0123456789ab was refused 12 times since 2026-01-01T00:00:00Z: the token has expired; it is to be replaced"
+    late = "no host has come with the token in its install script, which expires at 2026-01-01T00:30:00Z"
+    told = (
+        wait(Code.CHECK_IN, M1, Actor.REMUDA, lost, None, 190),
+        wait(Code.CHECK_IN, M2, Actor.PROVIDER, late, None, 700),
+    )
+    text = explained(sight(CLUSTER, *MACHINES, waits=told))
+    assert f"Machine m1: {lost}" in text and f"Machine m2: {late}" in text
+    assert "- m1: Nothing: no host can become this machine any more, and its pool replaces it by itself." in text
+    assert "- m2: See at its provider whether the host runs" in text
+
+
+def test_what_follows_from_something_else_is_no_cause() -> None:
+    """As a server tells it while the first host has not come."""
+    capi = Ref("cluster.x-k8s.io", "Cluster", FLEET, "demo")
+    told = (
+        wait(Code.CONNECTION, Ref("management.cattle.io", "Cluster", "", ID), Actor.REMUDA, "its agent is not connected"),
+        wait(Code.PROVISIONING, capi, Actor.PROVIDER, "it is not initialized yet", PLANE),
+        wait(Code.PROVISIONING, M1, Actor.PROVIDER, "not ready", Ref("rke.cattle.io", "CustomMachine", FLEET, "m1")),
+        wait(Code.CONNECTION, M1, Actor.REMUDA, "it can't be reached", capi),
+        *TOLD,
+    )
+    assert (
+        explained(sight(CLUSTER, *MACHINES, waits=told))
+        == f"""\
+cluster demo  provisioning
+├─ RKEControlPlane demo: {HEAD}
+│  │  CheckIn, for 3m10s; can be ended by you
+│  └─ Machine m1: {CHECK_IN}
+│        CheckIn, for 3m10s; can be ended by you
+│        therefore also: Connection, Provisioning
+│        host: has said nothing of late
+└─ behind that
+   ├─ Cluster API's Cluster demo: it is not initialized yet  Provisioning, for 60s
+   ├─ management Cluster {ID}: its agent is not connected  Connection, for 60s
+   └─ Machine m2: {TIER}  Tier, for 20s
+- m1: {wait_advice.what(Code.CHECK_IN, DEMO)}"""
+    )
+
+
+def test_of_many_that_wait_for_one_some_are_told() -> None:
+    many = tuple(wait(Code.TIER, machine_ref(f"w{number}"), Actor.REMUDA, TIER, M1) for number in range(30))
+    told = explained(sight(CLUSTER, *MACHINES, waits=(*TOLD[:2], *many)))
+    assert "w9: " in told and "w10: " not in told and "and 20 more" in told
+
+
+def test_conditions_say_the_same_where_controllers_can_not_be_asked() -> None:
+    found = sight(CLUSTER, *MACHINES, plane=plane(condition("Ready", "Unknown", HEAD, "Waiting", 190)))
+    assert (
+        explained(found)
+        == f"""\
+cluster demo  provisioning
+├─ RKEControlPlane demo: {HEAD}
+│  │  CheckIn, for 3m10s; can be ended by you
+│  └─ Machine m1: {CHECK_IN}
+│        CheckIn, for 60s; can be ended by you
+│        host: has said nothing of late
+└─ Machine m2: {TIER}
+      Tier, for 60s; can be ended by remuda, by itself
+      host: has said nothing of late
+- m1: {wait_advice.what(Code.CHECK_IN, DEMO)}"""
+    )
+
+
+def test_the_output_of_a_plan_that_failed_is_shown() -> None:
+    text = f"{texts.PLAN_FAILED} (once, next try at 2026-01-01T01:00:10Z): no space left"
+    output = packed({"install": "ZG93bmxvYWRpbmcKChtbMzFtbm8gc3BhY2UgbGVmdAo="})
+    secret = {
+        "type": "rke.cattle.io/machine-plan",
+        "metadata": {
+            "name": "m1-machine-plan",
+            "annotations": {
+                "rke.cattle.io/plan-last-updated": ago(120),
+                "remuda.dev/plan-failure": '{"attempts": 1, "retryAt": "2026-01-01T01:00:10Z", "revision": 1}',
+            },
+        },
+        "data": {
+            "plan": base64.b64encode(encode(Plan())).decode(),
+            "plan-state": base64.b64encode(b"failed").decode(),
+            "failure-count": base64.b64encode(b"1").decode(),
+            "failed-output": base64.b64encode(output).decode(),
+        },
+    }
+    told = (wait(Code.PLAN_FAILED, M1, Actor.MACHINE, text, None, 30),)
+    said = {"m1": Said(ago(2), "no space left")}
+    found = sight(CLUSTER, waiting("m1", text, "etcd"), waits=told, said=said, plans={"m1": secret})
+    assert (
+        explained(found)
+        == f"""\
+cluster demo  provisioning
+└─ Machine m1: {text}
+      PlanFailed, for 30s; can be ended by the host, by itself
+      plan: failed, written 2m ago, failed 1 times, next try at 2026-01-01T01:00:10Z
+      install: downloading
+      install:  [31mno space left
+      host, 2s ago: no space left
+- m1: {wait_advice.what(Code.PLAN_FAILED, DEMO)}"""
+    )
+
+
+def test_a_cluster_without_hosts_says_how_to_get_some() -> None:
+    found = sight(wanted(), plane=plane(condition("Ready", "Unknown", texts.ROLES, "Waiting")))
+    assert "registration-command demo prints" in explained(found)
+
+
+def test_an_imported_cluster_waits_for_its_agent() -> None:
+    links = wait_chain.chain(sight(wanted(rkeConfig=None), managed=managed()), NOW)
+    assert [(link.wait.code, link.wait.subject.name) for link in links] == [(Code.CLUSTER_AGENT, ID)]
+
+
+def test_a_circle_is_walked_once() -> None:
+    told = (wait(Code.HOOK, M1, Actor.USER, "a", M2), wait(Code.HOOK, M2, Actor.USER, "b", M1))
+    links = wait_chain.chain(sight(CLUSTER, *MACHINES, waits=told), NOW)
+    assert [link.wait.evidence for link in links] == ["a"] and [each.wait.evidence for each in links[0].below] == ["b"]
+    assert links[0].below[0].again and wait_chain.data(links[0], DEMO)["waits"][0]["message"] == "b"
+
+
+def test_a_cluster_that_is_done_waits_for_nothing() -> None:
+    active = wanted(condition("Ready", "True"), ready=True)
+    assert wait_chain.chain(sight(active, managed=managed(condition("Connected", "True")), waits=()), NOW) == ()
+    assert wait_chain.to_do((), DEMO) == []
+
+
+def test_what_nobody_tells_is_read_off_what_is_going() -> None:
+    going = machine("m1", condition("Deleting", "True", "* draining\n* detaching"), deleting=True)
+    found = sight(wanted(condition("Removed", "Unknown", "waiting for machine [m1]"), deleting=True), going)
+    assert [(each.code, each.evidence) for each in waits.read_off(found)] == [
+        (Code.DELETION, "waiting for machine [m1]"),
+        (Code.DELETION, "draining; detaching"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (texts.NO_CLUSTER, Code.REFERENCE),
+        (texts.INFRASTRUCTURE, Code.PROVISIONING),
+        (texts.PAUSED, Code.PAUSED),
+        (texts.ROLES, Code.ROLES),
+        (texts.ETCD_GOING, Code.DELETION),
+        (texts.ETCD_REPLACED, Code.RESTORE),
+        (f"{texts.INIT_NODE} (m1: has not joined)", Code.INIT_NODE),
+        (texts.JOIN_URL, Code.JOIN_URL),
+        (texts.CONTROL_PLANE, Code.TIER),
+        (texts.ETCD, Code.TIER),
+        (texts.BOOTSTRAP_ETCD, Code.TIER),
+        (texts.CHECK_IN, Code.CHECK_IN),
+        (texts.PLAN, Code.PLAN),
+        (texts.PLAN_FAILED, Code.PLAN_FAILED),
+        (texts.UNCORDON, Code.UNCORDON),
+        (texts.KUBELET, Code.KUBELET),
+        (texts.PRE_BOOTSTRAP, Code.PRE_BOOTSTRAP),
+        (texts.CLUSTER_AGENT, Code.CLUSTER_AGENT),
+        ("configuring etcd node(s) m1: waiting for probes: etcd, kubelet", Code.PROBES),
+        ("draining worker node(s) m1,m2", Code.DRAIN),
+        ("non-ready etcd machine(s) m1: NodeHealthy: gone", Code.MACHINES),
+        ("electing m1 as init node", Code.STEP),
+        ("KDM release data is empty for v9.9.9", Code.RELEASE),
+        ("something new", Code.MALFORMED),
+    ],
+)
+def test_every_text_of_the_planner_has_its_code(text: str, code: Code) -> None:
+    assert waits.meaning(text)[0] is code
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_there_is_something_to_say_about_every_wait(code: Code) -> None:
+    assert wait_advice.what(code, DEMO).endswith(".")
+
+
+@pytest.mark.parametrize("actor", list(Actor))
+def test_there_is_a_name_for_whoever_acts(actor: Actor) -> None:
+    assert wait_advice.who(wait(Code.STEP, PLANE, actor, ""))
+
+
+def test_what_a_server_tells_is_understood() -> None:
+    told = {"cluster": f"{FLEET}/demo", "complete": True, "waits": [shown(each) for each in TOLD]}
+    assert waits_in(told) == TOLD
+    assert waits_in({**told, "complete": False}) is None and waits_in(None) is None and waits_in("x") is None
+    newer = {**shown(TOLD[0]), "code": "Tomorrow"}
+    assert waits_in({**told, "waits": [newer, shown(TOLD[1])]}) == TOLD[1:2]
+    assert waits_in({**told, "waits": [{"code": "Tier"}]}) == ()
+
+
+def test_another_kind_of_the_same_name_is_another_object() -> None:
+    other = Ref("rke.cattle.io", "RKEBootstrap", FLEET, "m1")
+    told = (wait(Code.CONTENT, other, Actor.USER, "nobody says where hosts find this server"),)
+    found = sight(CLUSTER, MACHINES[0], waits=told)
+    assert [link.wait.subject.kind for link in wait_chain.chain(found, NOW)] == ["Machine", "RKEBootstrap"]
+
+
+# --- machines that do not go ----------------------------------------------------------------------------------------------------
+
+INFRA = Ref("rke-machine.cattle.io", "PaperMachine", FLEET, "m1")
+GOING = wait(Code.DELETION, M1, Actor.OTHER_CONTROLLER, "waiting for its infrastructure to go", INFRA)
+FORCED = (
+    "kubectl -n fleet-default annotate papermachine.rke-machine.cattle.io m1 provisioning.cattle.io/force-machine-remove=true"
+)
+
+
+@pytest.mark.parametrize(
+    ("why", "actor", "on"),
+    [
+        ("its removal failed (PermissionDenied: no)", Actor.USER, None),
+        ("it can't be removed, for there is no cloud credential cc-x", Actor.USER, Ref("", "Secret", FLEET, "cc-x")),
+    ],
+)
+def test_a_machine_that_can_not_be_removed_says_who_must_act_and_what_that_risks(why: str, actor: Actor, on: Ref | None) -> None:
+    told = (GOING, wait(Code.DELETION, INFRA, actor, why, on))
+    text = explained(sight(CLUSTER, machine("m1", deleting=True), waits=told))
+    assert f"PaperMachine m1: {why}" in text and "can be ended by you" in text
+    (todo,) = [line for line in text.splitlines() if line.startswith("- m1: ")]
+    assert "Mend what the text says" in todo and FORCED in todo
+    assert "remuda machine logs m1" in todo and "cost money" in todo and "remuda machine orphans" in todo
+
+
+def test_a_removal_that_a_provider_holds_up_is_no_business_of_yours_yet() -> None:
+    told = (GOING, wait(Code.DELETION, INFRA, Actor.PROVIDER, "its removal failed (Throttled: later) and is tried again"))
+    text = explained(sight(CLUSTER, machine("m1", deleting=True), waits=told))
+    assert "can be ended by whatever provides its infrastructure" in text and "- m1: Nothing yet: it is tried again" in text
+    at_work = (GOING, wait(Code.DELETION, INFRA, Actor.PROVIDER, "its Job has not ended", Ref("batch", "Job", FLEET, "j")))
+    text = explained(sight(CLUSTER, machine("m1", deleting=True), waits=at_work))
+    assert "- m1: Nothing, unless it takes long" in text and "remuda machine logs m1 --follow" in text and FORCED not in text
+
+
+def test_many_machines_that_can_not_be_removed_are_told_once() -> None:
+    told = [
+        wait(Code.DELETION, Ref("rke-machine.cattle.io", "PaperMachine", FLEET, name), Actor.USER, "its removal failed")
+        for name in ("m1", "m2")
+    ]
+    (todo,) = [line for line in explained(sight(CLUSTER, waits=tuple(told))).splitlines() if line.startswith("- m1")]
+    assert todo.startswith("- m1,m2: ") and "annotate papermachine.rke-machine.cattle.io MACHINE " in todo
+
+
+def test_what_goes_when_a_machine_is_gone_is_not_for_anybody_to_do() -> None:
+    capi = Ref("cluster.x-k8s.io", "Cluster", FLEET, DEMO)
+    told = (
+        wait(Code.DELETION, PLANE, Actor.OTHER_CONTROLLER, "waiting for control plane to delete", Ref("x", "Plane", FLEET, DEMO)),
+        wait(Code.DELETION, capi, Actor.REMUDA, "", Ref("cluster.x-k8s.io", "MachineDeployment", FLEET, "demo-w")),
+        GOING,
+        wait(Code.DELETION, INFRA, Actor.USER, "its removal failed"),
+    )
+    text = explained(sight(CLUSTER, machine("m1", deleting=True), waits=told))
+    assert [line.partition(":")[0] for line in text.splitlines() if line.startswith("- ")] == ["- m1"]
+    assert "- demo: " in explained(sight(CLUSTER, waits=told[:2])), "it is all that is known"

@@ -1,0 +1,169 @@
+"""What is refused of a cluster that somebody wants, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
+from remuda.kube.authorization.users import SYSTEM
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key
+from remuda.provisioning.admission.clusters import Rules
+from tests.unit.provisioning.cluster.mirrored_clusters import FLEET
+
+Obj = dict[str, Any]
+# The management Clusters that there are, and their workspaces.
+RULES = Rules({"c-abcde": FLEET, "local": "fleet-local"}.get)
+VERSION = "v1.34.1+rke2r1"
+POOL: Obj = {"name": "cp", "etcdRole": True, "machineConfigRef": {"kind": "Amazonec2Config", "name": "x"}}
+
+
+def cluster(name: str = "demo", namespace: str = FLEET, annotations: Obj | None = None, **spec: Any) -> Obj:
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations or {}}
+    return {"apiVersion": provisioning.API_VERSION, "kind": "Cluster", "metadata": metadata, "spec": spec}
+
+
+def asked(operation: str, obj: Obj | None, old: Obj | None) -> Attributes:
+    meta = (obj or old or {})["metadata"]
+    return Attributes(
+        operation, provisioning.GROUP, "v1", "clusters", "Cluster", meta["namespace"], meta["name"], SYSTEM, obj=obj, old=old
+    )
+
+
+def said(obj: Obj, old: Obj | None = None) -> list[str]:
+    return [f"{error.field}: {error.detail}" for error in RULES.errors(asked(CREATE if old is None else UPDATE, obj, old))]
+
+
+def fields(obj: Obj, old: Obj | None = None) -> list[str]:
+    return [error.field for error in RULES.errors(asked(CREATE if old is None else UPDATE, obj, old))]
+
+
+def test_the_name_of_somebody_elses_cluster_of_cluster_api_is_refused() -> None:
+    rules = Rules(lambda name: None, lambda key: key == Key(FLEET, "prod"))
+    tried = [(name, where) for name in ("prod", "demo") for where in (FLEET, "team")]
+    found = {key: [each.field for each in rules.errors(asked(CREATE, cluster(*key), None))] for key in tried}
+    assert {key for key, errors in found.items() if errors} == {("prod", FLEET)}
+    # One that is there already can still be changed.
+    assert list(rules.errors(asked(UPDATE, cluster("prod"), cluster("prod")))) == []
+
+
+def rke(**config: Any) -> Obj:
+    return cluster(kubernetesVersion=VERSION, rkeConfig=config)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [("demo", FLEET), ("demo", "team"), ("x" * 63, FLEET), ("c-abcde", FLEET), ("local", "fleet-local"), ("c-abcdef", FLEET)],
+)
+def test_names_that_are_taken(name: str, namespace: str) -> None:
+    assert fields(cluster(name, namespace)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [
+        ("x" * 64, FLEET),
+        ("a.b", FLEET),
+        ("local", FLEET),
+        ("demo", "fleet-local"),
+        ("c-zzzzz", FLEET),
+        ("c-abcde", "team"),
+    ],
+)
+def test_names_that_are_refused(name: str, namespace: str) -> None:
+    assert fields(cluster(name, namespace)) == ["metadata.name"]
+
+
+def test_a_cluster_that_is_to_be_made_needs_a_version() -> None:
+    assert said(cluster(rkeConfig={})) == [
+        "spec.kubernetesVersion: a cluster with rkeConfig needs a version, such as v1.34.1+rke2r1"
+    ]
+    assert fields(cluster()) == [], "one that is there already has its own"
+    assert fields(cluster(rkeConfig={}, kubernetesVersion="1.34")) == ["spec.kubernetesVersion"]
+    assert fields(rke()) == []
+
+
+def test_a_pool_has_at_least_one_role_and_a_name_that_can_be_a_label() -> None:
+    assert fields(rke(machinePools=[POOL])) == []
+    assert said(rke(machinePools=[POOL, {"name": "idle", "etcdRole": False}])) == [
+        "spec.rkeConfig.machinePools[1]: pool idle needs at least one of etcdRole, controlPlaneRole, workerRole"
+    ]
+    assert fields(rke(machinePools=[{**POOL, "name": "a b"}])) == ["spec.rkeConfig.machinePools[0].name"]
+
+
+def test_a_file_comes_from_one_place() -> None:
+    def files(*sources: Obj) -> list[str]:
+        return fields(rke(machineSelectorFiles=[{"fileSources": list(sources)}]))
+
+    secret, config = {"secret": {"name": "s"}}, {"configMap": {"name": "c"}}
+    assert files(secret, config, {**secret, "configMap": {"name": ""}}) == []
+    path = "spec.rkeConfig.machineSelectorFiles[0].fileSources"
+    assert files({}, {**secret, **config}) == [f"{path}[0]", f"{path}[1]"]
+
+
+DIRECTORIES = "spec.rkeConfig.dataDirectories"
+DIRECTORY_FIELDS = ("systemAgent", "provisioning", "k8sDistro")
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        ({"systemAgent": "/srv/agent", "provisioning": "/srv/capr/", "k8sDistro": "/srv/k8s"}, []),
+        ({"systemAgent": ""}, []),
+        ({"systemAgent": "srv"}, ["systemAgent"]),
+        ({"systemAgent": "/"}, ["systemAgent"]),
+        ({"systemAgent": "/srv/../etc", "k8sDistro": "//x"}, ["systemAgent", "k8sDistro"]),
+        ({"systemAgent": "/srv/$HOME", "provisioning": "/srv/$(id)", "k8sDistro": "/srv/`id`"}, [*DIRECTORY_FIELDS]),
+        ({"systemAgent": "/srv/a b", "provisioning": "/srv/a;b", "k8sDistro": "/srv/a\nb"}, [*DIRECTORY_FIELDS]),
+        ({"systemAgent": "/proc/1", "provisioning": "/dev/null/x", "k8sDistro": "/sys"}, [*DIRECTORY_FIELDS]),
+        ({"systemAgent": "/process"}, []),
+        ({"systemAgent": "/srv/Agent_1.x-y", "k8sDistro": "/srv/k8s@2:3"}, []),
+        ({"systemAgent": "/srv", "k8sDistro": "/srv/k8s"}, ["k8sDistro"]),
+        ({"systemAgent": "/srv", "k8sDistro": "/srv"}, ["systemAgent"]),
+        ({"systemAgent": "/srv", "k8sDistro": "/srv2"}, []),
+    ],
+)
+def test_data_directories_are_places_apart(found: Obj, wrong: list[str]) -> None:
+    assert fields(rke(dataDirectories=found)) == [f"{DIRECTORIES}.{field}" for field in wrong]
+
+
+def test_data_directories_stay_where_they_are() -> None:
+    before = rke(dataDirectories={"systemAgent": "/srv"})
+    assert said(rke(dataDirectories={"systemAgent": "/other"}), before) == [f"{DIRECTORIES}.systemAgent: field is immutable"]
+    assert fields(rke(), before) == [f"{DIRECTORIES}.systemAgent"]
+    assert fields(rke(dataDirectories={"systemAgent": "/srv", "k8sDistro": ""}, provisionGeneration=1), before) == []
+    assert fields(rke(dataDirectories={"k8sDistro": "/late"}), rke()) == [f"{DIRECTORIES}.k8sDistro"]
+
+
+def test_what_a_cluster_is_made_of_can_be_neither_added_nor_taken_away() -> None:
+    assert fields(cluster(), rke()) == ["spec.rkeConfig"]
+    assert fields(rke(), cluster()) == ["spec.rkeConfig"]
+
+
+def test_an_id_is_chosen_once() -> None:
+    def chosen(name: str) -> Obj:
+        return cluster(annotations={"provisioning.cattle.io/management-cluster-name": name})
+
+    path = "metadata.annotations[provisioning.cattle.io/management-cluster-name]"
+    assert fields(chosen("c-m-bcdfg245")) == []
+    assert fields(chosen("kube-system")) == fields(chosen("c-abcde")) == fields(chosen("local")) == [path]
+    assert fields(chosen("c-m-other234"), chosen("c-m-bcdfg245")) == [path]
+    assert fields(cluster(), chosen("c-m-bcdfg245")) == [path]
+
+
+def test_a_cluster_that_was_there_before_the_rules_can_be_labelled_and_deleted() -> None:
+    old = cluster("a.b", rkeConfig={"machinePools": [{"name": "idle"}]})
+    labelled = {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}
+    assert fields(labelled, old) == []
+    going = {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert fields(cluster("a.b"), going) == []
+
+
+def test_local_can_not_be_deleted() -> None:
+    assert list(RULES.errors(asked(DELETE, None, cluster()))) == []
+    with pytest.raises(ApiError, match="can't be deleted") as refusal:
+        list(RULES.errors(asked(DELETE, None, cluster("local", "fleet-local"))))
+    assert refusal.value.code == 403
