@@ -198,14 +198,12 @@ def changed(valid: Obj, chance: Chance) -> Obj:
 
 
 _SYNTAX = (
-    *("{{", "}}", "{{ ", " }}", "{{- ", " -}}", " ", "  ", "(", ")", "|", " | ", "-", "a", "B", "}", "{", "\n", ",", "!", ":"),
-    *("{{/* x */}}", "{{ else }}", "{{ end }}", "{{ if .random }}", "{{ else if .foo }}", "{{ .random }}"),
-    *("/*", "*/", '"', "`", "'", ":="),
+    *("{{", "}}", "{{ ", " }}", "{{- ", " -}}", " ", "  ", "|", " | ", "-", "a", "B", "}", "{", "\n", ",", "!"),
+    *("{{/* x */}}", "{{- /* x */ -}}", "{{ .random }}", "/*", "*/", '"', "`"),
 )
 _TERMS = (
-    *(".cluster", ".name", ".random", ".foo", ".", ".cluster.name", "nil", "true", "3", "0", "-1", '"a"', "`b`", '"%s-%v"'),
-    *("(len .random)", "(slice .cluster.name 1)", "(.cluster).name", "(print 1 2)", "| print", "| len", "| not", '"name"'),
-    *("len", "slice", "print", "eq", "ne", "not", "and", "or", "printf", "index", "foo", "if", "println", '"%.2s"', "é", "1+2"),
+    *(".cluster", ".name", ".random", ".foo", ".", ".cluster.name", ".machineSet.name", "3", "0", "-1", '"a"', "`b`", "é"),
+    *("slice .cluster.name", "slice", "printf", "printf `%s`", 'printf "%.2s%%"', "| printf `%s-%s`", "|", "if", "len", "print"),
 )
 
 

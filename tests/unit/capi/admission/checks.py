@@ -173,7 +173,6 @@ _MACHINE = (
 
 _MISSING = "invalid template, {{ .random }} is missing"
 _NO_NAME = f"invalid template, generated names would not be valid Kubernetes object names: {_SUBDOMAIN}"
-_READING = "template: template name generator"
 _FILLING = "invalid template: rendering template: template: template name generator"
 _AT = 'executing "template name generator" at'
 
@@ -183,78 +182,38 @@ NAMING: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("{{ .cluster.name }}-{{ .machineSet.name }}-{{ .random }}" + "x" * 60, ()),
     ("a{{- .cluster.name -}} {{ .random }}", ()),
     ("{{/* short */}}{{ printf `%.3s` .cluster.name }}-{{ .random }}", ()),
-    ('{{ if eq .cluster.name "cluster" }}x{{ else }}Y{{ end }}{{ .random }}', ()),
-    ("{{ if not .random }}A{{ else if len .random }}b{{ else }}C{{ end }}{{ .random }}", ()),
     ("{{ slice .cluster.name 0 3 }}{{ .random }}", ()),
-    ('{{ index .cluster "name" }}{{ .random }}', ()),
-    ('{{ .cluster.name | printf "%s-%s" .random | print }}{{ .random }}', ()),
-    ("{{ (slice .machineSet.name 1) }}{{ .random }}", ()),
-    ("{{ and .random .cluster.name }}{{ or .random .foo }}{{ .random }}", ()),
+    ("{{ slice .machineSet.name 1 }}{{ .random }}", ()),
+    ('{{ .cluster.name | printf "%s-%.3s" .random }}{{ .random }}', ()),
+    ('{{ "a" | printf `%s%s%%` "b" | printf "%.2s" }}{{ .random }}', ()),
     ("fixed", (_MISSING,)),
     ("{{.random}}", (_MISSING,)),
     ("Upper-{{ .random }}", (_NO_NAME,)),
     ("{{ .random }}-", (_NO_NAME,)),
-    ("{{ .cluster }}{{ .random }}", (_NO_NAME,)),
-    ("{{ . }}{{ .random }}", (_NO_NAME,)),
-    ("{{ true }}{{ 3 }}{{ .random }}", ()),
+    ('{{ printf "%%%s" .random }}{{ .random }}', (_NO_NAME,)),
     ("{{ .random }}{{ .foo }}", (f'{_FILLING}:1:16: {_AT} <.foo>: map has no entry for key "foo"',)),
-    ("{{ .random }}{{ .cluster.foo }}", (f'{_FILLING}:1:24: {_AT} <.cluster.foo>: map has no entry for key "foo"',)),
+    ("{{ .random }}\n{{ .cluster.foo }}", (f'{_FILLING}:2:11: {_AT} <.cluster.foo>: map has no entry for key "foo"',)),
     (
         "{{ .random }}{{ .random.foo }}",
         (f"{_FILLING}:1:23: {_AT} <.random.foo>: can't evaluate field foo in type interface {{}}",),
     ),
     (
-        "{{ .random }}{{ .random .cluster }}",
-        (f"{_FILLING}:1:16: {_AT} <.random>: random is not a method but has arguments",),
-    ),
-    ('{{ .random }}{{ "a" "b" }}', (f'{_FILLING}:1:16: {_AT} <"a">: can\'t give argument to non-function "a"',)),
-    (
         "{{ .random }}{{ slice .random 3 9 }}",
         (f"{_FILLING}:1:16: {_AT} <slice .random 3 9>: error calling slice: index out of range: 9",),
     ),
-    ("{{ .random }}{{ len 3 }}", (f"{_FILLING}:1:16: {_AT} <len 3>: error calling len: len of type int",)),
-    ("{{ .random }}{{ len }}", (f"{_FILLING}:1:16: {_AT} <len>: wrong number of args for len: want 1 got 0",)),
-    ("{{ .random }}{{ nil }}", (f"{_FILLING}:1:16: {_AT} <nil>: nil is not a command",)),
-    ("{{ .random }}{{ upper .random }}", ('function "upper" not defined',)),
-    ("{{ .random }}{{", ("unclosed action",)),
-    ("{{ .random }}{{ .a", ("unclosed action",)),
-    ("{{ .random }}{{ .a }", ('unexpected "}" in operand',)),
-    ("{{ .random }}{{ }}", ("missing value for command",)),
-    ("{{ .random }}{{ end }}", ("unexpected {{end}}",)),
-    ("{{ .random }}{{ if .random }}", ("unexpected EOF",)),
-    ("{{ .random }}{{ if }}{{ end }}", ("missing value for if",)),
-    ("{{ .random }}{{ if .random }}a{{ else }}b{{ else }}{{ end }}", ("expected end; found {{else}}",)),
-    ("{{ .random }}{{ (.random }}", ("unclosed left paren",)),
-    ("{{ .random }}{{ .random) }}", ("unexpected right paren",)),
-    ('{{ .random }}{{ "a }}', ("unterminated quoted string",)),
-    ("{{ .random }}{{ `a }}", ("unterminated raw quoted string",)),
-    ("{{ .random }}{{ .a-b }}", ("bad character U+002D '-'",)),
-    ("{{ .random }}{{ é! }}", ("bad character U+0021 '!'",)),
-    ("{{ .random }}{{ ! }}", ('unexpected "!" in command',)),
-    ("{{ .random }}{{ 3x }}", ('bad number syntax: "3x"',)),
-    ("{{ .random }}{{ .random | }}", ()),
-    ("{{ .random }}{{ .random | 3 }}", ("non executable command in pipeline stage 2",)),
-    ('{{ .random }}{{ "a".b }}', ('unexpected . after term "\\"a\\""',)),
-    ("{{ .random }}{{/* a }}", ("unclosed comment",)),
-    ("{{ .random }}{{/* a */ }}", ("comment ends before closing delimiter",)),
-    ("{{ .random }}{{ a : b }}", ('function "a" not defined',)),
-    ("{{ .random }}{{ print : }}", ("expected :=",)),
-    ("{{ .random }}{{ else }}", ("unexpected {{else}}",)),
-    ("{{ .random }}{{ if .random extra }}{{ end }}", ('function "extra" not defined',)),
+    (
+        "é{{ .random }}{{ slice .random 3 2 }}",
+        (f"{_FILLING}:1:18: {_AT} <slice .random 3 2>: error calling slice: invalid slice index: 3 > 2",),
+    ),
 )
 
 
 def _go(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _named(kind: str, template: str, problems: tuple[str, ...]) -> Checking:
-    whole = ("invalid template", "rendering template")
-    said = [
-        why if why.startswith(whole) else f"invalid template: parsing template {_go(template)}: {_READING}:1: {why}"
-        for why in problems
-    ]
-    errors = tuple(f"spec.machineNaming.template: Invalid value: {_go(template)}: {why}" for why in said)
+    errors = tuple(f"spec.machineNaming.template: Invalid value: {_go(template)}: {why}" for why in problems)
     return Checking(kind, f"with names {template}", {"spec": {"machineNaming": {"template": template}}}, errors)
 
 
