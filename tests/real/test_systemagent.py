@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
 Obj = dict[str, Any]
 
 # After a failed plan with a state, the original's next pass calls it applied and wipes what failed, so that only the state tells
-# (protocols.md §13). Ours leaves the results of the run as they are.
+# (docs/reference/agent.md#decision). Ours leaves the results of the run as they are.
 WIPED = ("applied-checksum", "applied-output", "failed-checksum", "failed-output", "failure-count")
 
 

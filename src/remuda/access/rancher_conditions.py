@@ -1,4 +1,4 @@
-"""Conditions in the form of Rancher's kinds (capr.md §0.4), and writing a status with them.
+"""Conditions in the form of Rancher's kinds (docs/reference/objects.md#conditions), and writing a status with them.
 
 They differ from those of :mod:`remuda.kube.conditions`: no generation, and two times, of which `lastUpdateTime` moves with any
 change and `lastTransitionTime` with the status. The list is in the order in which conditions were first set. Most of the kinds

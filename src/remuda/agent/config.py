@@ -1,4 +1,4 @@
-"""The agent's start parameters: its configuration and the connection to its plan (protocols.md 1.1 to 1.3).
+"""The agent's start parameters: its configuration and the connection to its plan (docs/reference/agent.md#configuration).
 
 These files say where root writes and which server it obeys, so only their owner may read them, and the owner must be the agent's
 own user; otherwise the agent does not start. ``paths.Layout`` comes from the key ``root``, which is ours.

@@ -1,4 +1,4 @@
-"""Local mode: apply plan files in a directory, and record the result beside each (protocols.md 1.4).
+"""Local mode: apply plan files in a directory, and record the result beside each (docs/reference/agent.md#local-mode).
 
 A plan is applied when its bytes differ from those last applied, even if that failed: there is no server to report to.
 ``x.plan.skip`` anywhere in the tree sets ``x.plan`` aside.

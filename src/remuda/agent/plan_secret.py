@@ -1,4 +1,4 @@
-"""One Secret of a Kubernetes API: get, list, watch, update, over HTTPS with a kubeconfig (protocols.md 1.5).
+"""One Secret of a Kubernetes API: get, list, watch, update, over HTTPS with a kubeconfig (docs/reference/agent.md#requests).
 
 Requests have a connection each, since passes are seconds apart; the watch has its own and is read line by line. The token is
 sent over HTTPS only, as client-go does.

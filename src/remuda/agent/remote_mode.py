@@ -1,4 +1,5 @@
-"""Remote mode: apply the plan in a Secret and report into the same Secret (protocols.md 1.15, 1.16).
+"""Remote mode: apply the plan in a Secret and report into the same Secret (docs/reference/agent.md#decision,
+docs/reference/agent.md#conflicts).
 
 One pass: take the newest version, decide, claim, apply, probe, write what changed. Passes come with events and, while all is
 settled, every five seconds. The original ends its process when a write fails; here the pass is repeated, and ``plans.journal``

@@ -12,7 +12,7 @@ from .kubernetes import Affinity, Quantity, ResourceRequirements, Toleration
 from .schema import AtLeast, Between, Doc, Int32, Length, ListMap, MinProperties, Pattern, Preserve, rules
 
 Text = str | None
-# RBAC on objects of a cluster follows the cluster (capr.md §1).
+# RBAC on objects of a cluster follows the cluster (docs/reference/objects.md#labels-and-annotations).
 CLUSTER_INDEXED = {"auth.cattle.io/cluster-indexed": "true"}
 # A number, a percentage or nothing.
 SHARE = "^((([1-9]|[1-9][0-9]|100)%)|([1-9][0-9]*|0)|)$"
@@ -21,7 +21,7 @@ FreeMap = dict[str, Any] | None
 
 
 class Condition(TypedDict, total=False):
-    """One aspect of an object's state, as Rancher writes it (capr.md §0.4)."""
+    """One aspect of an object's state, as Rancher writes it (docs/reference/objects.md#conditions)."""
 
     lastTransitionTime: Annotated[str, Doc("When the status last changed.")]
     lastUpdateTime: Annotated[str, Doc("When anything of the condition last changed.")]

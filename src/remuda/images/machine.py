@@ -1,8 +1,9 @@
 """The image of Jobs that make machines (`--job-runner=cluster`): `remuda provision` with every driver.
 
-The interface of a Job: arguments, credentials as environment, files in fixed places, and a user (protocols.md §5.7, §7.3).
-Drivers that are not in Python need the program `rancher-machine`, which is in the image if it was on the PATH of the build.
-:mod:`.recipe` is our other image, and has the parts that both share.
+The interface of a Job: arguments, credentials as environment, files in fixed places, and a user
+(docs/reference/machines.md#the-program, docs/reference/machines.md#job). Drivers that are not in Python need the program
+`rancher-machine`, which is in the image if it was on the PATH of the build. :mod:`.recipe` is our other image, and has the parts
+that both share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Origin marks of generated objects, with the labels and annotations of Rancher's `apply` (capr.md §0.5).
+"""Origin marks of generated objects, with the labels and annotations of Rancher's `apply`
+(docs/reference/objects.md#origin-marks).
 
 All objects of one owner and one set share a label, by which unwanted ones are found, and annotations that say the same for
 people. `…/applied`, the object as it was last written, is not among them: servers track that today.
@@ -46,7 +47,7 @@ def without_marks(annotations: dict[str, str]) -> dict[str, str]:
 
 # --- safe names -----------------------------------------------------------------------------------------------------------
 #
-# Names that are joined from others and cut to fit, byte for byte as Rancher's library does it (capr.md §0.3).
+# Names that are joined from others and cut to fit, byte for byte as Rancher's library does it (docs/reference/objects.md#names).
 #
 # Objects are looked up by computing their names again, so these must never change.
 

@@ -1,7 +1,7 @@
 """Access to a machine: address, user and key from its state Secret, and the zip in which a user gets them. Pure.
 
-The state was written by our program or by rancher-machine (:mod:`.provisioner.machine_state`). The zip is Rancher's (protocols.md
-§7.6), and also has the host's keys, where they are known.
+The state was written by our program or by rancher-machine (:mod:`.provisioner.machine_state`). The zip is Rancher's
+(docs/reference/proxy.md#ssh-keys-and-shells-of-machines), and also has the host's keys, where they are known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The machineconfigcleanup controller: deletes machine configs that no cluster uses (capr.md §2.20).
+"""The machineconfigcleanup controller: deletes machine configs that no cluster uses (docs/reference/objects.md#machine-configs).
 
 A page that creates a cluster creates its configs first; a user who closes it leaves them behind. Every night, at five past twelve
 (UTC) like Rancher's CronJob, the controller deletes those that are in a workspace, have no owner, are older than an hour, and

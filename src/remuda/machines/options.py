@@ -144,13 +144,13 @@ class Options:
 
 
 def field_of(flag: str) -> str:
-    """`amazonec2-vpc-id` → `vpcId` (protocols.md §6.3)."""
+    """`amazonec2-vpc-id` → `vpcId` (docs/reference/machines.md#fields-of-a-driver)."""
     first, *rest = flag.split("-")[1:] or [flag]
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def flag_of(driver: str, field: str) -> str:
-    """`vpcId` → `amazonec2-vpc-id` (protocols.md §7.3)."""
+    """`vpcId` → `amazonec2-vpc-id` (docs/reference/machines.md#arguments)."""
     kebab = _HUMP.sub(r"\1-\2", field).lower()
     return f"{driver}-{kebab}"
 
@@ -184,7 +184,8 @@ def _parsed(flag: Flag, said: object) -> Value:
 
 # --- credential variables -------------------------------------------------------------------------------------------------
 #
-# From a cloud credential to a Job's environment, as rancher-machine's drivers look for it (protocols.md §7.3).
+# From a cloud credential to a Job's environment, as rancher-machine's drivers look for it
+# (docs/reference/machines.md#environment).
 
 _PREFIXES = {"amazonec2": "AWS", "openstack": "OS", "rackspace": "OS", "vmwarevsphere": "VSPHERE", "vmwarefusion": "FUSION"}
 _PREFIXES |= {"vmwarevcloudair": "VCLOUDAIR"}

@@ -1,4 +1,5 @@
-"""Paths and addresses on a host: every path and every loopback address of a plan goes through here (design §5).
+"""Paths and addresses on a host: every path and every loopback address of a plan goes through here
+(docs/reference/node-plan.md#directories-and-addresses).
 
 An ordinary host uses the original's paths: `Layout("/", "localhost")`. A host that is only a directory with an address
 in 127.0.0.0/8 sends its root and its address when it registers; an annotation on the objects made for it keeps them.

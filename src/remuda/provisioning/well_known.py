@@ -1,4 +1,5 @@
-"""Names, labels and annotations of machines, their plans and accounts, byte for byte as Rancher's (capr.md §1.13).
+"""Names, labels and annotations of machines, their plans and accounts, byte for byte as Rancher's
+(docs/reference/objects.md#labels-and-annotations).
 
 Names are recomputed to find objects again, so they must never change.
 """
@@ -121,7 +122,7 @@ def request_name(machine_id: str, prefix: str = CUSTOM_PREFIX) -> str:
 
 Obj = dict[str, Any]
 
-# Names of Rancher's handlers, which appear in finalizers and annotations (capr.md §2.1).
+# Names of Rancher's handlers, which appear in finalizers and annotations (docs/reference/objects.md#origin-marks).
 FROM_WANTED: Final = "cluster-create"
 FROM_MANAGED: Final = "provisioning-cluster-create"
 WANTED_FINALIZER: Final = "wrangler.cattle.io/provisioning-cluster-remove"
@@ -170,7 +171,8 @@ def managed_name_of(wanted: Obj) -> str:
 
 # --- names ----------------------------------------------------------------------------------------------------------------
 #
-# Names and labels of a cluster's objects, byte for byte as Rancher expects them (capr.md §0.3, §3).
+# Names and labels of a cluster's objects, byte for byte as Rancher expects them (docs/reference/objects.md#names,
+# docs/reference/objects.md#graph).
 #
 # Names are recomputed to find objects again, and a machine template with another name replaces every machine of its pool:
 # none of this may ever change.

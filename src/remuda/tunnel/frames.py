@@ -1,4 +1,4 @@
-"""Codec of remotedialer's messages (protocols.md §8.2).
+"""Codec of remotedialer's messages (docs/reference/tunnel.md#messages).
 
 A message is one binary websocket message: `id · stream · kind · [deadline] · body`, the numbers Go's signed varints. Readers
 ignore the id, and also the deadline, which must still be present for Data and Connect. This module knows no sockets;

@@ -1,4 +1,4 @@
-"""The server side: accepts clients and dials through them (protocols.md §8.1, §8.3).
+"""The server side: accepts clients and dials through them (docs/reference/tunnel.md#transport, docs/reference/tunnel.md#streams).
 
 An authorizer gives the client key of a caller. Several sessions may share a key (replicas of an agent, or one that has
 reconnected before its old connection was found dead). A stream uses the oldest session with recent messages, so a silent

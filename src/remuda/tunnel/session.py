@@ -5,10 +5,10 @@ messages, then one chunk per stream in turn, so that no stream starves another; 
 writes: two sides that both wait for the other to read would be deadlocked.
 
 :mod:`.server` keeps sessions and opens streams on them, :mod:`.client` connects streams to their targets.
-Times are the Go side's (protocols.md §8.5): the client pings every 5 s, a connection without ping or pong for 60 s is dead,
-and so is one that accepts no data for 60 s; data is no sign of life. Every 60 s the client lists its streams, and the server
-drops those of its own that are not in the list. In addition, a connection that receives nothing at all for 25 s is dead:
-with a ping every 5 s no live one is that quiet, and a cut is detected within half a minute.
+Times are the Go side's (docs/reference/tunnel.md#signs-of-life): the client pings every 5 s, a connection without ping or pong
+for 60 s is dead, and so is one that accepts no data for 60 s; data is no sign of life. Every 60 s the client lists its streams,
+and the server drops those of its own that are not in the list. In addition, a connection that receives nothing at all for 25 s is
+dead: with a ping every 5 s no live one is that quiet, and a cut is detected within half a minute.
 
 The cost of a session is bounded: a number of streams, and a number of received but unread bytes of all of them together.
 Near that bound every stream is throttled early; beyond it the stream that holds most is ended, not the session.

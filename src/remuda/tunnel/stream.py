@@ -1,9 +1,9 @@
 """One connection inside a tunnel: ordered bytes both ways, and flow control both ways.
 
 Received but unread data is bounded: above `PAUSE_ABOVE` the other side is asked to pause, below `RESUME_BELOW` to resume
-(protocols.md §8.4). Outgoing data is one chunk at a time, so a writer waits while the other side pauses it or the websocket
-is full. :mod:`.session` decides whose chunk goes next; it is the only other module that touches the private parts of a
-stream.
+(docs/reference/tunnel.md#flow-control). Outgoing data is one chunk at a time, so a writer waits while the other side pauses it or
+the websocket is full. :mod:`.session` decides whose chunk goes next; it is the only other module that touches the private parts
+of a stream.
 
 The Go side keeps one flag for both directions: a side that asks for a pause stops writing, too; a side that sends Resume also
 considers itself resumed, but does not wake its own writer; a paused side that reads resumes itself. So two Go sides that both

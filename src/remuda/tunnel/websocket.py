@@ -1,7 +1,7 @@
 """The websocket under a session, on either side: a few methods over aiohttp's two classes.
 
 Pings and pongs are handed up instead of being answered by aiohttp: Go answers any ping with an empty pong,
-and counts pings and pongs, not data, as signs of life (protocols.md §8.5).
+and counts pings and pongs, not data, as signs of life (docs/reference/tunnel.md#signs-of-life).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ _WEBHOOK: Obj = {
     "overrideResourceRequirements": None,
     "podDisruptionBudget": {"maxUnavailable": "50%"},
 }
-# capr.md §11: what becomes the MachineDeployment demo-cp, and 50-rancher.yaml of an rke2 init node.
+# docs/reference/node-plan.md: what becomes the MachineDeployment demo-cp, and 50-rancher.yaml of an rke2 init node.
 DEMO: Obj = {
     "kubernetesVersion": "v1.34.1+rke2r1",
     "rkeConfig": {

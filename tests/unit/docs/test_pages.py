@@ -16,7 +16,7 @@ from tests.unit.provisioning.graph.wanted_clusters import MANAGED, config, pool,
 
 Obj = dict[str, Any]
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^]\n]*\]\(([^)\s]+)\)")
 

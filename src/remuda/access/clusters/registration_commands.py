@@ -1,4 +1,4 @@
-"""The commands that register a cluster or a node: byte for byte as in protocols.md §10.2.
+"""The commands that register a cluster or a node: byte for byte as in docs/reference/registration.md#tokens-of-a-cluster.
 
 The stored commands have `{token}` in place of the token. Users who may read its Secret get it filled in (:func:`revealed`): the
 cluster's own token to import a cluster, and that of `node-token` to register nodes, so that no node learns the token that opens

@@ -61,7 +61,7 @@ class ServerFacts:
 
 
 def ca_checksum(pem: str) -> str:
-    """The checksum that agents compare the CA with; empty without a CA (protocols.md §3.7)."""
+    """The checksum that agents compare the CA with; empty without a CA (docs/reference/registration.md#ca-and-checksum)."""
     if not pem:
         return ""
     return hashlib.sha256((pem if pem.endswith("\n") else f"{pem}\n").encode()).hexdigest()

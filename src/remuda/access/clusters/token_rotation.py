@@ -1,4 +1,5 @@
-"""Rotation of registration tokens: when one is replaced, and how long its predecessor stays valid (protocols.md §10.2).
+"""Rotation of registration tokens: when one is replaced, and how long its predecessor stays valid
+(docs/reference/registration.md#tokens-of-a-cluster).
 
 A token is replaced when it expires or on request; the old one stays valid for a grace period, in which agents learn the new one.
 To invalidate a token at once, delete its Secret: the new one has no predecessor. Pure: the stored token and the moment come in,

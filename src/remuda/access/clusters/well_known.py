@@ -23,7 +23,7 @@ SYSTEM_NAMESPACE: Final = "management.cattle.io/system-namespace"
 NAMESPACE_CREATED: Final = "BackingNamespaceCreated"
 EXTERNALLY_MANAGED: Final = "provisioning.cattle.io/externally-managed"
 
-# Opens the tunnel; the other registers nodes and nothing else (design section 7).
+# Opens the tunnel; the other registers nodes and nothing else.
 DEFAULT_TOKEN: Final = "default-token"
 NODE_TOKEN: Final = "node-token"
 TOKEN_SECRET_PREFIX: Final = "crt-token-"

@@ -1,4 +1,5 @@
-"""The status of a cluster from observations: conditions in Rancher's order and words (protocols.md §9.2). Pure.
+"""The status of a cluster from observations: conditions in Rancher's order and words
+(docs/reference/tunnel.md#conditions-of-a-connected-cluster). Pure.
 
 An import begins as Pending and Waiting. With the agent's first contact it is Provisioned, when the agent answers Connected, and
 when the API answers Ready. A cluster that we provisioned (`provisioning.cattle.io/administrated`) reports its provisioning

@@ -1,4 +1,4 @@
-"""Secrets of tokens at rest: Rancher's three forms are read, the newest is written (protocols.md 9.4).
+"""Secrets of tokens at rest: Rancher's three forms are read, the newest is written (docs/reference/proxy.md#tokens).
 
 `$3:1:salt:sha3-512`, `$2:salt:sha256` and `$1:salt:n:r:p:scrypt`. A token's secret is 54 random characters, so guessing can't
 find it, however quick the hash is; it is compared on every request, so the hash is quick. Passwords that people choose go

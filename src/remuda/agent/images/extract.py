@@ -2,7 +2,8 @@
 
 An image is an untrusted tar file, and root unpacks it. So names are cleaned and may not leave the directory; links in a path are
 resolved as if the directory were the root; files are made new and never written through a link; devices are left out; owners are
-ours; modes keep no more than ``rwxr-xr-x`` (protocols.md 1.17). Whiteouts remove files of lower layers.
+ours; modes keep no more than ``rwxr-xr-x`` (docs/reference/agent.md#images-and-registries). Whiteouts remove files of lower
+layers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """registries.yaml: the mirrors of a registry, the rewriting of names there, our credentials and the CAs to trust.
 
-The file is the one that k3s and RKE2 use; the agent reads its own first, then theirs (protocols.md 1.17). It is read again
-for each image, since a plan writes it before the instruction that needs it.
+The file is the one that k3s and RKE2 use; the agent reads its own first, then theirs
+(docs/reference/agent.md#images-and-registries). It is read again for each image, since a plan writes it before the instruction
+that needs it.
 """
 
 from __future__ import annotations

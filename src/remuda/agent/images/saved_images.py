@@ -1,4 +1,5 @@
-"""Images on disk, for hosts without a network: files that ``docker save`` made (protocols.md 1.17)."""
+"""Images on disk, for hosts without a network: files that ``docker save`` made
+(docs/reference/agent.md#images-and-registries)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The install script as a host gets it: a few lines of settings, then the script itself (protocols.md 3.5).
+"""The install script as a host gets it: a few lines of settings, then the script itself
+(docs/reference/registration.md#install-script).
 
 The lines are the original's, one each and possibly empty, so that programs that parse or diff them find them in place. The script
 (``install.sh``) is the same for all hosts and reads everything from its environment and arguments. It shares ``root.sh`` with the

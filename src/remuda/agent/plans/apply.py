@@ -1,4 +1,4 @@
-"""One pass over a plan, in the protocol's order (protocols.md 1.7).
+"""One pass over a plan, in the protocol's order (docs/reference/agent.md#a-pass).
 
 Interlock, history, files, a clean work directory, one-time instructions until one fails, periodic instructions until one fails.
 One lock serialises passes, since local and remote plans share the work directory. Instructions that finished before a crash are
@@ -248,7 +248,7 @@ def _environment(given: tuple[str, ...], directory: str, attempt: int) -> dict[s
 
 # --- history --------------------------------------------------------------------------------------------------------------
 #
-# The last plans that were applied, kept for later inspection of the host (protocols.md 1.13).
+# The last plans that were applied, kept for later inspection of the host (docs/reference/agent.md#history).
 
 _SUFFIX = "-applied.plan"
 KEEP = 64
@@ -284,7 +284,8 @@ class History:
 
 # --- periodic -------------------------------------------------------------------------------------------------------------
 #
-# The times at which a periodic instruction is due, and its state after a run (protocols.md 1.10). Pure.
+# The times at which a periodic instruction is due, and its state after a run (docs/reference/agent.md#periodic-instructions).
+# Pure.
 
 _FAILURE_STEP = 30
 _MOST_STEPS = 6

@@ -1,4 +1,5 @@
-"""The decision about a plan's one-time part, and the Secret's content afterwards (protocols.md 1.8, 1.14, 1.15). Pure.
+"""The decision about a plan's one-time part, and the Secret's content afterwards (docs/reference/agent.md#attempt-number,
+docs/reference/plan-secret.md#data-keys, docs/reference/agent.md#decision). Pure.
 
 Two flows. With ``plan-state`` the server says when: ``pending`` and ``in-progress`` run, everything else does not. Without
 it (older servers) checksums and counts say: a plan runs until it was applied, again after each start of the agent, and after

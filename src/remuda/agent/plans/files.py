@@ -1,4 +1,4 @@
-"""The files of a plan, made true in their order (protocols.md 1.6).
+"""The files of a plan, made true in their order (docs/reference/agent.md#plan).
 
 Content is written only when it differs, so that a file's time tells when it last changed; mode and owner are put right each
 time. Writing is whole or not at all (``paths``). The first file that can't be made ends the plan: later ones may depend on it.

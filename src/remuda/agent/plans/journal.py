@@ -118,7 +118,7 @@ def _proc(path: str) -> str:
 
 # --- interlock ------------------------------------------------------------------------------------------------------------
 #
-# Two files that keep an installer and an apply apart (protocols.md 1.12).
+# Two files that keep an installer and an apply apart (docs/reference/agent.md#interlock).
 #
 # The installer touches ``restart-pending`` and waits until ``applyinator-active`` is gone; the agent does not begin while the
 # first is there. An installer that died must not block a host for ever, so after five minutes its file is removed.

@@ -1,4 +1,4 @@
-"""The encoding of outputs in the Secret (protocols.md 1.9): gzip of JSON, base64 inside.
+"""The encoding of outputs in the Secret (docs/reference/agent.md#outputs): gzip of JSON, base64 inside.
 
 gzip's header carries a time; it is written as zero, so that equal outputs are equal bytes and an idle agent writes nothing.
 A Secret holds 1 MiB at most: an encoding that is too large is made again with the middle of the longest texts left out.

@@ -1,4 +1,5 @@
-"""A plan, read from its bytes (protocols.md 1.6), and written again in the format of the history (1.13).
+"""A plan, read from its bytes (docs/reference/agent.md#plan), and written again in the format of the history
+(docs/reference/agent.md#history).
 
 The checksum is that of the received bytes, never of the parsed plan: server and agent must agree on it without agreeing on JSON.
 Unknown members are ignored, wrong types are an error, ``null`` counts as absent.

@@ -1,4 +1,4 @@
-"""Probes: health checks of the software that the plan installed (protocols.md 1.11).
+"""Probes: health checks of the software that the plan installed (docs/reference/agent.md#probes).
 
 All run at once, each with its own deadline; counters stop at their thresholds, so that a host that stays healthy (or unhealthy)
 writes nothing. A probe without a timeout gets one: the original would wait for ever, and block the whole agent.

@@ -1,4 +1,5 @@
-"""Labels and annotations that say what the objects of a cluster are, byte for byte as Rancher has them (capr.md §1.13).
+"""Labels and annotations that say what the objects of a cluster are, byte for byte as Rancher has them
+(docs/reference/objects.md#labels-and-annotations).
 
 Those are here that `provisioning`, which makes such objects, shares with the packages that act on them.
 """

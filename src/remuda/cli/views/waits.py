@@ -1,8 +1,8 @@
 """What a cluster and its objects wait for: as controllers tell it, and where nobody does, read off conditions. Pure.
 
 Typed waits come from the controllers (`/v1-remuda/waits`). For want of those, and for objects that only others look after, the
-texts of conditions are a closed list (ui.md appendix A), so a code can be found for each. :mod:`.wait_chain` makes a chain of
-them.
+texts of conditions are a closed list (docs/reference/planner.md#steps-of-a-pass), so a code can be found for each.
+:mod:`.wait_chain` makes a chain of them.
 """
 
 from __future__ import annotations

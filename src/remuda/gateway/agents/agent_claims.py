@@ -1,8 +1,8 @@
 """A cluster agent's claims about its cluster when it connects, and what they mean for a cluster that is known already.
 
-Pure. The holder of a registration token may claim anything, so each value's format and size are checked (protocols.md §9.2,
-§15.6). The rule of first contact (design, Access): the first claims are stored. Later claims that change nothing are accepted;
-all others must be proven by :mod:`.agent_verification`, through the session that makes them.
+Pure. The holder of a registration token may claim anything, so each value's format and size are checked
+(docs/reference/tunnel.md#claims-of-an-agent). The rule of first contact: the first claims are stored. Later claims that change
+nothing are accepted; all others must be proven by :mod:`.agent_verification`, through the session that makes them.
 """
 
 from __future__ import annotations

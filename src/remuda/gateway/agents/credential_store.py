@@ -1,7 +1,8 @@
 """The stored access to a cluster: endpoint and CA in its status, the service account token in a Secret of its own.
 
 A change makes a new Secret and then refers to it in the status in one write, together with the endpoint and the CA: readers of
-the cluster see the old three or the new three. The cluster owns the Secret, which is deleted with it (protocols.md §9.2).
+the cluster see the old three or the new three. The cluster owns the Secret, which is deleted with it
+(docs/reference/tunnel.md#claims-of-an-agent).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """`/v3/connect` and `/v3/connect/register`: which agents may open a tunnel, as which cluster, and which of their claims are
 stored.
 
-There are two kinds (protocols.md §8.7): the tunnel to a cluster's API, with `X-API-Tunnel-Token` and the agent's claims about
-its cluster in `X-API-Tunnel-Params`, with the key `<cluster>`; and the agent's own, with `Authorization: Bearer
-stv-cluster-<token>` and the key `stv-cluster-<cluster>`, which answers `/ping`. Both need a registration token that is not for
-nodes. A session lasts as long as its token and its cluster.
+There are two kinds (docs/reference/tunnel.md#tunnels-of-a-cluster-agent): the tunnel to a cluster's API, with
+`X-API-Tunnel-Token` and the agent's claims about its cluster in `X-API-Tunnel-Params`, with the key `<cluster>`; and the agent's
+own, with `Authorization: Bearer stv-cluster-<token>` and the key `stv-cluster-<cluster>`, which answers `/ping`. Both need a
+registration token that is not for nodes. A session lasts as long as its token and its cluster.
 
 Refusals say `cluster not found` for every problem with a token; the audit log has the reason. :mod:`.agent_claims` has the
 rule of first contact, :mod:`.agent_verification` the proof that later changes need, :mod:`.credential_store` the stored facts.

@@ -63,7 +63,7 @@ class NotLetIn(ApiError):
 
 
 def user_of(user: Obj, token: Obj, host: str = "") -> User:
-    """The user as the management API and every cluster know them (protocols.md 9.4)."""
+    """The user as the management API and every cluster know them (docs/reference/proxy.md#identity)."""
     name = str((user.get("metadata") or {}).get("name") or "")
     known = tokens.principal_name(token.get("userPrincipal")) or next(iter(user.get("principalIds") or ()), "")
     extra = {

@@ -1,8 +1,8 @@
 """Cluster API's connection to a cluster whose kubeconfig leads through our own proxy: the same path, without the network.
 
-Such a kubeconfig names `<server-url>/k8s/clusters/<id>` and a token of ours (capr.md 6.5). Everyone who may write a Secret can
-write one, so nothing is trusted: the token is checked, its user must be allowed to see the cluster, and in the cluster requests
-act as that user. Any other kubeconfig is left to `otherwise`.
+Such a kubeconfig names `<server-url>/k8s/clusters/<id>` and a token of ours (docs/reference/proxy.md#kubeconfig-of-a-cluster).
+Everyone who may write a Secret can write one, so nothing is trusted: the token is checked, its user must be allowed to see the
+cluster, and in the cluster requests act as that user. Any other kubeconfig is left to `otherwise`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Impersonation in clusters: a service account there for each user, which may act as that user only (protocols.md §9.4).
+"""Impersonation in clusters: a service account there for each user, which may act as that user only
+(docs/reference/proxy.md#impersonation).
 
 The agent's account makes the account `cattle-impersonation-<user>` at the user's first request, with a role that allows it to
 impersonate the user's name, groups and extras. Our requests carry its token and name the user in `Impersonate-*`, so that a

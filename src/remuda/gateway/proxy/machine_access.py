@@ -1,10 +1,10 @@
 """`/v1/cluster.x-k8s.io.machines/NAMESPACE/NAME`: a machine as Rancher's pages know it, with the two links for access to it.
 
-`?link=sshkeys` is a zip with its key, `?link=shell` a websocket with a terminal on it (protocols.md §7.6), and with `&command=`
-one command instead. Both are for callers who may update the Machine, or create `machines/shell`, as owners of clusters may. The
-audit log has both, as every request; a shell twice. A shell ends with the token that started it
-(:mod:`..auth.session_revocation`). Its content is not stored. Machines of the driver `local` have neither: they are part of the
-server's own machine.
+`?link=sshkeys` is a zip with its key, `?link=shell` a websocket with a terminal on it
+(docs/reference/proxy.md#ssh-keys-and-shells-of-machines), and with `&command=` one command instead. Both are for callers who may
+update the Machine, or create `machines/shell`, as owners of clusters may. The audit log has both, as every request; a shell
+twice. A shell ends with the token that started it (:mod:`..auth.session_revocation`). Its content is not stored. Machines of the
+driver `local` have neither: they are part of the server's own machine.
 """
 
 from __future__ import annotations

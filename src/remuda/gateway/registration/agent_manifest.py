@@ -1,4 +1,5 @@
-"""The manifest that connects a cluster: all objects that one `kubectl apply` creates in it (protocols.md §10.1).
+"""The manifest that connects a cluster: all objects that one `kubectl apply` creates in it
+(docs/reference/registration.md#import-manifest).
 
 Pure: the cluster, the settings and the token come in, objects go out, in Rancher's order. :mod:`.import_manifest` serves it.
 Rancher's agent copies charts out of an assets image before it starts. Ours has none to copy, so there is an init container only

@@ -1,8 +1,8 @@
 """`/v3/import/<token>_<cluster>.yaml`: the manifest that imports a cluster, for callers with its registration token.
 
 The token is the only credential, so every failure has the same answer: it does not tell whether the cluster, the token or the
-name was wrong (protocols.md §10.1). The audit log does, without the token. A node's token imports nothing: the manifest's agent
-would open a tunnel with it, and :mod:`..agents.tunnels` refuses that, too.
+name was wrong (docs/reference/registration.md#import-manifest). The audit log does, without the token. A node's token imports
+nothing: the manifest's agent would open a tunnel with it, and :mod:`..agents.tunnels` refuses that, too.
 """
 
 from __future__ import annotations

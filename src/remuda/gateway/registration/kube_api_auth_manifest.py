@@ -1,4 +1,5 @@
-"""The part of the manifest for a cluster with an authorised endpoint: the token webhook of its API server (protocols.md §10.1).
+"""The part of the manifest for a cluster with an authorised endpoint: the token webhook of its API server
+(docs/reference/registration.md#import-manifest).
 
 `remuda kube-api-auth`, beside every API server, on an address that only the host itself can reach. It may read only the objects
 that :mod:`remuda.access.clusters.cluster_auth` has written into the cluster.

@@ -1,4 +1,5 @@
-"""`/v3/connect/agent`: hosts register and get access to their plan; and two small queries for hosts (protocols.md §3).
+"""`/v3/connect/agent`: hosts register and get access to their plan; and two small queries for hosts
+(docs/reference/registration.md).
 
 Two kinds of tokens are accepted. The one in a machine's install script is for that machine and one host. A cluster's `node-token`
 is for new hosts, which become machines of that cluster. Both give the same answer again until the host has used it; from then on

@@ -1,8 +1,8 @@
 """Lookup of registration tokens: the Secrets `crt-token-<name>` in the clusters' namespaces, by the token's hash.
 
-Two values of a token are valid, as protocols.md §10.2 has it: the current one until it expires, and the previous one until its
-grace period ends. Unknown and expired tokens get the same answer. :mod:`.import_manifest` and :mod:`..agents.tunnels` call this;
-:mod:`remuda.access.clusters` makes and rotates the tokens.
+Two values of a token are valid, as docs/reference/registration.md#tokens-of-a-cluster has it: the current one until it expires,
+and the previous one until its grace period ends. Unknown and expired tokens get the same answer. :mod:`.import_manifest` and
+:mod:`..agents.tunnels` call this; :mod:`remuda.access.clusters` makes and rotates the tokens.
 """
 
 from __future__ import annotations
@@ -167,8 +167,9 @@ class Registrations:
 #
 # `/v3/clusterregistrationtokens?clusterId=…`: the commands that register a cluster or a node, with the token in them.
 #
-# The stored commands have `{token}` in place of the token (protocols.md §10.2). Callers who may read the Secret get it filled
-# in; node commands get that of `node-token`, so that a command typed on a node does not open the tunnel.
+# The stored commands have `{token}` in place of the token (docs/reference/registration.md#tokens-of-a-cluster). Callers who may
+# read the Secret get it filled in; node commands get that of `node-token`, so that a command typed on a node does not open the
+# tunnel.
 
 _KIND = "clusterRegistrationToken"
 _PATHS = ("/v3/clusterregistrationtokens", "/v3/clusterregistrationtoken")

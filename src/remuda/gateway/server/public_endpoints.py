@@ -1,7 +1,8 @@
 """Endpoints without authentication, for clients that do not trust us yet, and the settings in Rancher's old API.
 
 An agent with only a checksum or a registration token gets the CA from `/cacerts`: with the hash of a registration token and a
-nonce in the request, the answer has a proof that it is ours (protocols.md 3.7), which nothing in between can make.
+nonce in the request, the answer has a proof that it is ours (docs/reference/registration.md#ca-and-checksum), which nothing in
+between can make.
 """
 
 from __future__ import annotations
@@ -165,7 +166,8 @@ class Facts:
         return self._services.settings().text("server-url") or f"https://{asked.request.headers.get('Host', '')}"
 
     def _shown(self, asked: Asked, effective: Effective, may_set: bool = False) -> dict[str, Any]:
-        # Agents hash this text with a line end added, so it must not have one already (protocols.md 9.1, 3.7).
+        # Agents hash this text with a line end added, so it must not have one already
+        # (docs/reference/tunnel.md#start-of-a-cluster-agent, docs/reference/registration.md#ca-and-checksum).
         value = self.ca().rstrip("\n") if effective.name == "cacerts" else effective.value
         itself = f"{self._address(asked)}/v3/settings/{effective.name}"
         return {

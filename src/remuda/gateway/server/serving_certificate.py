@@ -197,7 +197,7 @@ def ca_text(pem: str) -> str:
 
 
 def ca_checksum(pem: str) -> str:
-    """The checksum that agents compare the CA with (protocols.md 3.7); "" when there is none."""
+    """The checksum that agents compare the CA with (docs/reference/registration.md#ca-and-checksum); "" when there is none."""
     if not pem:
         return ""
     return hashlib.sha256((pem if pem.endswith("\n") else f"{pem}\n").encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The machineprovision controller: machines of drivers, made and removed by Jobs (protocols.md §7, capr.md §2.9).
+"""The machineprovision controller: machines of drivers, made and removed by Jobs (docs/reference/machines.md#create-and-remove).
 
 `machine_inputs` reads, `decide` decides (pure), `job_objects` and `job_arguments` are the Job, `job_outcome` its result,
 `machine_status` what the machine says.

@@ -1,4 +1,5 @@
-"""The next step for an infrastructure machine: a pure function of what is known about it (capr.md §2.9).
+"""The next step for an infrastructure machine: a pure function of what is known about it
+(docs/reference/machines.md#create-and-remove).
 
 It takes one step at a time, and each leaves the machine in a state from which the next can be found again after a crash.
 :mod:`.controller` reads the snapshot and takes the step.

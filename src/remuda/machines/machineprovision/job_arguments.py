@@ -1,7 +1,7 @@
 """The arguments of a Job's program, `remuda provision` (rancher-machine's), made from the typed spec of a machine. Pure.
 
 The same arguments are in a pod's Job and given to a local process; only the places of files differ. They are never read back from
-a Job (protocols.md §5.1, §7.3).
+a Job (docs/reference/machines.md#the-program, docs/reference/machines.md#arguments).
 """
 
 from __future__ import annotations

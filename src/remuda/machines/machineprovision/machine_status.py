@@ -1,4 +1,5 @@
-"""An infrastructure machine's status about its Jobs (protocols.md §7.4): CreateJob, DeleteJob and Ready, and failures. Pure."""
+"""An infrastructure machine's status about its Jobs (docs/reference/machines.md#status-of-a-machine): CreateJob, DeleteJob and
+Ready, and failures. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The names and labels of the objects for a machine's Jobs, byte for byte Rancher's (protocols.md §7.2, §7.3).
+"""The names and labels of the objects for a machine's Jobs, byte for byte Rancher's (docs/reference/machines.md#objects-of-a-job,
+docs/reference/machines.md#job).
 
 Objects are found again by computing their names, so these must never change.
 """

@@ -1,5 +1,5 @@
 """Node drivers and their kinds: the drivers, the fields of each, and its three definitions (`<D>Config`, `<D>Machine`,
-`<D>MachineTemplate`) that exist as long as it does (protocols.md §6).
+`<D>MachineTemplate`) that exist as long as it does (docs/reference/machines.md).
 
 ```
  NodeDriver ──► nodedriver ──► DynamicSchema <d>config, <d>credentialconfig ──► dynamicschema ──► three definitions

@@ -1,4 +1,5 @@
-"""The node drivers that come with the server: Rancher's (protocols.md §6.1, §6.2) and those in Python that Rancher does not have.
+"""The node drivers that come with the server: Rancher's (docs/reference/machines.md#built-in-drivers,
+docs/reference/machines.md#annotations-of-a-driver) and those in Python that Rancher does not have.
 
 Those of `local://` are part of rancher-machine, or of this program. The others are downloaded when an administrator activates
 them; their checksums are here, so that nothing else is ever run under their names.

@@ -1,4 +1,4 @@
-"""The rules for cloud credentials, and for other Secrets in their namespace (protocols.md §6.5).
+"""The rules for cloud credentials, and for other Secrets in their namespace (docs/reference/machines.md#credentials).
 
 A credential is a Secret with the keys `<driver>credentialConfig-<field>`. Its fields are those of the driver's credential schema;
 a write with missing or unknown fields is refused and, where the driver can ask its provider cheaply, also one that the provider

@@ -1,5 +1,5 @@
-"""A NodeDriver's annotations about its fields: which make up its credential, which hold secrets or whole files (protocols.md
-§6.2)."""
+"""A NodeDriver's annotations about its fields: which make up its credential, which hold secrets or whole files
+(docs/reference/machines.md#annotations-of-a-driver)."""
 
 from __future__ import annotations
 

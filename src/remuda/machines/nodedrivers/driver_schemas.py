@@ -1,5 +1,5 @@
 """The DynamicSchemas that node drivers make: of each driver its own, and three that say which drivers there are
-(protocols.md §6.3)."""
+(docs/reference/machines.md#fields-of-a-driver)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _schema(metadata: Obj, spec: Obj) -> Obj:
 
 # --- schema fields --------------------------------------------------------------------------------------------------------
 #
-# The fields of a driver's schemas, from its flags (protocols.md §6.3).
+# The fields of a driver's schemas, from its flags (docs/reference/machines.md#fields-of-a-driver).
 #
 # Integers are strings, as in Rancher; a flag that takes a file's path becomes a field with the file's content where the driver's
 # annotations say so; a secret is a `password`.

@@ -1,4 +1,5 @@
-"""The controller of DynamicSchemas: the three definitions of each driver that pools may use (capr.md §2.8).
+"""The controller of DynamicSchemas: the three definitions of each driver that pools may use
+(docs/reference/machines.md#kinds-of-a-driver).
 
 They change only as far as existing objects allow (:func:`.machine_crds.compatible`), and are deleted when their driver is deleted
 or inactive and no object of their kinds is left.

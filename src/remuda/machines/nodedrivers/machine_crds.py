@@ -1,4 +1,5 @@
-"""The definitions of a driver's three kinds, made from its schema (protocols.md §6.4), and their changes while objects exist.
+"""The definitions of a driver's three kinds, made from its schema (docs/reference/machines.md#kinds-of-a-driver), and their
+changes while objects exist.
 
 A config has the fields at its top, with defaults; machines and templates have them in their spec, without. :func:`compatible`
 changes a definition when its driver's flags have changed: existing fields stay readable, so no machine is replaced because a

@@ -1,4 +1,5 @@
-"""The controller of NodeDrivers: creates the built-in ones, and describes each driver in DynamicSchemas (protocols.md §6).
+"""The controller of NodeDrivers: creates the built-in ones, and describes each driver in DynamicSchemas
+(docs/reference/machines.md).
 
 A driver that is active, or that credentials can be made for, gets the schemas of its machine configs and of its credentials;
 three more schemas list the drivers. They are made anew from all drivers each time, so deleted drivers need no record.

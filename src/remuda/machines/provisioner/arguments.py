@@ -1,4 +1,5 @@
-"""The command line, which is rancher-machine's (protocols.md §5.1, §7.3): the same Job spec runs either program. Pure."""
+"""The command line, which is rancher-machine's (docs/reference/machines.md#the-program, docs/reference/machines.md#arguments):
+the same Job spec runs either program. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The bootstrap script over SSH, for machines that take no user data (protocols.md §5.2): the host's name first, then it."""
+"""The bootstrap script over SSH, for machines that take no user data (docs/reference/machines.md#bootstrap-of-a-machine): the
+host's name first, then it."""
 
 from __future__ import annotations
 
@@ -114,7 +115,7 @@ def last_line(said: str) -> str:
 
 # --- userdata -------------------------------------------------------------------------------------------------------------
 #
-# The bootstrap script put into a user's user data, as rancher-machine does it (protocols.md §5.5). Pure.
+# The bootstrap script put into a user's user data, as rancher-machine does it (docs/reference/machines.md#user-data). Pure.
 #
 # The user's text is not parsed and written again but stays as it is, node by node: `0644` and `yes` keep the meaning that they
 # have for cloud-init, even if another program's YAML reads them otherwise.

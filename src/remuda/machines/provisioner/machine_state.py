@@ -151,7 +151,7 @@ def _parsed(content: bytes, path: str) -> dict[str, Any]:
 
 # --- state archive --------------------------------------------------------------------------------------------------------
 #
-# The state archive: a machine's files as the tar.gz in its state Secret (protocols.md §5.4, §15.9). Pure.
+# The state archive: a machine's files as the tar.gz in its state Secret (docs/reference/machines.md#state). Pure.
 #
 # rancher-machine names members by absolute paths and extracts them to just there, so ours are below the place where its image
 # keeps them. A reader takes what follows `/machines/NAME/`, ignores what is before it, and skips all but plain files.

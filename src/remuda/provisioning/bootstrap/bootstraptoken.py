@@ -1,4 +1,5 @@
-"""The bootstraptoken controller: marks tokens of install scripts that have expired (capr.md §2.7).
+"""The bootstraptoken controller: marks tokens of install scripts that have expired
+(docs/reference/registration.md#bootstrap-token).
 
 :class:`Terms` sets the time. The mark is permanent: an expired token does not become valid when a user raises
 a setting.
@@ -96,7 +97,7 @@ def _matters(new: Obj | None, old: Obj | None) -> bool:
 
 # --- bootstrap token terms ------------------------------------------------------------------------------------------------
 #
-# The validity of the token in an install script (protocols.md §3.2, §3.6). Pure.
+# The validity of the token in an install script (docs/reference/registration.md#bootstrap-token). Pure.
 #
 # It expires some time after its creation, and as soon as its host has used the token of its plan
 # (:func:`..nodes.host_identity.has_acted`). Until then the host may ask again and gets the same answer: the server or the

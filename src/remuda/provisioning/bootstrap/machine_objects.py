@@ -1,4 +1,5 @@
-"""The objects made for one machine so that its host can fetch its plan (protocols.md §2.1). Pure.
+"""The objects made for one machine so that its host can fetch its plan (docs/reference/plan-secret.md#objects-of-a-machine).
+Pure.
 
 The plan's Secret with an account that may read and write only that Secret; and an account for the install script, which has
 no permissions. The machine's RKEBootstrap owns all of them, and they are deleted with it.
@@ -217,7 +218,8 @@ def trusted_labels(bootstrap: Obj, machine: Obj, secret: Obj) -> dict[str, str]:
 
 # --- bootstrap data -------------------------------------------------------------------------------------------------------
 #
-# The first data of a host: the install script as it is, or inside of cloud-config (protocols.md §3.5, capr.md §5.3). Pure.
+# The first data of a host: the install script as it is, or inside of cloud-config (docs/reference/registration.md#install-script,
+# docs/reference/registration.md#bootstrap-data). Pure.
 #
 # Providers that install by themselves get the script; all others put the data into user data, where cloud-init reads it.
 # The user's own commands come after the script.

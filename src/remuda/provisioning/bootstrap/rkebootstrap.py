@@ -1,4 +1,5 @@
-"""The bootstrap controller: creates the objects a machine needs before its host can register (capr.md §2.6).
+"""The bootstrap controller: creates the objects a machine needs before its host can register
+(docs/reference/plan-secret.md#objects-of-a-machine).
 
 For each RKEBootstrap of a Machine whose cluster's infrastructure is ready: the plan's Secret and its account, and an install
 script with a token that gives access to this machine's plan only. :mod:`.machine_objects` builds them;

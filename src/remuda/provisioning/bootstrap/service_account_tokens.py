@@ -1,4 +1,5 @@
-"""Tokens of the ServiceAccounts that hosts use: one Secret for each account, filled by the server (protocols.md §12).
+"""Tokens of the ServiceAccounts that hosts use: one Secret for each account, filled by the server
+(docs/reference/plan-secret.md#tokens-of-accounts).
 
 A machine has two accounts. The plan's account may read and write one Secret. The bootstrap account has no permissions:
 a hash of its token is in the install script, and the gateway exchanges that, once, for the plan's token. So a host's user

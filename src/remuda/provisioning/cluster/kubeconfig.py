@@ -213,7 +213,8 @@ def _binding_matters(new: Obj | None, old: Obj | None) -> bool:
 
 # --- kubeconfig identity --------------------------------------------------------------------------------------------------
 #
-# The user as which controllers access a cluster, and its kubeconfig (capr.md §6.5). Pure; names as Rancher's.
+# The user as which controllers access a cluster, and its kubeconfig (docs/reference/proxy.md#kubeconfig-of-a-cluster). Pure;
+# names as Rancher's.
 #
 # Each cluster has a user of its own, whose name follows from the cluster's: it owns only that cluster, and its token is
 # valid only at that cluster's address.

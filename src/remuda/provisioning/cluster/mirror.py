@@ -1,4 +1,4 @@
-"""Each of the two Clusters of a cluster, computed from the other one. Pure (capr.md §2.1).
+"""Each of the two Clusters of a cluster, computed from the other one. Pure (docs/reference/objects.md#two-clusters).
 
 As a rule the management Cluster follows from the user's clusters.provisioning.cattle.io. An imported cluster (without
 `rkeConfig`) follows, once it is created, its management Cluster; only name and workspace still follow the user's. For old

@@ -1,4 +1,5 @@
-"""The provisioning history of each cluster, for users: ConfigMap `provisioning-log` in its own namespace (capr.md §2.3).
+"""The provisioning history of each cluster, for users: ConfigMap `provisioning-log` in its own namespace
+(docs/reference/objects.md#provisioning-log).
 
 `log` has a line for each change of the cluster's progress message, `last` is the last message. Lines are written on
 changes, not by polling every two seconds. A provisioned cluster has one from the beginning, any other only with its first

@@ -1,4 +1,4 @@
-"""The controller of RKEClusters: existing infrastructure, in the form Cluster API expects (capr.md §2.4).
+"""The controller of RKEClusters: existing infrastructure, in the form Cluster API expects (docs/reference/objects.md#rkecluster).
 
 An RKECluster only holds the address of the cluster's API. As a rule that is `localhost:6443`, since every node has its own
 proxy to the servers. A user with a load balancer sets it in the RKECluster, at any time; it is kept, and the Cluster follows.

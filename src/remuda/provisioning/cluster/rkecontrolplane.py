@@ -1,5 +1,5 @@
 """The controller of RKEControlPlanes, except planning: the cluster's state for the planner, and deletion
-(capr.md §2.5).
+(docs/reference/objects.md#rkecontrolplane).
 
 A deleted control plane deletes its custom machines, since no other controller does: pool machines go with their
 MachineDeployments. Its finalizer goes with the last of them. The planner writes the rest of the status.

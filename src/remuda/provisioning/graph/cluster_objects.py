@@ -30,7 +30,8 @@ from .podsecurity import with_admission
 
 Obj = dict[str, Any]
 
-# Fields of `spec.rkeConfig` copied to a control plane: the configuration of its machines (capr.md §1.1.3) ...
+# Fields of `spec.rkeConfig` copied to a control plane: the configuration of its machines
+# (docs/reference/objects.md#copied-fields) ...
 CONFIGURATION = (
     "additionalManifest",
     "chartValues",
@@ -135,7 +136,7 @@ def _autoscaling(wanted: Obj) -> Obj:
 
 # --- rendering ------------------------------------------------------------------------------------------------------------
 #
-# The whole graph of one cluster (capr.md §3).
+# The whole graph of one cluster (docs/reference/objects.md#graph).
 
 
 def graph_of(wanted: Obj, managed: str, configs: Mapping[str, Obj] | None = None, template: Obj | None = None) -> list[Generated]:

@@ -1,4 +1,4 @@
-"""The status of the two Clusters of a cluster that follows from its control plane (capr.md §2.2). Pure.
+"""The status of the two Clusters of a cluster that follows from its control plane (docs/reference/objects.md#two-clusters). Pure.
 
 The planner reports progress in the conditions of the RKEControlPlane; users look at the Clusters.
 """

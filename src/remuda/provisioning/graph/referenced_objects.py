@@ -1,4 +1,5 @@
-"""Objects that machine pools refer to: machine configs, the schemas of their drivers, and credentials (capr.md §2.2, §3).
+"""Objects that machine pools refer to: machine configs, the schemas of their drivers, and credentials
+(docs/reference/objects.md#machine-configs, docs/reference/objects.md#graph).
 
 A config is owned by the one cluster that uses it; :mod:`..references` decides whether a cluster may use it, a credential, and
 both together. The driver's schema at the time the pool was made is stored in the pool, so that new fields of a driver do not

@@ -1,4 +1,5 @@
-"""The CustomMachine controller: infrastructure that exists from the beginning, since its host registered it (capr.md §2.10).
+"""The CustomMachine controller: infrastructure that exists from the beginning, since its host registered it
+(docs/reference/registration.md#objects-of-a-registered-host).
 
 It is ready at once, and provisioned when its node's identity is known (:mod:`.machinenodelookup` writes that). If the
 RKECluster sets a time, a machine whose node is missing for longer is deleted, too: no other controller would delete it.

@@ -1,4 +1,5 @@
-"""Verification of a host's identity (design §7). Pure; called by the gateway and :mod:`.unmanaged`.
+"""Verification of a host's identity (docs/reference/registration.md#v3connectagent). Pure; called by the gateway and
+:mod:`.unmanaged`.
 
 A caller with a cluster's node token may register a new host. That must not suffice to become an existing host: with its plan,
 an attacker would get the cluster's secrets. So a known machine-id registers again only with the plan token that it was given,

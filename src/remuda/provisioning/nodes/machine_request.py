@@ -1,4 +1,5 @@
-"""The data that a host registers with, and the objects made from it (protocols.md §3.2, §3.3; capr.md §2.10). Pure.
+"""The data that a host registers with, and the objects made from it (docs/reference/registration.md#request-of-a-host,
+docs/reference/registration.md#objects-of-a-registered-host). Pure.
 
 The gateway writes a host's headers into a Secret of type `rke.cattle.io/machine-request`, in the namespace of the cluster
 whose token the host presented. All of it is the host's own claim, so all of it is checked before it becomes a label or a name.

@@ -1,4 +1,5 @@
-"""The machinedrain controller: drains a machine's node before its plan changes, and uncordons it after (capr.md §2.12).
+"""The machinedrain controller: drains a machine's node before its plan changes, and uncordons it after
+(docs/reference/planner.md#drain).
 
 :func:`decide` chooses the step and :func:`sort_out` the pods; the planner requests a drain, and waits for the
 answer. These drains are for changes: Cluster API drains a machine that is deleted.
@@ -189,7 +190,8 @@ def _marks_changed(new: Obj | None, old: Obj | None) -> bool:
 
 # --- machinedrain decision ------------------------------------------------------------------------------------------------
 #
-# The drain of a node before a change of its plan, and the uncordon: the steps, and the pods to evict (capr.md §4.8). Pure.
+# The drain of a node before a change of its plan, and the uncordon: the steps, and the pods to evict
+# (docs/reference/planner.md#drain). Pure.
 #
 # The planner makes its requests by annotations on the plan's Secret, and :class:`MachineDrain` answers there: `drain-options`
 # requests a drain, `drain-done` with the same text confirms it, `uncordon` requests the uncordon. Hooks may run before the drain

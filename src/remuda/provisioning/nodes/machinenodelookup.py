@@ -1,4 +1,4 @@
-"""The machinenodelookup controller: finds the node that a machine's host became (capr.md §2.11).
+"""The machinenodelookup controller: finds the node that a machine's host became (docs/reference/objects.md#node-lookup).
 
 A host names its Machine in a label of its node. The node has the addresses and the identity that Cluster API expects of the
 infrastructure and by which it finds the node. Any node can have any label, so a node that is another machine's, or has another

@@ -1,4 +1,5 @@
-"""The unmanaged controller: hosts that a user registers by hand become machines of their cluster (capr.md §2.10).
+"""The unmanaged controller: hosts that a user registers by hand become machines of their cluster
+(docs/reference/registration.md#objects-of-a-registered-host).
 
 Reads a request (:mod:`.machine_request`), validates it (:mod:`.host_identity`), creates an RKEBootstrap, a CustomMachine and a
 Machine of the same name, and labels the request with the Machine's name, for which the gateway waits. A refused request has the

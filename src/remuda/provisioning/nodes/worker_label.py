@@ -1,4 +1,4 @@
-"""The worker's label: set on the nodes of machines with the worker role (capr.md §2.22).
+"""The worker's label: set on the nodes of machines with the worker role (docs/reference/objects.md#worker-label).
 
 A distribution labels its servers itself; a worker's kubelet may not set such a label on its own node, so it is set from
 here.

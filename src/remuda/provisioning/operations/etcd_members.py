@@ -1,4 +1,5 @@
-"""Removal of an etcd member from a running cluster: requested from its distribution, on the member's Node (capr.md §2.16).
+"""Removal of an etcd member from a running cluster: requested from its distribution, on the member's Node
+(docs/reference/operations.md#removal-of-a-member).
 
 The distribution knows its members and removes them safely; here it only gets the request, and its answer is read. Before that
 the cluster's agent leaves the Node (:func:`moved`), so that the answer can be read.

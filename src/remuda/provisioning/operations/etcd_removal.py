@@ -1,4 +1,5 @@
-"""The decision whether the host of an etcd member may be deleted: only after the member has left (capr.md §2.6). Pure.
+"""The decision whether the host of an etcd member may be deleted: only after the member has left
+(docs/reference/operations.md#removal-of-a-member). Pure.
 
 Each etcd Machine has a hook that Cluster API waits for before it deletes the host. It is removed when the member has left, or
 when that no longer matters: the whole cluster is deleted, the machine never became a node, a user forces it by an annotation.

@@ -1,4 +1,5 @@
-"""The cluster's spec at the time of an etcd snapshot, as stored in the snapshot's metadata (capr.md §1.6).
+"""The cluster's spec at the time of an etcd snapshot, as stored in the snapshot's metadata
+(docs/reference/operations.md#snapshot-objects).
 
 The distribution stores a map of strings with each snapshot; it arrives as base64 of JSON, and in it the cluster's spec as
 base64 of gzipped JSON. All of it comes from a host, so it is read with care: its size is limited.

@@ -1,4 +1,5 @@
-"""The Beacon of a cluster: the lock for writing its plans, which Rancher's controllers honour, too (capr.md §1.8). Pure."""
+"""The Beacon of a cluster: the lock for writing its plans, which Rancher's controllers honour, too
+(docs/reference/planner.md#beacon). Pure."""
 
 from __future__ import annotations
 

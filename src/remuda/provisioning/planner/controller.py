@@ -1,4 +1,4 @@
-"""The planner's controller: reads the input of :mod:`.decide`, and writes its decision (capr.md §2.13).
+"""The planner's controller: reads the input of :mod:`.decide`, and writes its decision (docs/reference/planner.md).
 
 A pass reads (plan Secrets live, since an init node must never be elected by old data), decides, and writes: the tokens, plan
 Secrets in the order of the decision, Machines, the Cluster, and last the control plane's own status. Each write is bound to the

@@ -1,4 +1,5 @@
-"""The next step of a whole cluster: :func:`plan`, a pure function of a snapshot (capr.md 4.3, 4.4).
+"""The next step of a whole cluster: :func:`plan`, a pure function of a snapshot (docs/reference/planner.md#steps-of-a-pass,
+docs/reference/planner.md#one-machine).
 
 Steps come in order and each may end the pass with a typed wait; `revisit_at` makes sure that a lost event never stalls a
 cluster. Machines of tiers that the pass did not reach get a condition that says why they have no plan yet.

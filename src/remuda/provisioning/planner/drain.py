@@ -1,4 +1,4 @@
-"""Drain before a change, and uncordon after it: the planner's half, by annotations (capr.md 4.8).
+"""Drain before a change, and uncordon after it: the planner's half, by annotations (docs/reference/planner.md#drain).
 
 The planner requests a drain by `drain-options` and continues when `drain-done` has the same value; machinedrain acts, and hooks
 may delay it. After the change `uncordon` requests the uncordon, and machinedrain removes all of these annotations. Only a

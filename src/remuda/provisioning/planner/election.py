@@ -142,7 +142,8 @@ def _has_id(machine: Machine, machine_id: str) -> bool:
 
 # --- join urls ------------------------------------------------------------------------------------------------------------
 #
-# Join URLs of machines and the servers they join: the annotations `join-url` and `joined-to` of plan secrets (capr.md 4.5).
+# Join URLs of machines and the servers they join: the annotations `join-url` and `joined-to` of plan secrets
+# (docs/reference/planner.md#join-urls).
 
 _CONFIG = "/config.yaml.d/50-rancher.yaml"
 _LARGEST = 0xFFFFFFFF

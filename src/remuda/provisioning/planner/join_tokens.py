@@ -1,4 +1,4 @@
-"""The tokens with which machines join a cluster, in the Secret `<name>-rke-state` (capr.md §5.4). Pure.
+"""The tokens with which machines join a cluster, in the Secret `<name>-rke-state` (docs/reference/planner.md#tokens). Pure.
 
 They are made once. Without them no machine can join any more, and new ones would match no existing node: so they are never
 replaced here.

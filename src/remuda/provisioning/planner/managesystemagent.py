@@ -1,4 +1,5 @@
-"""Replacement of hosts' agents that differ from the server's: by a file in their plan, and only in theirs (capr.md §2.15).
+"""Replacement of hosts' agents that differ from the server's: by a file in their plan, and only in theirs
+(docs/reference/planner.md#agents).
 
 Rancher starts a pod on every node that runs its install script again. Here an agent reports its version in its Secret
 (:mod:`remuda.provisioning.plans.agent_report`); if it differs from the server's, its plan gets the server's as a minor file,

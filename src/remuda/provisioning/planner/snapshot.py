@@ -84,7 +84,7 @@ class Periodic:
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """A plan secret's data, decoded (capr.md 4.2); None while no plan was written."""
+    """A plan secret's data, decoded (docs/reference/plan-secret.md#reading-a-plan); None while no plan was written."""
 
     plan: Plan
     applied: Plan | None = None

@@ -1,4 +1,4 @@
-"""One tier of machines: the next plan, drain or wait of each (capr.md 4.4).
+"""One tier of machines: the next plan, drain or wait of each (docs/reference/planner.md#one-machine).
 
 Tiers come in order (bootstrap, etcd, control plane, worker); :mod:`.decide` ends the pass at the first one that is not done.
 """

@@ -1,4 +1,5 @@
-"""Reasons why the planner waits, as typed waits: the texts are Rancher's where its clients read them (ui.md appendix A).
+"""Reasons why the planner waits, as typed waits: the texts are Rancher's where its clients read them
+(docs/reference/planner.md#steps-of-a-pass).
 
 `since` is the time of the condition that has the same message already, so that it survives passes and restarts.
 """

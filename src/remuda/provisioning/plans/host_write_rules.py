@@ -13,8 +13,8 @@ from .machine_plan_secret import State, told_state
 
 Obj = dict[str, Any]
 
-# The keys that a host's agent writes, with their limits in bytes (protocols.md §1.14; only our own agent writes
-# `failure-reason` and `agent`). It packs each output into 192 KiB; the original does not limit them.
+# The keys that a host's agent writes, with their limits in bytes (docs/reference/plan-secret.md#data-keys; only our own agent
+# writes `failure-reason` and `agent`). It packs each output into 192 KiB; the original does not limit them.
 _OUTPUT = 256 << 10
 HOST_KEYS: Final[Mapping[str, int]] = {
     "plan-state": 64,

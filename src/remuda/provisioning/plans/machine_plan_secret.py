@@ -1,4 +1,5 @@
-"""The machine-plan Secret: a plan for a host, and the host's answers (protocols.md §1.14, §2; capr.md §4.2, §5.1).
+"""The machine-plan Secret: a plan for a host, and the host's answers (docs/reference/plan-secret.md#data-keys,
+docs/reference/plan-secret.md#reading-a-plan).
 
 Server and agent write into one Secret, each its own keys. This module reads those keys and makes the server's writes, as pure
 functions of the Secret: `decode`, `with_plan`, `with_retry`, `settled`. It supports two kinds of agents: those that follow
@@ -329,7 +330,7 @@ def with_plan(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> Obj:
-    """The Secret with a new plan, which the agent has not read yet (protocols.md §2.2).
+    """The Secret with a new plan, which the agent has not read yet (docs/reference/plan-secret.md#writing-a-plan).
 
     `labels` and `annotations` are the machine's; those that belong to it are copied. An empty `joined_to` removes the
     annotation, None leaves it.
@@ -352,8 +353,8 @@ def with_plan(
 def with_retry(secret: Obj) -> Obj:
     """The Secret with a failed plan set to pending again.
 
-    Agents that follow `plan-state` never retry by themselves, and no other controller asks them to (capr.md §8.1). The plan stays
-    as it is, and so does the count of its revisions.
+    Agents that follow `plan-state` never retry by themselves, and no other controller asks them to
+    (docs/reference/plan-secret.md#retries). The plan stays as it is, and so does the count of its revisions.
     """
     found = decode(secret)
     if found is None or found.state is not State.FAILED:
@@ -374,7 +375,7 @@ def with_question(secret: Obj) -> Obj:
 
 def _not_applied_yet(secret: Obj, plan: bytes) -> dict[str, bytes | None]:
     """An earlier checksum must not count for a plan that is yet to be applied: neither for an older plan that is used again,
-    nor for a failed one, whose checksum the agent leaves as if it had been applied (protocols.md §13.1)."""
+    nor for a failed one, whose checksum the agent leaves as if it had been applied (docs/reference/agent.md#decision)."""
     return {"applied-checksum": None} if _Reader(secret).text("applied-checksum") == checksum(plan) else {}
 
 
@@ -382,11 +383,12 @@ def settled(secret: Obj, now: float) -> Obj:
     """The Secret after the server has processed the agent's writes; the same one if nothing changes.
 
     The applied plan is kept, since the next one is compared with it; the first time that all probes pass is recorded; outputs of
-    periodic instructions that the plan no longer has are removed (protocols.md §2.4).
+    periodic instructions that the plan no longer has are removed (docs/reference/plan-secret.md#answers-of-a-host).
     """
     found = decode(secret)
     if found is None or found.state is State.IN_PROGRESS:
-        # A working agent exits if another client changes the Secret that it is about to write (protocols.md §1.16).
+        # A working agent exits if another client changes the Secret that it is about to write
+        # (docs/reference/agent.md#conflicts).
         return secret
     reader = _Reader(secret)
     changes: dict[str, bytes | None] = {}
@@ -441,7 +443,7 @@ def is_in_use(secret: Obj) -> bool:
 
 
 def waiting_message(delivered: Delivered | None, *, etcd: bool, control_plane: bool) -> str:
-    """The wait of a machine, in the words that clients read (protocols.md §2.5); "" if there is none.
+    """The wait of a machine, in the words that clients read (docs/reference/plan-secret.md#messages); "" if there is none.
 
     A failed first plan is reported as such: the original hides it behind the wait for the agent's check-in.
     """

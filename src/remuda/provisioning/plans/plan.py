@@ -1,4 +1,5 @@
-"""A plan: the files, commands and probes of one machine's system agent (capr.md §4.6, protocols.md §1.6).
+"""A plan: the files, commands and probes of one machine's system agent (docs/reference/node-plan.md,
+docs/reference/agent.md#plan).
 
 The bytes matter: the agent names a plan by the hash of its bytes, and a plan that differs restarts a node. So `encode`
 gives the same bytes for the same plan, with the members in the original's order and without empty ones, and `decode`

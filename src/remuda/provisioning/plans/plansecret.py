@@ -1,4 +1,4 @@
-"""The plansecret controller: processes the hosts' answers to their plans (capr.md §2.14).
+"""The plansecret controller: processes the hosts' answers to their plans (docs/reference/plan-secret.md#answers-of-a-host).
 
 :func:`.machine_plan_secret.settled` makes the changes of the Secret; a condition of the Machine reports whether the plan was
 applied. Plans are looked up by their bootstraps, so that a host can't report for another's Machine. The Secret also has the

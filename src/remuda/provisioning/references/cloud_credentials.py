@@ -1,4 +1,5 @@
-"""The controller of cloud credentials: gives the creator of a credential access to it (capr.md §2.19).
+"""The controller of cloud credentials: gives the creator of a credential access to it
+(docs/reference/objects.md#cloud-credentials).
 
 A Secret of type `provisioning.cattle.io/cloud-credential`, or one in `cattle-global-data` with a credential's fields, with a
 creator annotation gets a Role for that Secret alone and a binding to its creator, both owned by the Secret. The annotation is

@@ -1,4 +1,4 @@
-"""The arguments and features that each version of a distribution supports (capr.md §1.14, design §6).
+"""The arguments and features that each version of a distribution supports (docs/reference/node-plan.md#release-data).
 
 The data has the shape of Rancher's published metadata, by distribution and version, so that the setting `rke-metadata-config`
 may replace it by that; besides, arguments that many versions share may be named in `argumentSets` instead of being written

@@ -1,4 +1,4 @@
-"""The distributions that a plan can install, and their differences (capr.md §0.2, design §6).
+"""The distributions that a plan can install, and their differences (docs/reference/node-plan.md#distributions).
 
 k3s and RKE2 are Rancher's; `remuda` is our own small one and keeps the k3s contract, only with its own names. The version alone
 determines the distribution. :mod:`.catalog` has a version's arguments, :mod:`..host_layout` the paths on a host.

@@ -1,4 +1,4 @@
-"""Release data that replaces ours, by the setting `rke-metadata-config` (design §6).
+"""Release data that replaces ours, by the setting `rke-metadata-config` (docs/reference/node-plan.md#release-data).
 
 The setting has a URL and an interval, or the data itself. Valid data is stored in a ConfigMap, reduced to what planning needs: a
 server that starts while the URL is unreachable plans with the earlier data; otherwise all hosts would get other arguments, and

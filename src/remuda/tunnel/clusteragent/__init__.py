@@ -2,9 +2,10 @@
 
 It verifies the server by the checksum of its CA (:mod:`.server_trust`), introduces its cluster (:mod:`.own_cluster`), and keeps
 two tunnels (:mod:`.connections`): one that dials only the cluster's API (:mod:`.dial_allow_list`), one that the agent answers
-itself (:mod:`.ping_responder`). :mod:`.agent` detects changes and reconnects without a gap. Facts: protocols.md §9.1.
-This package goes into the agent's image with its imports: the tunnel, the client, `kube`, and the names of what we leave in a
-cluster. Not here: its manifest (`gateway/registration/agent_manifest`). Read :mod:`.agent` first.
+itself (:mod:`.ping_responder`). :mod:`.agent` detects changes and reconnects without a gap. Facts:
+docs/reference/tunnel.md#start-of-a-cluster-agent. This package goes into the agent's image with its imports: the tunnel, the
+client, `kube`, and the names of what we leave in a cluster. Not here: its manifest (`gateway/registration/agent_manifest`). Read
+:mod:`.agent` first.
 """
 
 from __future__ import annotations

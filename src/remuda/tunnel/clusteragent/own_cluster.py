@@ -60,8 +60,8 @@ class Introduction:
     ca: bytes
 
     def parameters(self, trusts: Sequence[str]) -> str:
-        """The header `X-API-Tunnel-Params` (protocols.md §9.1). `trusts`, our addition, has the fingerprints of the CAs
-        with which the agent verifies the server."""
+        """The header `X-API-Tunnel-Params` (docs/reference/tunnel.md#claims-of-an-agent). `trusts`, our addition, has the
+        fingerprints of the CAs with which the agent verifies the server."""
         cluster = {"address": self.address, "token": self.token, "caCert": base64.b64encode(self.ca).decode()}
         return base64.b64encode(jsonio.dumps({"cluster": cluster, "trusts": list(trusts)})).decode()
 
@@ -88,7 +88,8 @@ class OwnCluster:
         return Introduction(address, token, await self._ca(secret))
 
     async def announce(self, settings: Settings, trust: Trust) -> None:
-        """Write the Secret from which programs in this cluster learn about the server (protocols.md §9.1)."""
+        """Write the Secret from which programs in this cluster learn about the server
+        (docs/reference/tunnel.md#claims-of-an-agent)."""
         data = {
             "CATTLE_SERVER": settings.url,
             "CATTLE_TOKEN": settings.token,

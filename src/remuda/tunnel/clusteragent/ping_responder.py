@@ -1,7 +1,8 @@
 """The other end of the second tunnel: the agent itself answers, for any dialled address.
 
-So far there is one answer: `GET /ping`, by which the server knows that the agent is alive (protocols.md §9.2). That needs a small
-part of HTTP/1.1 only; a request with a body is answered, and the connection closed after it.
+So far there is one answer: `GET /ping`, by which the server knows that the agent is alive
+(docs/reference/tunnel.md#conditions-of-a-connected-cluster). That needs a small part of HTTP/1.1 only; a request with a body is
+answered, and the connection closed after it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a Job runs, from the spec of its machine (protocols.md §5.1, §7.3, §15.10)."""
+"""What a Job runs, from the spec of its machine (docs/reference/machines.md#the-program,
+docs/reference/machines.md#arguments)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Names and hashes, each against its rule written out by hand (capr.md §0.3, §3); a change of them replaces machines."""
+"""Names and hashes, each against its rule written out by hand (docs/reference/objects.md#names, docs/reference/objects.md#graph);
+a change of them replaces machines."""
 
 from __future__ import annotations
 

@@ -172,7 +172,8 @@ class FleetWorkspace(Object, total=False):
 #
 # ClusterRegistrationToken: how a cluster, or a node of one, makes itself known. The token itself is in a Secret.
 #
-# Commands have `{token}` in them, which is filled in for who may read that Secret (protocols.md §10.2).
+# Commands have `{token}` in them, which is filled in for who may read that Secret
+# (docs/reference/registration.md#tokens-of-a-cluster).
 
 
 class RegistrationTokenSpec(TypedDict, total=False):

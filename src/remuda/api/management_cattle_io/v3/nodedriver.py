@@ -1,4 +1,5 @@
-"""NodeDriver: one kind of place where machines come from; DynamicSchema: the fields that such a kind has (protocols.md §6)."""
+"""NodeDriver: one kind of place where machines come from; DynamicSchema: the fields that such a kind has
+(docs/reference/machines.md)."""
 
 from __future__ import annotations
 

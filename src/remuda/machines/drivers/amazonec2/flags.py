@@ -1,4 +1,4 @@
-"""The flags: names, kinds, defaults and variables of rancher-machine (protocols.md §5.8)."""
+"""The flags: names, kinds, defaults and variables of rancher-machine (docs/reference/machines.md#flags)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def _flag(
     return Flag(f"amazonec2-{name}", kind, default, usage, variable, also, secret)
 
 
-# A cloud credential's accessKey and secretKey come as the second names of their variables (protocols.md §7.3).
+# A cloud credential's accessKey and secretKey come as the second names of their variables
+# (docs/reference/machines.md#environment).
 FLAGS: tuple[Flag, ...] = (
     _flag("access-key", "AWS Access Key", env="AWS_ACCESS_KEY_ID", also=("AWS_ACCESS_KEY",), secret=True),
     _flag("secret-key", "AWS Secret Key", env="AWS_SECRET_ACCESS_KEY", also=("AWS_SECRET_KEY",), secret=True),

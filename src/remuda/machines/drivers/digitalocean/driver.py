@@ -20,7 +20,7 @@ from .ssh_keys import ensure_ssh_key, owned_keys, remove_ssh_key
 
 # --- flags ----------------------------------------------------------------------------------------------------------------
 #
-# The flags: names, kinds, defaults and variables of rancher-machine (protocols.md §5.8).
+# The flags: names, kinds, defaults and variables of rancher-machine (docs/reference/machines.md#flags).
 
 
 def _flag(

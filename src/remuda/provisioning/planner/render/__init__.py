@@ -1,4 +1,4 @@
-"""The desired plan of one machine: the files, commands and probes of its host (capr.md §4.6).
+"""The desired plan of one machine: the files, commands and probes of its host (docs/reference/node-plan.md).
 
 :func:`renderer` gives the planner its `Render`. The order of files is part of the plan's bytes and of its stamps, so it is
 defined in one place, here; each file's content has a module of its own. Pure: the same snapshot and facts give the same

@@ -1,4 +1,4 @@
-"""50-rancher.yaml: the distribution's configuration on one host (capr.md §4.6, §11.1).
+"""50-rancher.yaml: the distribution's configuration on one host (docs/reference/node-plan.md#configuration).
 
 The order of the steps is the original's: the users' values come first, and those that the planner must set come after them.
 """
@@ -96,7 +96,7 @@ def _add_tokens(host: Host, found: Config) -> None:
 
 # --- etcd snapshots -------------------------------------------------------------------------------------------------------
 #
-# Snapshots of etcd members, and their storage: the cluster's `etcd` as arguments (capr.md §4.6).
+# Snapshots of etcd members, and their storage: the cluster's `etcd` as arguments (docs/reference/node-plan.md#configuration).
 
 
 def add(host: Host, config: Config, *, with_s3: bool = True) -> list[File]:
@@ -168,7 +168,8 @@ def _number(value: object) -> int:
 
 # --- arguments ------------------------------------------------------------------------------------------------------------
 #
-# The users' arguments: those that a machine gets, and those of them that its version supports (capr.md §4.6).
+# The users' arguments: those that a machine gets, and those of them that its version supports
+# (docs/reference/node-plan.md#configuration).
 #
 # An unknown argument would keep the distribution from starting, so it is left out, as in the original. The original also leaves
 # out numbers and objects; that is kept, since adding them now would restart clusters that run without them. `ignored` lists

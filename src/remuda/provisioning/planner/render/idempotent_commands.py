@@ -2,8 +2,8 @@
 
 An agent may run a plan again (after a crash, or an older agent after every restart). So an operation's command is wrapped:
 the script records the agent's attempt once the command has succeeded, and does nothing for the same command, value and
-attempt again (capr.md §4.14). It records nothing before: a command that was killed half-way must be repeated, and a failed
-plan is written anew with its attempts counted from one.
+attempt again (docs/reference/node-plan.md#idempotent-commands). It records nothing before: a command that was killed half-way
+must be repeated, and a failed plan is written anew with its attempts counted from one.
 """
 
 from __future__ import annotations

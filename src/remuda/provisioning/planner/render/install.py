@@ -1,4 +1,5 @@
-"""The instruction that installs the distribution, and the stamps by which a host detects that it must restart (capr.md §4.6).
+"""The instruction that installs the distribution, and the stamps by which a host detects that it must restart
+(docs/reference/node-plan.md#install-instruction).
 
 Two hashes over almost the same input: RESTART_STAMP changes with all input that a running host would not notice, DRAIN_HASH
 only with changes that justify moving pods. A change of the server to join restarts a node, but does not drain it.
@@ -89,7 +90,8 @@ def _generation(ground: Ground) -> int:
 
 # --- periodic -------------------------------------------------------------------------------------------------------------
 #
-# Reports of a first server without an API: its address, which others need to join it (capr.md §4.5).
+# Reports of a first server without an API: its address, which others need to join it
+# (docs/reference/node-plan.md#install-instruction).
 #
 # Such a machine has no Node, so only the host knows its address. :mod:`..election` reads the output of these instructions.
 

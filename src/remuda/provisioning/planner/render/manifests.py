@@ -51,7 +51,7 @@ def _addons(ground: Ground) -> File:
 
 # --- charts ---------------------------------------------------------------------------------------------------------------
 #
-# Values for the distribution's charts, as one manifest (capr.md §4.6).
+# Values for the distribution's charts, as one manifest (docs/reference/node-plan.md#files).
 
 FILE = "managed-chart-config.yaml"
 _VSPHERE = "rancher-vsphere"

@@ -1,4 +1,5 @@
-"""The addresses of a node: from its registration, or from the driver that made the machine (capr.md §4.6).
+"""The addresses of a node: from its registration, or from the driver that made the machine
+(docs/reference/node-plan.md#addresses).
 
 `node-ip` is the address inside the cluster, `node-external-ip` the one for clients outside.
 """

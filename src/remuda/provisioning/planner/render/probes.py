@@ -1,4 +1,4 @@
-"""The probes by which a host's agent checks the host's health (capr.md §4.6)."""
+"""The probes by which a host's agent checks the host's health (docs/reference/node-plan.md#host-probes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""registries.yaml: the registries and credentials with which a host pulls images (capr.md §4.6).
+"""registries.yaml: the registries and credentials with which a host pulls images (docs/reference/node-plan.md#registries).
 
 The same content is for the agent, which pulls the installer's image, and for the distribution. It is JSON, which is YAML.
 """
