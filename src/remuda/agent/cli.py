@@ -18,8 +18,7 @@ from .errors import AgentError, ConfigError
 from .local_mode import Local
 from .plan_secret import KubeApi, SecretWatch
 from .plans.apply import Engine
-from .progress import Progress
-from .remote_mode import Remote
+from .remote_mode import Progress, Remote
 from .selfupdate import Program
 from .stage_process import archive
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from remuda.access.downstreams import Downstreams
-from remuda.access.roles import cluster_access, cluster_memberships, downstream_access, globalroles, user_bindings
+from remuda.access.roles import cluster_access, cluster_memberships, downstream_access, globalroles
 from remuda.access.roles.admission import RoleRules
-from remuda.access.roles.builtin_roles_controller import KINDS, BuiltinRoles
+from remuda.access.roles.builtin_roles import KINDS, BuiltinRoles
 from remuda.access.roles.holdings import Holdings
 from remuda.access.roles.protected_cluster_fields import ClusterRules
 from remuda.access.roles.role_caches import Views
@@ -22,7 +22,7 @@ CONTROLLERS = (
     cluster_memberships.NAME,
     cluster_access.NAME,
     downstream_access.NAME,
-    user_bindings.NAME,
+    cluster_memberships.USER_BINDINGS,
 )
 
 
@@ -38,7 +38,7 @@ def controllers(
         cluster_memberships.Memberships(manager, views),
         cluster_access.ClusterAccess(manager, views),
         downstream_access.DownstreamAccess(manager, views, downstreams),
-        user_bindings.DepartedUsers(manager, views),
+        cluster_memberships.DepartedUsers(manager, views),
     ]
 
 

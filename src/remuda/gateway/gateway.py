@@ -42,9 +42,8 @@ from .proxy.machine_access import MachineAccessApi
 from .proxy.tunnel_downstreams import TunnelDownstreams
 from .registration.agent_downloads import AgentFiles
 from .registration.import_manifest import Importing
-from .registration.node_credentials import WrongTokens
 from .registration.node_progress import Progress
-from .registration.node_registration import Joining
+from .registration.node_registration import Joining, WrongTokens
 from .registration.registration_tokens import RegistrationApi, Registrations
 from .server.audit_log import AuditLog
 from .server.dependencies import Access, Authority, Live, Services

@@ -15,7 +15,7 @@ import remuda
 
 from . import installer, machine, recipe, server
 from .debian import DebianError
-from .installer import builtin, bundled_python
+from .installer import bundled_python
 from .layout import Layout, cache_directory, images_directory
 from .recipe import InsideError
 from .wheels import WheelError
@@ -71,7 +71,7 @@ def _installers(output: Path, cache: Path, epoch: int) -> None:
     images = installer.build(installer.versions(), etcd, bundled_python.tree(cache), epoch=epoch)
     layout = Layout(output / installer.REPOSITORY)
     digests = layout.write_all(images)
-    builtin.built_by_hand(layout)
+    installer.built_by_hand(layout)
     for layer in next(iter(images.values())).layers[:-1]:
         _say(f"{len(layer.content) / 1e6:6.1f} MB  {layer.about}")
     for tag, digest in digests.items():

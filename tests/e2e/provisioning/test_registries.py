@@ -13,7 +13,6 @@ from remuda.agent.errors import ImageError
 from remuda.agent.images.pull import Puller
 from remuda.agent.images.registries import Registries, parse
 from remuda.images import installer
-from remuda.images.installer import builtin
 from tests.real import need
 from tests.real.registry import PASSWORD, USER, DockerRegistry
 
@@ -33,7 +32,7 @@ REWRITE = {"^rancher/(.*)$": "mirrored/$1"}
 def mirror(tmp_path: Path) -> Iterator[DockerRegistry]:
     """With the installer of one version in it."""
     images = tmp_path / "images"
-    builtin.ensure(images, {installer.VARIABLE: str(need.programs("etcd")["etcd"])})
+    installer.ensure(images, {installer.VARIABLE: str(need.programs("etcd")["etcd"])})
     with DockerRegistry(tmp_path) as registry:
         tag = installer.tag_of(FROM)
         registry.push(images / installer.REPOSITORY, tag, f"{MIRRORED}:{tag}")

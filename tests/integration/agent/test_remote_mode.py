@@ -16,8 +16,7 @@ from remuda.agent.clock import Clock, FixedClock
 from remuda.agent.errors import AgentError, ApiError, ConfigError, UntrustedServer
 from remuda.agent.plan_secret import KubeApi, SecretWatch
 from remuda.agent.plans import outputs
-from remuda.agent.progress import Progress
-from remuda.agent.remote_mode import Remote, Superseded
+from remuda.agent.remote_mode import Progress, Remote, Superseded
 from tests.unit.certificates import certificate
 
 from .builders import engine, file, plan_bytes, server, shell

@@ -11,7 +11,7 @@ import pytest
 from remuda.access import CONTROLLERS
 from remuda.access.clusters import Server
 from remuda.access.roles.builtin_roles import BUILTIN
-from remuda.access.settings.features import FEATURES as KNOWN_FEATURES
+from remuda.access.settings.settings import FEATURES as KNOWN_FEATURES
 from remuda.access.settings.settings import SETTINGS as KNOWN_SETTINGS
 from remuda.api.management_cattle_io import CLUSTERS, FEATURES, FLEET_WORKSPACES, GLOBAL_ROLES, ROLE_TEMPLATES, SETTINGS, USERS
 from remuda.apiserver.inprocess import InProcessClient

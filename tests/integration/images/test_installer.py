@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from remuda.images import Layout, installer
-from remuda.images.installer import Etcd, InstallerError, builtin
+from remuda.images.installer import Etcd, InstallerError
 from remuda.kube.encoding import jsonio
 
 SHELLS = [words for words in (["dash"], ["bash"], ["busybox", "sh"]) if shutil.which(words[0])]
@@ -89,21 +89,21 @@ def test_a_server_makes_images_once_and_anew_when_etcd_is_another(tmp_path: Path
     etcd = program(tmp_path / "etcd")
     environ = {installer.VARIABLE: str(etcd)}
     layout = Layout(tmp_path / "images" / installer.REPOSITORY)
-    builtin.ensure(tmp_path / "images", environ)
+    installer.ensure(tmp_path / "images", environ)
     first = layout.tags()
     assert set(first) == {installer.tag_of(version) for version in installer.versions()}
-    builtin.ensure(tmp_path / "images", environ)
+    installer.ensure(tmp_path / "images", environ)
     assert layout.tags() == first
     program(etcd, "#!/bin/sh\necho another\n")
     os.utime(etcd, (1, 1))
-    builtin.ensure(tmp_path / "images", environ)
+    installer.ensure(tmp_path / "images", environ)
     assert layout.tags() != first
 
 
 def test_what_somebody_built_by_hand_stays(tmp_path: Path) -> None:
     layout = Layout(tmp_path / installer.REPOSITORY)
     layout.write_all(installer.build(("v1.0.0+remuda1",), Etcd(program(tmp_path / "etcd"))))
-    builtin.ensure(tmp_path, {})
+    installer.ensure(tmp_path, {})
     assert list(layout.tags()) == ["v1.0.0-remuda1"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remuda.access.settings import settings
-from remuda.access.settings.features import FEATURES
+from remuda.access.settings.settings import FEATURES
 from remuda.kube.waits import Code
 from remuda.machines.errors import Reason
 

@@ -16,7 +16,7 @@ from remuda.kube.names import DNS1123_SUBDOMAIN_MAX, dns_label_problems
 from remuda.kube.objects import dig, is_being_deleted, name_of, with_path
 from remuda.runtime.admitted_types import AdmittedType
 
-from .token_rotation import LONGEST_TTL, SHORTEST_GRACE, SHORTEST_TTL
+from .clusterregistrationtoken import LONGEST_TTL, SHORTEST_GRACE, SHORTEST_TTL
 from .well_known import LOCAL, is_cluster_id, token_secret
 
 Obj = dict[str, Any]

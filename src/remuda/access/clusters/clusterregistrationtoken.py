@@ -1,28 +1,39 @@
 """The ClusterRegistrationToken controller: a Secret with a token for each, rotated in time, and the registration commands.
 
-The object itself contains no secret. The code that reveals a token decides what it is good for; :mod:`.token_rotation` decides on
-rotation, :mod:`.registration_commands` has the commands.
+The object itself contains no secret: its commands have `{token}` in place of the token, which :func:`revealed` fills in for users
+who may read it. The controller comes first; below it are two pure parts: the commands, and the rotation of tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from remuda.api.management_cattle_io import CLUSTER_REGISTRATION_TOKENS, CLUSTERS, GROUP
 from remuda.client.idempotent import find, make
-from remuda.kube.clock import Entropy
+from remuda.kube.clock import Entropy, rfc3339, time_of
 from remuda.kube.encoding.mergepatch import create_merge_patch
-from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of, resource_version_of
+from remuda.kube.objects import (
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    with_path,
+)
 from remuda.kube.owners import is_owned_by, reference, with_owner
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Retry, Watch, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
-from . import registration_commands
 from .server_settings import Server, ServerFacts
-from .token_rotation import TOKEN_LENGTH, Issued, aged, look_again, terms_of
 from .well_known import NODE_TOKEN, ROTATE, SECRETS, TOKEN_LABEL, token_secret
 
 log = logger(__name__)
@@ -31,6 +42,13 @@ Obj = dict[str, Any]
 
 CONTROLLER = "clusterregistrationtoken"
 _BY_CLUSTER = "cluster"
+
+TOKEN = "{token}"
+IMPORTING = ("manifestUrl", "command", "insecureCommand")
+JOINING = ("nodeCommand", "insecureNodeCommand", "windowsNodeCommand", "insecureWindowsNodeCommand")
+FIELDS = (*IMPORTING, *JOINING)
+# Fields of the status that this controller writes.
+_OURS = frozenset({*FIELDS, "token", "tokenSecretName", "expiresAt", "gracePeriodExpiresAt"})
 
 
 class RegistrationTokens:
@@ -151,14 +169,11 @@ class RegistrationTokens:
         self._manager.freshness.wrote((CONTROLLER, Key.of(crt)), self._tokens, written)
 
 
-_OURS = frozenset({*registration_commands.FIELDS, "token", "tokenSecretName", "expiresAt", "gracePeriodExpiresAt"})
-
-
 def wanted_status(crt: Obj, cluster: Obj, facts: ServerFacts, issued: Issued) -> dict[str, str]:
     """The wanted status. A token for nodes can't import a cluster, so its status has no such commands."""
-    found = registration_commands.commands(facts.url, facts.ca_checksum, name_of(cluster), dig(cluster, "spec", "agentEnvVars"))
+    found = commands(facts.url, facts.ca_checksum, name_of(cluster), dig(cluster, "spec", "agentEnvVars"))
     if name_of(crt) == NODE_TOKEN:
-        found = {field: text for field, text in found.items() if field in registration_commands.JOINING}
+        found = {field: text for field, text in found.items() if field in JOINING}
     said = {**found, "tokenSecretName": token_secret(name_of(crt)), **issued.times()}
     return {field: text for field, text in said.items() if text}
 
@@ -183,3 +198,196 @@ def _variables_changed(new: Obj | None, old: Obj | None) -> bool:
     if new is None or old is None:
         return True
     return bool(dig(new, "spec", "agentEnvVars") != dig(old, "spec", "agentEnvVars"))
+
+
+# --- registration commands --------------------------------------------------------------------------------------------------
+#
+# Byte for byte as in docs/reference/registration.md#tokens-of-a-cluster. A command to import has the cluster's own token, a
+# command to register a node that of `node-token`, so that no node learns the token that opens the tunnel.
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Characters that a shell, or PowerShell, interprets between double quotes.
+# PowerShell also takes typographic quotation marks for its own.
+_SHELL, _POWERSHELL = re.compile(r'(["$`\\])'), re.compile('(["$`\u201c\u201d\u201e])')
+
+
+def commands(url: str, checksum: str, cluster: str, variables: Iterable[Mapping[str, Any]] | None = None) -> dict[str, str]:
+    """All commands; none while this server's address is unknown. `checksum` is empty if a public CA signed its certificate."""
+    if not url:
+        return {}
+    manifest = f"{url}/v3/import/{TOKEN}_{cluster}.yaml"
+    return {
+        "manifestUrl": manifest,
+        "command": f"kubectl apply -f {manifest}",
+        "insecureCommand": f"curl --insecure -sfL {manifest} | kubectl apply -f -",
+        "nodeCommand": _linux(url, checksum, variables, "-fL"),
+        "insecureNodeCommand": _linux(url, checksum, variables, "--insecure -fL"),
+        "windowsNodeCommand": _windows(url, checksum, variables, "-fL"),
+        "insecureWindowsNodeCommand": _windows(url, checksum, variables, "--insecure -fL"),
+    }
+
+
+def _linux(url: str, checksum: str, variables: Iterable[Mapping[str, Any]] | None, how: str) -> str:
+    env = " ".join(f'{name}="{_in_shell(value)}"' for name, value in _usable(variables))
+    ca = f" --ca-checksum {checksum}" if checksum else ""
+    return (
+        f"{env} curl {how} {url}/system-agent-install.sh | sudo {env} sh -s - --server {url} "
+        f"--label 'cattle.io/os=linux' --token {TOKEN}{ca}"
+    )
+
+
+def _windows(url: str, checksum: str, variables: Iterable[Mapping[str, Any]] | None, how: str) -> str:
+    env = " ".join(f'$env:{name}="{_in_powershell(value)}";' for name, value in _usable(variables))
+    ca = f" -CaChecksum {checksum}" if checksum else ""
+    return (
+        f"{env} curl.exe {how} {url}/wins-agent-install.ps1 -o install.ps1; Set-ExecutionPolicy Bypass -Scope Process -Force; "
+        f"./install.ps1 -Server {url} -Label 'cattle.io/os=windows' -Token {TOKEN} -Worker{ca}"
+    )
+
+
+def _in_shell(value: str) -> str:
+    return _SHELL.sub(r"\\\1", value)
+
+
+def _in_powershell(value: str) -> str:
+    return _POWERSHELL.sub(r"`\1", value)
+
+
+def _usable(variables: Iterable[Mapping[str, Any]] | None) -> list[tuple[str, str]]:
+    """The variables that a command line can set: others would be commands of their own."""
+    found = [(each.get("name"), each.get("value") or "") for each in variables or () if not each.get("valueFrom")]
+    return [
+        (name, value)
+        for name, value in found
+        if isinstance(name, str) and _VARIABLE.fullmatch(name) and isinstance(value, str) and value.isprintable()
+    ]
+
+
+def revealed(crt: Obj, token: str, node_token: str) -> Obj:
+    """A ClusterRegistrationToken for a user who may read its token. Where a token is missing, `{token}` stays."""
+    status = dict(dig(crt, "status") or {})
+    for fields, secret in ((IMPORTING, token), (JOINING, node_token)):
+        for field in fields:
+            if isinstance(status.get(field), str) and secret:
+                status[field] = status[field].replace(TOKEN, secret)
+    status["token"] = token
+    return with_path(crt, ("status",), status)
+
+
+# --- rotation ---------------------------------------------------------------------------------------------------------------
+#
+# A token is replaced when it expires or on request; the old one stays valid for a grace period, in which agents learn the new one
+# (docs/reference/registration.md#tokens-of-a-cluster). To invalidate a token at once, delete its Secret: the new one has no
+# predecessor. The stored token and the moment come in, the token to store and the next moment to look go out.
+
+TOKEN_LENGTH = 54
+# Minutes.
+SHORTEST_TTL, SHORTEST_GRACE = 30, 10
+LONGEST_TTL = 10 * 365 * 24 * 60
+_LONGEST_SPREAD = 24 * 3600.0
+_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Times in seconds. `rotates`: tokens are replaced automatically."""
+
+    ttl: float
+    grace: float
+    rotates: bool
+
+    @property
+    def spread(self) -> float:
+        """The longest random extension of a token's life, so that those of many clusters are not all replaced together."""
+        return min(self.ttl / 10, _LONGEST_SPREAD)
+
+
+def terms_of(spec: Mapping[str, Any], facts: ServerFacts) -> Terms:
+    """The terms that a ClusterRegistrationToken asks for, within bounds; 0 means the settings' value."""
+    ttl = min(max(_minutes(spec, "ttl") or facts.ttl, SHORTEST_TTL), LONGEST_TTL)
+    grace = max(_minutes(spec, "gracePeriod") or facts.grace, SHORTEST_GRACE)
+    return Terms(ttl * _MINUTE, min(grace, ttl - 1) * _MINUTE, facts.rotates)
+
+
+def _minutes(spec: Mapping[str, Any], field: str) -> int:
+    found = spec.get(field)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """The contents of the Secret. Times are seconds since the epoch, or None."""
+
+    token: str = ""
+    previous: str = ""
+    expires: float | None = None
+    grace_ends: float | None = None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any] | None) -> Issued:
+        """Read from a Secret's data; an unreadable value counts as missing."""
+        return cls(
+            _text(data, "token"),
+            _text(data, "previousToken"),
+            time_of(_text(data, "expiresAt")),
+            time_of(_text(data, "gracePeriodExpiresAt")),
+        )
+
+    def data(self) -> dict[str, str]:
+        said = {
+            "token": self.token,
+            "previousToken": self.previous,
+            "expiresAt": _moment(self.expires),
+            "gracePeriodExpiresAt": _moment(self.grace_ends),
+        }
+        return {name: base64.b64encode(value.encode()).decode() for name, value in said.items() if value}
+
+    def times(self) -> dict[str, str]:
+        """The times, which are not secret."""
+        return {"expiresAt": _moment(self.expires), "gracePeriodExpiresAt": _moment(self.grace_ends)}
+
+
+def _moment(seconds: float | None) -> str:
+    return "" if seconds is None else rfc3339(seconds)
+
+
+def _text(data: Mapping[str, Any] | None, name: str) -> str:
+    found = (data or {}).get(name)
+    try:
+        return base64.b64decode(found, validate=True).decode() if isinstance(found, str) else ""
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def aged(
+    found: Issued, terms: Terms, now: float, *, asked: bool, fresh: Callable[[], str], spread: Callable[[float], float]
+) -> Issued:
+    """The token to store now. `asked`: a new token is requested; `fresh` makes one; `spread` picks up to so many seconds."""
+
+    def end() -> float | None:
+        return float(int(now + terms.ttl + spread(terms.spread))) if terms.rotates else None
+
+    if not found.token:
+        return Issued(fresh(), expires=end())
+    if asked or (terms.rotates and found.expires is not None and now >= found.expires):
+        return Issued(fresh(), found.token, end(), float(int(now + terms.grace)))
+    kept = found
+    if found.previous or found.grace_ends is not None:
+        # A grace period without an end is over.
+        over = not found.previous or found.grace_ends is None or now >= found.grace_ends
+        if over:
+            kept = replace(kept, previous="", grace_ends=None)
+        elif found.grace_ends is not None and found.grace_ends > now + terms.grace:
+            kept = replace(kept, grace_ends=float(int(now + terms.grace)))
+    if not terms.rotates:
+        return replace(kept, expires=None)
+    if kept.expires is None or kept.expires > now + terms.ttl + terms.spread:
+        # Without an expiry, or the time to live was shortened since.
+        return replace(kept, expires=end())
+    return kept
+
+
+def look_again(issued: Issued, now: float) -> float | None:
+    """Seconds until the next expiry; None: never."""
+    ends = [moment for moment in (issued.expires, issued.grace_ends) if moment is not None]
+    return max(0.0, min(ends) - now) if ends else None

@@ -15,8 +15,7 @@ from remuda.kube.objects import name_of
 from remuda.runtime import Informers, Watch
 from remuda.runtime.controller import Mapping as Keys
 
-from ..settings.features import Features
-from ..settings.settings import Settings
+from ..settings.settings import Features, Settings
 
 Obj = dict[str, Any]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -22,7 +23,6 @@ from remuda.runtime import Informer, Manager
 
 from ..downstreams import Downstreams
 from .cluster_resources import PODS_AT_WORK, Load, load_of, slim_node, slim_pod
-from .management_node import machine_name
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ _AT_LEAST, _LOOKED_WITHIN = 60.0, 60.0
 _BY_MACHINE, _BY_NODE = "machine", "node"
 # Each takes some KiB here. If a cluster reports more, none of its nodes is followed.
 _MOST_NODES: Final = 20_000
+_MACHINE_LETTERS, _MACHINE_LENGTH = "bcdfghjklmnpqrstvwxz2456789", 10
 
 
 class Following:
@@ -225,3 +226,13 @@ class Followings:
             before = self._manager.clock.monotonic() - _AT_LEAST
             for cluster in [name for name, (following, _) in self._running.items() if following.looked_at <= before]:
                 self.look(cluster)
+
+
+def machine_name(node: str) -> str:
+    """`machine-…`, always the same for a node, so that none is made twice."""
+    number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:8], "big")
+    letters = []
+    for _ in range(_MACHINE_LENGTH):
+        number, at = divmod(number, len(_MACHINE_LETTERS))
+        letters.append(_MACHINE_LETTERS[at])
+    return f"machine-{''.join(letters)}"

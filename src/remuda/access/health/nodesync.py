@@ -1,6 +1,7 @@
 """The controller of management Nodes: one for each node of each connected cluster, and none for nodes that are gone.
 
-While a cluster is disconnected, its Nodes stay as they were last seen.
+While a cluster is disconnected, its Nodes stay as they were last seen. :func:`management_node` is the wanted object, in Rancher's
+names and fields (pure).
 """
 
 from __future__ import annotations
@@ -8,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from remuda.api.management_cattle_io import CLUSTERS
+from remuda.api.management_cattle_io import API_VERSION, CLUSTERS
 from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
 from remuda.client.idempotent import make, remove
 from remuda.kube.encoding.mergepatch import create_merge_patch
-from remuda.kube.objects import Key, is_being_deleted, name_of, namespace_of
+from remuda.kube.names import label_value_problems
+from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of
+from remuda.kube.objects import Obj as _Obj
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
-from .downstream_caches import Followings
-from .management_node import management_node
+from ..rancher_conditions import condition_of, with_condition
+from .cluster_resources import Load, roles_of, shown
+from .downstream_caches import Followings, machine_name
 
 log = logger(__name__)
 
@@ -28,6 +32,11 @@ _REST: Final = 10.0
 _BY_CLUSTER = "cluster"
 # Twice the size that Kubernetes supports. A cluster's owner can create any number of nodes, and each would be kept here, too.
 MOST_NODES: Final = 10_000
+
+NODE_NAME: Final = "management.cattle.io/nodename"
+# Names the parts of the node that are not kept in full.
+TRUNCATED: Final = "remuda.io/truncated"
+_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class NodeSync:
@@ -82,3 +91,55 @@ class NodeSync:
             return DONE
         self._manager.freshness.wrote(who, self._nodes, written)
         return Result(rest=_REST)
+
+
+def management_node(cluster: str, node: Obj, load: Load, before: Obj | None, now: float) -> Obj:
+    """The wanted object. Other fields of `before` stay (such as requests by users about the node)."""
+    name, roles = name_of(node), roles_of(node)
+    labels = {} if label_value_problems(name) else {NODE_NAME: name}
+    base: Obj = before or {
+        "apiVersion": API_VERSION,
+        "kind": "Node",
+        "metadata": {"name": machine_name(name), "namespace": cluster},
+    }
+    metadata = dict(base["metadata"])
+    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    if notes := _notes(node, metadata.pop("annotations", None) or {}):
+        metadata["annotations"] = notes
+    spec = {
+        **(base.get("spec") or {}),
+        "controlPlane": roles.control_plane,
+        "etcd": roles.etcd,
+        "worker": roles.worker,
+        "imported": True,
+        "requestedHostname": name,
+        "internalNodeSpec": node.get("spec") or {},
+    }
+    said = {
+        **(base.get("status") or {}),
+        "nodeName": name,
+        "nodeLabels": labels_of(node),
+        "nodeAnnotations": _annotations(node),
+        "nodeTaints": dig(node, "spec", "taints") or [],
+        "internalNodeStatus": node.get("status") or {},
+        "requested": shown(load.requested),
+        "limits": shown(load.limits),
+    }
+    made: _Obj = {**base, "metadata": metadata, "spec": spec, "status": said}
+    for kind in ("Registered", "Provisioned"):
+        made = with_condition(made, kind, "True", now=now)
+    ready = condition_of(node, "Ready")
+    if ready is None:
+        return with_condition(made, "Ready", "Unknown", "NodeStatusUnknown", "the node has said nothing of itself", now=now)
+    status, reason, message = (str(ready.get(part) or "") for part in ("status", "reason", "message"))
+    return with_condition(made, "Ready", status or "Unknown", reason, message, now=now)
+
+
+def _annotations(node: Obj) -> dict[str, str]:
+    return {name: value for name, value in annotations_of(node).items() if name != _KUBECTL}
+
+
+def _notes(node: Obj, before: dict[str, str]) -> dict[str, str]:
+    """The annotations of the management Node: with a notice if parts of the node were cut."""
+    kept = {name: value for name, value in before.items() if name != TRUNCATED}
+    return kept | ({TRUNCATED: ",".join(node["truncated"])} if node.get("truncated") else {})

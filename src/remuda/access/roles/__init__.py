@@ -1,12 +1,12 @@
 """Roles: permissions on this server, and inside each cluster.
 
-`role_rules`, `binding_subjects`, `builtin_roles` and the `*_desired` modules decide (pure); `globalroles`, `cluster_access`,
-`downstream_access`, `cluster_memberships` and `user_bindings` are the controllers; `rbac_writer` writes the results;
-`admission` refuses writes that give more than the writer has (`holdings`).
+`role_rules`, `binding_subjects` and `cluster_access_desired` decide (pure); `builtin_roles`, `globalroles`, `cluster_access`,
+`downstream_access` and `cluster_memberships` are the controllers, with the caches of `role_caches`; `rbac_writer` writes the
+results; `admission` refuses writes that give more than the writer has (`holdings`).
 Not here: how a user is identified (`gateway/auth`), RBAC itself (`kube/authorization`). Read :mod:`.role_rules` first.
 """
 
-from .globalrole_desired import new_user_roles
+from .globalroles import new_user_roles
 from .holdings import InformerSource
 
 __all__ = ["InformerSource", "new_user_roles"]

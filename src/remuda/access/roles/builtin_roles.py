@@ -1,16 +1,22 @@
-"""The built-in roles: permissions on the server, and in a cluster.
+"""The built-in roles, which are permissions on the server and in a cluster, and the controller that keeps them.
 
-Names are Rancher's where Rancher has the role; `read-only` and `cluster-readonly` are ours. :mod:`.builtin_roles_controller`
-restores removed or edited roles, except the fields in `YOURS`, which users may choose.
+Names are Rancher's where Rancher has the role; `read-only` and `cluster-readonly` are ours. The controller creates them at the
+first start, updates them with a new version of Remuda, and restores removed or edited roles, except the fields in `YOURS`, which
+users may choose.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
 from remuda.api.management_cattle_io import API_VERSION
-from remuda.kube.objects import name_of
+from remuda.api.management_cattle_io import GLOBAL_ROLES as GLOBAL_ROLE_KIND
+from remuda.api.management_cattle_io import ROLE_TEMPLATES as ROLE_TEMPLATE_KIND
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, Key, is_being_deleted, name_of
+from remuda.runtime import DONE, Controller, Manager, Result
 
 from .role_rules import EVERYTHING
 
@@ -160,3 +166,43 @@ def restored(existing: Obj | None, expected: Obj) -> Obj | None:
 
 def _said(obj: Obj) -> Obj:
     return {key: value for key, value in obj.items() if value not in (None, False, "", [], {})}
+
+
+KINDS = {"GlobalRole": GLOBAL_ROLE_KIND, "RoleTemplate": ROLE_TEMPLATE_KIND}
+
+
+class BuiltinRoles:
+    """The built-in objects of one kind."""
+
+    def __init__(self, manager: Manager, kind: str) -> None:
+        self._client = manager.client
+        self._kind = kind
+        self._resource: GroupVersionResource = KINDS[kind]
+        self._objects = manager.informers.of(self._resource)
+        self._manager = manager
+        self.controller = Controller(f"builtin-{kind.lower()}s", self._resource)
+        manager.beside(self._begin)
+
+    async def _begin(self) -> None:
+        """Queue all of them: no event announces a role that never existed."""
+        working = self._manager.working(self.controller.name)
+        for kind, name in BUILTIN:
+            if kind == self._kind and working is not None:
+                working.queue.add(Key("", name))
+        await asyncio.get_running_loop().create_future()
+
+    async def reconcile(self, key: Key) -> Result:
+        expected = BUILTIN.get((self._kind, key.name))
+        existing = self._objects.get(*key)
+        if expected is None or (existing is not None and is_being_deleted(existing)):
+            return DONE
+        wanted = restored(existing, expected)
+        if wanted is None:
+            return DONE
+        try:
+            await (self._client.create if existing is None else self._client.update)(self._resource, wanted)
+        except ApiError as error:
+            # Another server on the same store was faster.
+            if error.reason != "AlreadyExists":
+                raise
+        return DONE

@@ -21,12 +21,13 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spe
 from ..users.user_objects import is_enabled
 from .binding_subjects import leaving
 from .cluster_access_desired import Belongings, Given, Snapshot, desired
-from .driver_kinds import CONFIGS, DriverKinds
 from .globalroles import principals_change
 from .rbac_writer import COMPLETE, ERROR, bring_about, condition, generation, say, summary, summed
 from .role_caches import (
+    DRIVER_CONFIGS,
     NAMESPACES,
     SECRETS,
+    DriverKinds,
     Views,
     came_or_went,
     cluster_of_rbac,
@@ -192,7 +193,7 @@ class ClusterAccess:
                 # A config is older than its cluster, which becomes its owner when it uses it.
                 for obj in (
                     [obj for obj in of.indexed("cluster", key) if is_owned_by(obj, provisioning)]
-                    if kind.group == CONFIGS
+                    if kind.group == DRIVER_CONFIGS
                     else belonging(of.indexed("cluster", key))
                 )
             ]

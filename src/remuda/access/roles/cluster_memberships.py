@@ -1,7 +1,9 @@
-"""ClusterRoleTemplateBindings that are made automatically: the creator's, and those that a GlobalRole gives in every cluster.
+"""ClusterRoleTemplateBindings that are made automatically: the creator's, and those that a GlobalRole gives in every cluster;
+and the deletion of bindings whose user is removed.
 
 The creator's are made once (an annotation of the cluster records them); one that a user removes stays removed. Those that follow
-from a GlobalRoleBinding exist as long as it does, in every cluster except the server's own.
+from a GlobalRoleBinding exist as long as it does, in every cluster except the server's own. The bindings of a removed user are
+deleted, so that a new user of the same name begins without permissions.
 """
 
 from __future__ import annotations
@@ -15,21 +17,24 @@ from remuda.api.management_cattle_io import (
     GLOBAL_ROLE_BINDINGS,
     GLOBAL_ROLES,
     ROLE_TEMPLATES,
+    USERS,
 )
-from remuda.client.idempotent import discard
+from remuda.client.idempotent import discard, find, remove
 from remuda.client.interface import Client
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spec_change
 
 from .builtin_roles import CLUSTER_OWNER
-from .role_caches import NAMESPACES, Views, came_or_went, name_key
+from .role_caches import NAMESPACES, Views, came_or_went, name_key, nothing
 from .role_names import CREATOR, CREATOR_BINDINGS, GLOBAL_BINDING_OWNER, LOCAL, NO_CREATOR_RBAC, digest, label_value
+
+log = logger(__name__)
 
 Obj = dict[str, Any]
 
-NAME = "cluster-memberships"
+NAME, USER_BINDINGS = "cluster-memberships", "user-bindings"
 _SUBJECT = ("userName", "userPrincipalName", "groupPrincipalName")
 _ABOUT = ("clusterName", "roleTemplateName", "groupName", *_SUBJECT)
 _INHERITED = "crtb-grb-"
@@ -173,3 +178,23 @@ class Memberships:
             except ApiError as error:
                 if not error.is_not_found:
                     raise
+
+
+class DepartedUsers:
+    """Deletes the bindings of users that existed and were deleted. A binding may be made before its user is."""
+
+    def __init__(self, manager: Manager, views: Views) -> None:
+        self._client = manager.client
+        self._views = views
+        self._kinds = {CLUSTER_ROLE_TEMPLATE_BINDINGS: views.bindings, GLOBAL_ROLE_BINDINGS: views.global_bindings}
+        known = tuple(Watch(resource, nothing) for resource in self._kinds)
+        self.controller = Controller(USER_BINDINGS, USERS, when=came_or_went, watches=known, resync=0)
+
+    async def reconcile(self, key: Key) -> Result:
+        if self._views.users.get(*key) is not None or await find(self._client, USERS, key.name) is not None:
+            return DONE
+        for resource, informer in self._kinds.items():
+            for binding in informer.indexed("user", key.name):
+                await remove(self._client, resource, binding)
+                log.info("%s %s went with its user", resource.resource, Key.of(binding))
+        return DONE

@@ -1,23 +1,34 @@
-"""GlobalRole → ClusterRole and Roles; GlobalRoleBinding → their bindings. :mod:`.globalrole_desired` defines the wanted objects.
+"""GlobalRole → ClusterRole and Roles; GlobalRoleBinding → their bindings.
 
+The two controllers come first, the wanted roles and bindings (:func:`roles_of`, :func:`bindings_of`, pure) below them.
 :mod:`.cluster_memberships` applies a GlobalRole's permissions inside clusters (`inheritedClusterRoles`), and
 :mod:`.downstream_access` those of the GlobalRole `admin`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from remuda.api.management_cattle_io import GLOBAL_ROLE_BINDINGS, GLOBAL_ROLES, USERS
 from remuda.kube.objects import Key, is_being_deleted, name_of
+from remuda.kube.owners import reference
+from remuda.kube.wrangler import safe_concat
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
-from remuda.runtime.controller import Mapping
+from remuda.runtime.controller import Mapping as Keys
 
-from . import globalrole_desired
 from .rbac_writer import COMPLETE, ERROR, Id, bring_about, by_id, condition, generation, say
 from .role_caches import NAMESPACES, Views, came_or_went, owners_of, rbac_watches
-from .role_names import GLOBAL_BINDING_OWNER, GLOBAL_ROLE_OWNER, RBAC_KINDS
+from .role_names import (
+    GLOBAL_BINDING_OWNER,
+    GLOBAL_ROLE_OWNER,
+    RBAC_GROUP,
+    RBAC_KINDS,
+    RBAC_VERSION,
+    global_role,
+    global_role_binding,
+    label_value,
+)
 
 Obj = dict[str, Any]
 
@@ -28,7 +39,7 @@ _ROLE_KINDS, _BINDING_KINDS = ("ClusterRole", "Role"), ("ClusterRoleBinding", "R
 class _Owned:
     """The RBAC objects of one kind of owner, by the owner's name."""
 
-    def __init__(self, manager: Manager, label: str, kinds: Sequence[str], owner: Mapping) -> None:
+    def __init__(self, manager: Manager, label: str, kinds: Sequence[str], owner: Keys) -> None:
         self._informers = {kind: manager.informers.of(RBAC_KINDS[kind], labels=label) for kind in kinds}
         for informer in self._informers.values():
             informer.add_index(f"owner {label}", owner)
@@ -47,7 +58,7 @@ class GlobalRoles:
         self._views = views
         owner = owners_of("GlobalRole")
         self._owned = _Owned(manager, GLOBAL_ROLE_OWNER, _ROLE_KINDS, owner)
-        views.global_roles.add_index("rules in", globalrole_desired.namespaces_of)
+        views.global_roles.add_index("rules in", namespaces_of)
         self.controller = Controller(
             ROLES,
             GLOBAL_ROLES,
@@ -64,7 +75,7 @@ class GlobalRoles:
     async def reconcile(self, key: Key) -> Result:
         role = self._views.global_roles.get(*key)
         there = _There(self._views)
-        wanted = [] if role is None or is_being_deleted(role) else globalrole_desired.roles_of(role, there)
+        wanted = [] if role is None or is_being_deleted(role) else roles_of(role, there)
         problems = await bring_about(self._client, wanted, self._owned.of(key))
         if role is not None and not is_being_deleted(role):
             said = {
@@ -122,7 +133,7 @@ class GlobalRoleBindings:
         elif subject is None:
             problems.append("nobody is known by this name")
         else:
-            wanted = globalrole_desired.bindings_of(binding, role, subject, _There(views))
+            wanted = bindings_of(binding, role, subject, _There(views))
         problems += await bring_about(self._client, wanted, self._owned.of(key))
         summary = ERROR if problems else COMPLETE
         said = {
@@ -149,3 +160,59 @@ class _There:
 def principals_change(new: Obj | None, old: Obj | None) -> bool:
     """True if a user's principals have changed."""
     return (new or {}).get("principalIds") != (old or {}).get("principalIds")
+
+
+def namespaces_of(role: Obj) -> list[str]:
+    """The namespaces for which the role has rules of their own."""
+    return [namespace for namespace, rules in sorted((role.get("namespacedRules") or {}).items()) if rules]
+
+
+def roles_of(role: Obj, namespaces: Container[str]) -> list[Obj]:
+    """The ClusterRole, and a Role in each of the (existing) `namespaces` for which it has rules."""
+    name = name_of(role)
+    made = [_object("ClusterRole", global_role(name), "", role, GLOBAL_ROLE_OWNER, {"rules": list(role.get("rules") or ())})]
+    for namespace in namespaces_of(role):
+        if namespace in namespaces:
+            rules = list(role["namespacedRules"][namespace])
+            made.append(_object("Role", namespaced(name, namespace), namespace, role, GLOBAL_ROLE_OWNER, {"rules": rules}))
+    return made
+
+
+def bindings_of(binding: Obj, role: Obj, subject: Obj, namespaces: Container[str]) -> list[Obj]:
+    """The ClusterRoleBinding, and a RoleBinding in each namespace where the role has a Role."""
+    name = name_of(binding)
+    made = [
+        _object(
+            "ClusterRoleBinding",
+            global_role_binding(name),
+            "",
+            binding,
+            GLOBAL_BINDING_OWNER,
+            _bound("ClusterRole", global_role(name_of(role)), subject),
+        )
+    ]
+    for namespace in namespaces_of(role):
+        if namespace in namespaces:
+            bound = _bound("Role", namespaced(name_of(role), namespace), subject)
+            made.append(_object("RoleBinding", namespaced(name, namespace), namespace, binding, GLOBAL_BINDING_OWNER, bound))
+    return made
+
+
+def namespaced(name: str, namespace: str) -> str:
+    return safe_concat(name, namespace)
+
+
+def new_user_roles(roles: Iterable[Obj]) -> list[str]:
+    """The GlobalRoles that a new user gets."""
+    return sorted(name_of(role) for role in roles if role.get("newUserDefault"))
+
+
+def _bound(kind: str, role: str, subject: Obj) -> Mapping[str, Any]:
+    return {"roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": role}, "subjects": [subject]}
+
+
+def _object(kind: str, name: str, namespace: str, owner: Obj, label: str, more: Mapping[str, Any]) -> Obj:
+    metadata: Obj = {"name": name, "labels": {label: label_value(name_of(owner))}, "ownerReferences": [reference(owner)]}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": RBAC_VERSION, "kind": kind, "metadata": metadata, **more}

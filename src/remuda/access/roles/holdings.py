@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
 from remuda.api.cluster_x_k8s_io import GROUP as CAPI
-from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.api.crd_installation import CRDS
 from remuda.api.management_cattle_io import (
     CLUSTER_ROLE_TEMPLATE_BINDINGS,
     DYNAMIC_SCHEMAS,
@@ -34,18 +35,19 @@ from remuda.kube.authorization.rbac import Permitted, Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, MASTERS, User
 from remuda.kube.errors import go_quote, unavailable
 from remuda.kube.object_reader import Listener, ObjectSource
-from remuda.kube.objects import GroupVersionResource, is_being_deleted
+from remuda.kube.objects import GroupVersionResource, dig, is_being_deleted
 from remuda.runtime import Informer, Informers
 
 from .binding_subjects import subject_of
 from .builtin_roles import BUILTIN
-from .capi_cluster_source import KIND as CAPI_CLUSTERS
-from .capi_cluster_source import CapiClusters
-from .driver_kinds import GROUPS as DRIVERS
+from .role_caches import DRIVER_GROUPS
 from .role_names import CLUSTER_ROLES, RBAC_KINDS
 from .role_rules import EVERYTHING, all_rules, holds_everything
 
 Obj = dict[str, Any]
+
+CAPI_CLUSTERS: Final = (CAPI, CLUSTERS.resource)
+_CAPI_CLUSTERS_DEFINITION: Final = f"{CLUSTERS.resource}.{CAPI}"
 
 
 class InformerSource:
@@ -64,8 +66,6 @@ class InformerSource:
     )
     # Kinds for other rules; a server that does not provision clusters may not serve them.
     BESIDES = (RKE_CONTROL_PLANES, ETCD_SNAPSHOTS, MACHINES, WANTED_CLUSTERS, NODE_DRIVERS, DYNAMIC_SCHEMAS)
-    # Groups whose kinds come with node drivers; those in use are followed.
-    DRIVERS = frozenset({"rke-machine.cattle.io", "rke-machine-config.cattle.io"})
 
     def __init__(self, informers: Informers) -> None:
         self._capi = CapiClusters(informers)
@@ -83,7 +83,7 @@ class InformerSource:
         """Raises ApiError for kinds that other rules depend on, while they are not known. The kinds of node drivers may not be
         served at all: until known, they count as empty."""
         found = self._informers.get((group, resource))
-        if found is None and group in self.DRIVERS:
+        if found is None and group in DRIVER_GROUPS:
             found = self._informers[group, resource] = self._all.of(GroupVersionResource(group, "v1", resource))
             found.add_index("namespace", lambda obj: ((obj.get("metadata") or {}).get("namespace") or "",))
         if found is not None and found.resource in self.BESIDES and not found.synced.is_set():
@@ -104,6 +104,43 @@ class InformerSource:
 
     def subscribe(self, group: str, resource: str, listener: Listener) -> None:
         self._informers[group, resource].on_change(listener)
+
+
+class CapiClusters:
+    """Cluster API's Clusters on an external Kubernetes, which serves that kind, or begins to while we run, or never does.
+
+    A user who names a cluster like one of those would count as its owner, so a name is free only if none is known for certain to
+    exist: until this is known, `get` answers 503, and the client tries again.
+    """
+
+    def __init__(self, informers: Informers) -> None:
+        self._of = informers.of
+        self._followed: Informer | None = None
+        self._definitions = informers.of(CRDS, fields=f"metadata.name={_CAPI_CLUSTERS_DEFINITION}")
+        self._definitions.on_change(self._defined)
+
+    def _defined(self, new: Obj | None, old: Obj | None) -> None:
+        version = served_version(new or {})
+        if not version:
+            self._followed = None
+            return
+        self._followed = self._of(GroupVersionResource(CAPI, version, CLUSTERS.resource), metadata_only=True)
+
+    def get(self, namespace: str, name: str) -> Obj | None:
+        """The Cluster's metadata. Raises ApiError (503)."""
+        if not self._definitions.synced.is_set():
+            raise unavailable("it is not known yet whether there is Cluster API; try again", 1)
+        if self._followed is None:
+            return None
+        if not self._followed.synced.is_set():
+            raise unavailable("Cluster API's clusters are not known yet; try again", 1)
+        return self._followed.get(namespace, name)
+
+
+def served_version(definition: Obj) -> str:
+    """The version with which to read a kind, the stored one if it is served; empty if there is none."""
+    versions = [each for each in dig(definition, "spec", "versions") or () if each.get("served")]
+    return str(max(versions, key=lambda each: bool(each.get("storage")))["name"]) if versions else ""
 
 
 class Holdings:
@@ -245,7 +282,7 @@ def excess(user: User, held: Iterable[Rule], wanted: Iterable[Rule]) -> str:
 # such a list as a whole.
 
 # Groups in which a list that is forbidden as a whole shows its permitted part.
-GROUPS: Final = (GROUP, PROVISIONING, CAPI, RKE, *sorted(DRIVERS))
+GROUPS: Final = (GROUP, PROVISIONING, CAPI, RKE, *sorted(DRIVER_GROUPS))
 
 
 def show_what_is_theirs(server: Server) -> None:

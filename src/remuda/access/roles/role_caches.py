@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from remuda.api.crd_installation import CRDS
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, GROUP, TOKENS, USERS
 from remuda.api.management_cattle_io import GLOBAL_ROLES as GLOBAL_ROLE_KIND
 from remuda.api.management_cattle_io import ROLE_TEMPLATES as ROLE_TEMPLATE_KIND
@@ -28,7 +29,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import is_owned_by
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
-from remuda.runtime import Informers, Watch
+from remuda.runtime import Informer, Informers, Manager, Watch
 
 from .binding_subjects import opens, subject_of
 from .rbac_writer import Id, by_id
@@ -45,6 +46,11 @@ CAPI_KINDS = (CAPI_CLUSTERS, MACHINES, MACHINE_SETS, MACHINE_DEPLOYMENTS)
 # And our own kinds; ConfigMaps record how machines were made.
 RKE_KINDS = (RKE_CLUSTERS, RKE_CONTROL_PLANES, RKE_BOOTSTRAPS, CUSTOM_MACHINES, ETCD_SNAPSHOTS, CONFIG_MAPS)
 CAPI_GROUP, CLUSTER_NAME = "cluster.x-k8s.io", "cluster.x-k8s.io/cluster-name"
+# Groups of node drivers' kinds.
+DRIVER_MACHINES, DRIVER_CONFIGS = "rke-machine.cattle.io", "rke-machine-config.cattle.io"
+DRIVER_GROUPS: Final = frozenset({DRIVER_MACHINES, DRIVER_CONFIGS})
+_DRIVER_LABELS: Final = "auth.cattle.io/cluster-indexed=true"
+_DRIVER_VERSION: Final = "v1"
 _CLUSTER_LABELS = (CLUSTER_NAME, RKE_CLUSTER_NAME)
 
 
@@ -114,7 +120,7 @@ def rbac_watches(label: str, kinds: Iterable[str], to: Any) -> tuple[Watch, ...]
 class Views:
     def __init__(self, informers: Informers, *, machines: bool = True, provisions: bool = False) -> None:
         """`machines`: Cluster API's kinds are served; `provisions`: our own providers' are. Those of node drivers are added to
-        `in_workspaces` when they appear (:mod:`.driver_kinds`)."""
+        `in_workspaces` when they appear (:class:`DriverKinds`)."""
         self._informers = informers
         self.provisions = provisions
         self.clusters = informers.of(CLUSTERS)
@@ -255,3 +261,44 @@ def namespace_key(obj: Obj) -> Iterable[Key]:
 def provisioning_key(obj: Obj) -> Iterable[Key]:
     name = dig(obj, "status", "clusterName")
     return (Key("", name),) if name else ()
+
+
+class DriverKinds:
+    """Keeps `views` up to date with the kinds of node drivers, which come and go with their definitions.
+
+    Users of a cluster see its objects of them. A label assigns a machine to its cluster; a cluster owns a config as soon as it
+    uses it.
+
+    The controller `follower` gets events of their objects if `matters` says so.
+    """
+
+    def __init__(self, manager: Manager, views: Views, follower: str, matters: Callable[[Obj | None, Obj | None], bool]) -> None:
+        self._manager = manager
+        self._views = views
+        self._follower = follower
+        self._matters = matters
+        self._stops: dict[GroupVersionResource, Callable[[], None]] = {}
+        manager.informers.of(CRDS, labels=_DRIVER_LABELS).on_change(self._changed)
+
+    def _changed(self, new: Obj | None, old: Obj | None) -> None:
+        spec = (new or old or {}).get("spec") or {}
+        if spec.get("group") not in DRIVER_GROUPS:
+            return
+        resource = GroupVersionResource(spec["group"], _DRIVER_VERSION, dig(spec, "names", "plural") or "")
+        if new is None:
+            self._views.in_workspaces.pop(resource, None)
+            if stop := self._stops.pop(resource, None):
+                stop()
+        elif resource not in self._stops:
+            informer = self._informer(resource)
+            self._views.in_workspaces[resource] = informer
+            watch = Watch(resource, self._clusters, self._matters, metadata_only=True)
+            self._stops[resource] = self._manager.follow(self._follower, watch, informer)
+
+    def _informer(self, resource: GroupVersionResource) -> Informer:
+        informer = self._manager.informers.of(resource, metadata_only=True)
+        informer.add_index("cluster", cluster_of_secret)
+        return informer
+
+    def _clusters(self, obj: Obj) -> Iterable[Key]:
+        return self._views.behind(cluster_of_secret(obj))

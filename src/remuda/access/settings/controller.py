@@ -1,8 +1,8 @@
 """Setting and Feature objects that always exist: one for each that we know, with its default and its source.
 
 Users own `value` and `spec.value`, which are never touched; a deleted object is created again with the default. The admission
-rules of both kinds are here, too: an invalid value is refused with the field named. :mod:`.settings` and :mod:`.features` compute
-the values in force, and also look at the environment.
+rules of both kinds are here, too: an invalid value is refused with the field named. :mod:`.settings`
+computes the values in force, and also looks at the environment.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from remuda.kube.objects import GroupVersionResource, dig, name_of
 from remuda.runtime import Informer, Informers, synced
 from remuda.runtime.admitted_types import AdmittedType
 
-from .features import DESCRIPTIONS, FEATURES
-from .settings import SETTINGS, Settings, problem_of
+from .settings import DESCRIPTIONS, FEATURES, SETTINGS, Settings, problem_of
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]

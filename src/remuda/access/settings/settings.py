@@ -1,9 +1,9 @@
-"""Settings: every name with its default and its rule, and the value in force.
+"""Settings and features: every name with its default and its rule, and the value in force.
 
 A setting's value comes from the `management.cattle.io/v3` Setting of its name, then from the environment (`REMUDA_` or Rancher's
 `CATTLE_`, upper case, `_` for `-`), then it is the default. Empty means not set. A value that breaks its rule is ignored and
 reported (`problem`), so that one bad variable does not keep the server from starting; a bad Setting is refused when it is
-written (`problem_of`). Pure: objects and environment come in, values go out. :mod:`.features` does the same for Features.
+written (`problem_of`). Features, which are switches, work the same. Pure: objects and environment come in, values go out.
 """
 
 from __future__ import annotations
@@ -237,3 +237,118 @@ def setting_object(effective: Effective, stored: Obj | None = None) -> dict[str,
         "customized": effective.value != effective.default,
         "source": effective.source,
     }
+
+
+# --- features ---------------------------------------------------------------------------------------------------------------
+#
+# A Feature's `status.lockedValue` decides, then its `spec.value`, then the environment (as in `fleet=false,turtles=true`), then
+# its default.
+
+LOCKED = "locked"
+VARIABLES = ("REMUDA_FEATURES", "CATTLE_FEATURES")
+
+FEATURES: Mapping[str, bool] = {
+    **dict.fromkeys(
+        (
+            "rke2",
+            "provisioningv2",
+            "fleet",
+            "multi-cluster-management",
+            "turtles",
+            "v2prov-etcd-snapshot-backpopulate",
+            "provisioningv2-fleet-workspace-back-population",
+            "imported-day-2-ops",
+            "crt-token-ttl-rotation",
+            "managed-system-upgrade-controller",
+            "harvester",
+            "pod-shell",
+            "machine-shell",
+        ),
+        True,
+    ),
+    **dict.fromkeys(
+        ("provisioningprebootstrap", "cluster-agent-scheduling-customization", "token-hashing", "cluster-autoscaling"), False
+    ),
+}
+
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "rke2": "Provision clusters of RKE2 and K3s.",
+    "provisioningv2": "Provision clusters declaratively.",
+    "fleet": "Keep workspaces for clusters.",
+    "multi-cluster-management": "Import and manage clusters.",
+    "turtles": "Work together with Cluster API providers.",
+    "v2prov-etcd-snapshot-backpopulate": "Tell of snapshots that are found in clusters.",
+    "provisioningv2-fleet-workspace-back-population": "Let an annotation choose a cluster's workspace.",
+    "imported-day-2-ops": "Operate imported clusters, too.",
+    "crt-token-ttl-rotation": "Let registration tokens end, and make new ones.",
+    "managed-system-upgrade-controller": "Keep the upgrade controller in clusters up to date.",
+    "harvester": "Know Harvester clusters.",
+    "pod-shell": "Let people into the containers of clusters, through the proxy.",
+    "machine-shell": "Let people into machines that were made here, through the gateway.",
+    "provisioningprebootstrap": "Write Secrets into a cluster before its agent comes.",
+    "cluster-agent-scheduling-customization": "Let a cluster choose where its agent runs.",
+    "token-hashing": "Keep hashes of tokens only. Always so here.",
+    "cluster-autoscaling": "Let clusters grow and shrink by their load.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveFeature:
+    name: str
+    value: bool
+    source: str
+    default: bool
+
+
+def parse_features(text: str) -> tuple[dict[str, bool], list[str]]:
+    """The switches in a list like `fleet=false,turtles=true`, and a sentence for each part that is invalid."""
+    switched: dict[str, bool] = {}
+    problems: list[str] = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in FEATURES:
+            problems.append(f"there is no feature {name[:80]!r}")
+        elif value not in ("true", "false"):
+            problems.append(f"feature {name} must be true or false")
+        elif switched.setdefault(name, value == "true") != (value == "true"):
+            problems.append(f"feature {name} is said to be both true and false")
+    return switched, problems
+
+
+class Features:
+    """The state of the switches, for a set of Feature objects and an environment at one moment."""
+
+    __slots__ = ("_environment", "_stored", "problems")
+
+    def __init__(self, stored: Iterable[Obj] = (), environment: Mapping[str, str] | None = None) -> None:
+        self._stored = {str((found.get("metadata") or {}).get("name", "")): found for found in stored}
+        variable = next((name for name in VARIABLES if (environment or {}).get(name)), "")
+        self._environment, found = parse_features((environment or {}).get(variable, ""))
+        self.problems = tuple(f"{variable}: {problem}" for problem in found)
+
+    def effective(self, name: str) -> EffectiveFeature:
+        if name not in FEATURES:
+            raise SettingError(f"there is no feature {name[:80]!r}")
+        default = FEATURES[name]
+        stored = self._stored.get(name, {})
+        for source, value in (
+            (LOCKED, _field(stored, "status", "lockedValue")),
+            (STORED, _field(stored, "spec", "value")),
+            (ENVIRONMENT, self._environment.get(name)),
+        ):
+            if value is not None:
+                return EffectiveFeature(name, value, source, default)
+        return EffectiveFeature(name, default, DEFAULT, default)
+
+    def enabled(self, name: str) -> bool:
+        return self.effective(name).value
+
+    def everything(self) -> list[EffectiveFeature]:
+        return [self.effective(name) for name in FEATURES]
+
+
+def _field(found: Obj, part: str, name: str) -> bool | None:
+    section = found.get(part)
+    value = section.get(name) if isinstance(section, Mapping) else None
+    return value if isinstance(value, bool) else None

@@ -1,8 +1,8 @@
-"""Images that carry installers: found on this host (``saved_images``) or pulled from a registry (``pull``), then unpacked.
+"""Images that carry installers: saved on this host or pulled from a registry (``pull``), then unpacked.
 
-``registries`` reads registries.yaml, ``references`` parses names, ``extract`` unpacks layers safely. The agent runs this as a
-process of its own (``stage_process``). How the images are made is the server's ``images`` package.
-Read ``stager`` first.
+``stager`` finds the image; ``registries`` reads registries.yaml and parses names, ``extract`` unpacks layers safely. The agent
+runs this as a process of its own (``stage_process``). How the images are made is the server's ``images`` package. Read ``stager``
+first.
 """
 
 from __future__ import annotations

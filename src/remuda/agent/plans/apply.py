@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,12 +19,12 @@ from .. import log, stage_process
 from ..clock import Clock, compact, elapsed, unix_date
 from ..commands import Finished, run
 from ..config import Config
-from ..errors import AgentError
+from ..errors import AgentError, PlanError
 from ..paths import Layout, read_or_none, write_atomically
-from . import files, outputs
+from . import outputs
 from .journal import Interlock, Journal
 from .outputs import PeriodicOutput
-from .plan import Instruction, Periodic, Plan, history_bytes
+from .plan import File, Instruction, Periodic, Plan, history_bytes
 
 Progress = Callable[[str], None]
 
@@ -79,7 +80,7 @@ class Engine:
             resumed = False
             if run_one_time:
                 for file in plan.files:
-                    files.reconcile(file, self.layout)
+                    ensure_file(file, self.layout)
                 resumed = journal.begin(run_id)
             self._clean()
             place = os.path.join(self.config.work_directory, compact(self.clock.now()))
@@ -313,3 +314,69 @@ def after(instruction: Periodic, known: PeriodicOutput | None, result: Finished,
     if result.exit_code == 0:
         return ran._replace(last_success=unix_date(now), failures=0, last_failure="")
     return ran._replace(failures=before.failures + 1, last_failure=unix_date(now))
+
+
+# --- files ----------------------------------------------------------------------------------------------------------------
+#
+# The files of a plan, written in their order (docs/reference/agent.md#plan). Content is written only when it differs, so that a
+# file's time tells when it last changed; mode and owner are set each time. A file is written completely or not at all
+# (``paths``). The first failure ends the plan: later files may depend on it.
+
+
+def ensure_file(file: File, layout: Layout) -> None:
+    """Write, change or delete one file."""
+    if not file.path:
+        raise PlanError("a file of the plan has no path")
+    try:
+        if file.action == "delete":
+            _delete(file, layout)
+        elif file.directory:
+            _directory(file, layout)
+        else:
+            _write(file, layout)
+    except OSError as reason:
+        raise PlanError(f"can't write {file.path}: {reason.strerror or reason}") from reason
+    except OverflowError as reason:
+        raise PlanError(f"can't give {file.path} away: {file.uid}:{file.gid} is nobody") from reason
+
+
+def _delete(file: File, layout: Layout) -> None:
+    path = layout.inside_unfollowed(file.path)
+    if not os.path.lexists(path):
+        return
+    if file.directory and not os.path.islink(path) and os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.isdir(path) and not os.path.islink(path):
+        os.rmdir(path)
+    else:
+        os.unlink(path)
+
+
+def _directory(file: File, layout: Layout) -> None:
+    path = layout.inside(file.path)
+    os.makedirs(path, mode=0o755, exist_ok=True)
+    _own(path, file, layout)
+
+
+def _write(file: File, layout: Layout) -> None:
+    path = layout.inside(file.path)
+    data, mode = file.data(), file.mode()
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    if read_or_none(path) != data:
+        # Closed to others until its owner and mode are right; an existing file keeps its mode till then.
+        before = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o600
+        write_atomically(path, data, before & mode)
+    _own(path, file, layout)
+
+
+def _own(path: str, file: File, layout: Layout) -> None:
+    found = os.stat(path)
+    uid = found.st_uid if file.uid == -1 else file.uid
+    gid = found.st_gid if file.gid == -1 else file.gid
+    # On a host that is only a directory all files belong to the user who made it, who can't give them to another.
+    mine = layout.root != "/" and os.geteuid() != 0
+    if (uid, gid) != (found.st_uid, found.st_gid) and not mine:
+        os.chown(path, uid, gid)
+    # After chown, which takes set-uid bits away.
+    if stat.S_IMODE(os.stat(path).st_mode) != file.mode():
+        os.chmod(path, file.mode())

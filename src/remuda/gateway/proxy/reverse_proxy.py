@@ -7,8 +7,8 @@
 Until the first byte of the answer is sent, every failure is an ApiError that the client sees. After that the client's connection
 is cut: a clean end would make half a list look complete. A client that disconnects cancels its request at once. The body is
 framed by what was parsed here, never by the client's own framing.
-:mod:`.http1_parser` parses the answer, :mod:`.connection_pool` keeps connections, :mod:`.connection_upgrade` takes over when both
-sides change to another protocol than HTTP.
+:mod:`.http1_parser` parses the answer, :mod:`.connection_pool` keeps connections, :func:`join` takes over when both sides
+change to another protocol than HTTP.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Self
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_protocol import RequestPayloadError
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from multidict import CIMultiDict
 
 from remuda.apiserver.http.listener import Connection
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import ApiError, bad_request
 from remuda.kube.network import unreadable
+from remuda.tunnel import ByteStream
 
 from ..server.headers import Headers
 from .connection_pool import Line, Pool, no_upstream, why
-from .connection_upgrade import join
 from .http1_parser import LARGEST_HEAD, BadAnswer, Body, Head, UntilEnd, body_of, parse_head, request_head
 
 log = logging.getLogger(__name__)
@@ -316,3 +316,100 @@ class Exchange:
         await response.prepare(self._request)
         self.noted = await join(self._request, line.stream, self._received)
         return response
+
+
+# --- upgraded connections ---------------------------------------------------------------------------------------------------
+#
+# Two connections joined byte for byte, after both sides have agreed to speak websocket or SPDY instead of HTTP. aiohttp keeps the
+# client's socket; only the bytes read are led here (`set_parser`), and the socket is paused while the upstream accepts nothing.
+# The end of one side ends both, as in the tunnel.
+
+_PAUSE_ABOVE = 256 * 1024
+
+
+class _FromClient:
+    """The client's bytes, as aiohttp delivers them; bounded by pausing the client's socket."""
+
+    def __init__(self, protocol: RequestHandler) -> None:
+        self._protocol = protocol
+        self._received = bytearray()
+        self._paused = False
+        self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self._received += data
+        transport = self._protocol.transport
+        if len(self._received) > _PAUSE_ABOVE and not self._paused and transport is not None:
+            self._paused = True
+            transport.pause_reading()
+        self._wake()
+        return False, b""
+
+    def feed_eof(self) -> None:
+        self._ended = True
+        self._wake()
+
+    async def read(self) -> bytes:
+        while not self._received:
+            if self._ended:
+                return b""
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        data, self._received = bytes(self._received), bytearray()
+        transport = self._protocol.transport
+        if self._paused and transport is not None:
+            self._paused = False
+            transport.resume_reading()
+        return data
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+async def join(request: web.BaseRequest, upstream: ByteStream, first: bytes) -> str:
+    """Carry bytes both ways until one side ends; the reason of an unclean end. `first` came from the upstream already."""
+    protocol = request.protocol
+    client = _FromClient(protocol)
+    # Called for every byte from now on, and for those that came too early.
+    protocol.set_parser(client)  # type: ignore[arg-type]
+    outward = asyncio.create_task(_to_upstream(client, upstream))
+    try:
+        return await _to_client(protocol, upstream, first)
+    finally:
+        outward.cancel()
+        await asyncio.gather(outward, return_exceptions=True)
+
+
+async def _to_upstream(client: _FromClient, upstream: ByteStream) -> None:
+    try:
+        while data := await client.read():
+            await upstream.write(data)
+    except OSError:
+        # The task that reads the other direction sees the reason.
+        return
+    upstream.close()
+
+
+async def _to_client(protocol: RequestHandler, upstream: ByteStream, first: bytes) -> str:
+    data = first
+    while True:
+        transport = protocol.transport
+        if transport is None or transport.is_closing():
+            return ""
+        if data:
+            transport.write(data)
+            await protocol._drain_helper()
+        try:
+            data = await upstream.read()
+        except OSError as error:
+            if protocol.transport is not None:
+                protocol.transport.abort()
+            return f"the connection was cut off: {why(error)}"
+        if not data:
+            transport.close()
+            return ""

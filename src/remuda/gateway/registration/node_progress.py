@@ -29,7 +29,7 @@ from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
 from ..server.request_context import Asked
 from ..server.routing import Who
-from .node_credentials import WrongTokens, bearer_of
+from .node_registration import WrongTokens, bearer_of
 
 Obj = dict[str, Any]
 

@@ -11,16 +11,18 @@ the host's own plan and nothing else; a token that opens a tunnel (:mod:`..agent
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any, Final
 
 from aiohttp import web
 
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.limits.caller_caps import ConnectionCaps
+from remuda.apiserver.limits.caller_caps import ConnectionCaps, network_of
 from remuda.client.idempotent import find
-from remuda.kube.clock import deadline
+from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import gojson
 from remuda.kube.errors import ApiError, bad_request, forbidden, not_found, too_many_requests, unauthorized, unavailable
+from remuda.kube.names import label_value_problems
 from remuda.kube.objects import dig, labels_of, name_of, namespace_of
 from remuda.provisioning import host_layout as layouts
 from remuda.provisioning.cluster.mirror_caches import Views as Clusters
@@ -30,13 +32,13 @@ from remuda.provisioning.plans import machine_plan_secret
 from remuda.provisioning.plans.plan import PlanError
 from remuda.provisioning.well_known import MACHINE_ID, SECRETS, plan_name
 
+from ..auth.authenticator import NotLetIn
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
 from ..server.request_context import Asked
 from ..server.routing import Who
 from ..server.serving_certificate import ca_text
-from .node_credentials import PREFIX, WrongTokens, bearer_of, machine_id_of
 from .registration_tokens import Registrations
 
 Obj = dict[str, Any]
@@ -265,3 +267,50 @@ def _config_in(secret: Obj) -> bytes | None:
 
 def _answer(body: bytes) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": "application/json", "Cache-Control": "no-store"})
+
+
+# --- credentials of hosts ---------------------------------------------------------------------------------------------------
+#
+# One bearer token and an id, with a limit on wrong ones. All of these tokens are too long to be guessed; the limit is on what
+# attempts cost us. Hosts behind one address share their attempts, so there are many, and only wrong ones count.
+
+PREFIX: Final = "X-Cattle-"
+# A service account's token has about a kilobyte.
+_BEARER = re.compile(r"Bearer +([!-~]{1,4096})", re.IGNORECASE | re.ASCII)
+_WRONG_TOKENS_BURST, _WRONG_TOKENS_PER_SECOND = 100, 5.0
+
+
+class WrongTokens:
+    """Call `check` before a token is checked, `refuse` when it was wrong."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._tries = Buckets(clock, _WRONG_TOKENS_BURST, _WRONG_TOKENS_PER_SECOND)
+
+    def check(self, asked: Asked) -> None:
+        if not self._tries.has(network_of(asked.address)):
+            raise too_many_requests("too many wrong tokens came from this address: try again later", 5)
+
+    def refuse(self, asked: Asked, why: str) -> ApiError:
+        """The error to raise; the caller does not get the reason."""
+        self._tries.take(network_of(asked.address))
+        return NotLetIn(why)
+
+
+def bearer_of(asked: Asked) -> str:
+    """The request's only bearer token. Raises NotLetIn."""
+    values = asked.request.headers.getall("Authorization", [])
+    matched = _BEARER.fullmatch(values[0].strip()) if len(values) == 1 else None
+    if matched is None:
+        raise NotLetIn("no bearer token was shown, or more than one")
+    return matched[1]
+
+
+def machine_id_of(asked: Asked) -> str:
+    """Raises NotLetIn for a missing id, as hosts expect it, and 400 for an invalid one."""
+    values = asked.request.headers.getall(f"{PREFIX}Id", [])
+    if not values or not values[0].strip():
+        raise NotLetIn("the host does not say its id")
+    found = values[0].strip()
+    if len(values) > 1 or label_value_problems(found):
+        raise bad_request("the host's id must be 1 to 63 letters, digits, '-', '_' or '.'")
+    return found

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from remuda.access.clusters.registration_commands import FIELDS, revealed
+from remuda.access.clusters.clusterregistrationtoken import FIELDS, revealed
 from remuda.access.clusters.well_known import NODE_TOKEN, SECRETS, TOKEN_LABEL, is_cluster_id, token_secret
 from remuda.access.clusters.well_known import TOKEN_SECRET_PREFIX as PREFIX
 from remuda.api.management_cattle_io import CLUSTER_REGISTRATION_TOKENS, GROUP

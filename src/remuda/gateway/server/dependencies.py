@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from remuda.access.roles.holdings import Holdings
-from remuda.access.settings.features import Features
-from remuda.access.settings.settings import Settings
+from remuda.access.settings.settings import Features, Settings
 from remuda.api.management_cattle_io import FEATURES, SETTINGS
 from remuda.client.interface import Client
 from remuda.kube.authorization.actions import Action

@@ -2,7 +2,7 @@
 
 Pulling needs no credential: our images contain only our sources, and a node has no token of ours when it needs its first one.
 Every answer is a file of a layout that `make images` wrote (:mod:`remuda.images.layout`), sent from disk in pieces. Missing
-installers of our own distribution are made at the first request for one (:mod:`remuda.images.installer.builtin`).
+installers of our own distribution are made at the first request for one (:mod:`remuda.images.installer`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from urllib.parse import parse_qs, urlencode
 from aiohttp import web
 
 from remuda.images import Layout, LayoutError, images_directory, installer
-from remuda.images.installer import builtin
 from remuda.kube.encoding import jsonio
 
 from .dependencies import Services
@@ -73,7 +72,7 @@ class ImageRegistry:
             return True
         async with self._making:
             try:
-                await asyncio.to_thread(builtin.ensure, self._directory, self._environment)
+                await asyncio.to_thread(installer.ensure, self._directory, self._environment)
             except (installer.InstallerError, OSError) as error:
                 log.warning("the installer images can't be made: %s", error)
                 return False

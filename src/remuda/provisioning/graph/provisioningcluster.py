@@ -13,7 +13,7 @@ from typing import Any
 
 from remuda.access.rancher_conditions import FALSE, condition_of, tell_status, write_status
 from remuda.access.roles.role_names import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
-from remuda.access.settings.features import Features
+from remuda.access.settings.settings import Features
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remuda.access.settings.features import FEATURES as KNOWN_FEATURES
+from remuda.access.settings.settings import FEATURES as KNOWN_FEATURES
 from remuda.access.settings.settings import SETTINGS as KNOWN_SETTINGS
 from remuda.api.management_cattle_io import API_VERSION, FEATURES, SETTINGS
 from remuda.apiserver.inprocess import InProcessClient

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from remuda import kcm
-from remuda.access.settings.features import Features
+from remuda.access.settings.settings import Features
 from remuda.api import crds
 from remuda.api.management_cattle_io import CLUSTERS, GROUP, USERS
 from remuda.apiserver.http import responses

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from remuda.access.clusters import ManagedClusters, RegistrationTokens
-from remuda.access.clusters.registration_commands import commands
+from remuda.access.clusters.clusterregistrationtoken import commands
 from remuda.access.clusters.server_settings import ca_checksum
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, FEATURES
 from remuda.kube.clock import parse_rfc3339

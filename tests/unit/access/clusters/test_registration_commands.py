@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from remuda.access.clusters.registration_commands import FIELDS, IMPORTING, JOINING, commands, revealed
+from remuda.access.clusters.clusterregistrationtoken import FIELDS, IMPORTING, JOINING, commands, revealed
 from remuda.access.clusters.server_settings import ca_checksum
 
 URL, ID = "https://remuda.test", "c-m-bcdfg245"

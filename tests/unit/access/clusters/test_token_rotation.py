@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remuda.access.clusters.clusterregistrationtoken import Issued, Terms, aged, look_again, terms_of
 from remuda.access.clusters.server_settings import ServerFacts
-from remuda.access.clusters.token_rotation import Issued, Terms, aged, look_again, terms_of
 
 NOW = 1_800_000_000.0
 TERMS = Terms(ttl=3600.0, grace=600.0, rotates=True)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.access.health import cluster_health, nodesync
-from remuda.access.health.downstream_caches import NODES, PODS
-from remuda.access.health.management_node import machine_name
+from remuda.access.health.downstream_caches import NODES, PODS, machine_name
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
 from remuda.lab.sim.beginning import NAMESPACES

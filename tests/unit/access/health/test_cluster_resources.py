@@ -20,7 +20,7 @@ from remuda.access.health.cluster_resources import (
     slim_pod,
     summary_of,
 )
-from remuda.access.health.management_node import management_node
+from remuda.access.health.nodesync import management_node
 
 Obj = dict[str, Any]
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}

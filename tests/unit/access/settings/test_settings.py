@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda import __version__
-from remuda.access.settings.features import FEATURES, Features, parse_features
-from remuda.access.settings.settings import SETTINGS, SettingError, Settings, problem_of, setting_object
+from remuda.access.settings.settings import (
+    FEATURES,
+    SETTINGS,
+    Features,
+    SettingError,
+    Settings,
+    parse_features,
+    problem_of,
+    setting_object,
+)
 from remuda.kube import certificates
 from remuda.kube.clock import Entropy, VirtualClock
 

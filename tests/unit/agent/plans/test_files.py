@@ -9,7 +9,7 @@ import pytest
 
 from remuda.agent.errors import OutsideRoot, PlanError
 from remuda.agent.paths import Layout
-from remuda.agent.plans import files
+from remuda.agent.plans import apply
 from remuda.agent.plans.plan import File
 
 
@@ -18,7 +18,7 @@ def mode(path: Path) -> int:
 
 
 def put(path: Path, root: Path, content: str = "eA==", **more: object) -> None:
-    files.reconcile(File(str(path), content, uid=-1, gid=-1, **more), Layout(str(root)))  # type: ignore[arg-type]
+    apply.ensure_file(File(str(path), content, uid=-1, gid=-1, **more), Layout(str(root)))  # type: ignore[arg-type]
 
 
 def test_content_mode_and_parents(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_nothing_outside_of_the_root_is_touched(tmp_path: Path, name: str, more:
         put(root / name, root, **more)  # removing the link itself is fine
     else:
         with pytest.raises(OutsideRoot):
-            files.reconcile(File(f"{root}/{name}", "eA==", uid=-1, gid=-1, **more), Layout(str(root)))  # type: ignore[arg-type]
+            apply.ensure_file(File(f"{root}/{name}", "eA==", uid=-1, gid=-1, **more), Layout(str(root)))  # type: ignore[arg-type]
     assert (tmp_path / "outside").read_text() == "mine"
 
 
@@ -83,7 +83,7 @@ def test_the_root_itself_is_not_removed(tmp_path: Path) -> None:
     with pytest.raises(OutsideRoot):
         put(tmp_path, tmp_path, directory=True, action="delete")
     with pytest.raises(PlanError):
-        files.reconcile(File("relative", ""), Layout("/"))
+        apply.ensure_file(File("relative", ""), Layout("/"))
 
 
 def test_a_full_disk_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.gateway.proxy.cluster_proxy import _opens_shell
-from remuda.gateway.proxy.redirects import moved
+from remuda.gateway.proxy.cluster_proxy import _opens_shell, moved
 from remuda.gateway.server.path_validation import judge
 
 PREFIX, ADDRESS, HOST = "/k8s/clusters/c-m-mine", "10.0.0.1:6443", "remuda.example:8443"

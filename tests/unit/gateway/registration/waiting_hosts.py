@@ -19,9 +19,8 @@ from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.auth.authenticator import Credentials
 from remuda.app.provisioning_controllers import machine_controllers
 from remuda.client.interface import Client
-from remuda.gateway.registration.node_credentials import WrongTokens
 from remuda.gateway.registration.node_progress import Progress
-from remuda.gateway.registration.node_registration import Joining
+from remuda.gateway.registration.node_registration import Joining, WrongTokens
 from remuda.gateway.registration.registration_tokens import Registrations
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge

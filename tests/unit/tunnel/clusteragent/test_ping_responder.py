@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.tunnel.clusteragent.ping_responder import LARGEST_HEAD, answer
+from remuda.tunnel.clusteragent.connections import LARGEST_HEAD, answer
 
 PONG = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 4\r\n\r\npong"
 
