@@ -15,8 +15,8 @@ from typing import Any, get_args, get_type_hints, is_typeddict
 from remuda import api
 from remuda.api import cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.provisioning_cattle_io import CLUSTERS
-from remuda.api.provisioning_cattle_io.v1.cluster import ClusterSpec
-from remuda.api.rke_cattle_io.v1.rkecontrolplane import RKEControlPlaneSpec
+from remuda.api.provisioning_cattle_io.cluster import ClusterSpec
+from remuda.api.rke_cattle_io.rkecontrolplane import RKEControlPlaneSpec
 from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient

@@ -44,9 +44,8 @@ def crds(groups: Iterable[str] | None = None) -> list[dict[str, Any]]:
 
 
 def placeholders(group: str) -> list[dict[str, Any]]:
-    """Definitions of kinds of a group that Remuda does not have, for those who take them for granted."""
-    module = import_module(f"{__name__}.{_GROUPS[group]}.placeholders")
-    return [definition(kind) for kind in module.PLACEHOLDERS]
+    """Definitions of kinds of a group that Remuda does not have, for programs that require that the kind is served."""
+    return [definition(kind) for kind in import_module(f"{__name__}.{_GROUPS[group]}.crds").PLACEHOLDERS]
 
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""The version of a provider's kind to read, and its contract, from the labels of its CRD.
+"""The contract of a provider's kind: which version to read, from the labels of its CRD, and where its fields are.
 
 A reference names group, kind and name. The CRD of that kind carries `cluster.x-k8s.io/<contract>: <version>[_<version>…]`; the
 newest contract that we know wins, then the newest version that it lists. CRDs are found by group and kind, so a provider that
-spells its plural unusually is found, too. :mod:`.external_objects` reads the objects, :mod:`.contract_fields` their fields.
+spells its plural unusually is found, too. :mod:`.external_objects` reads the objects.
 """
 
 from __future__ import annotations
@@ -95,3 +95,156 @@ class Contracts:
             return self.find(group, kind).api_version
         except NoContract:
             return None
+
+
+# --- fields ---------------------------------------------------------------------------------------------------------------
+#
+# Fields of providers' objects, by contract: the differences between v1beta1 and v1beta2 are handled only here.
+#
+# Every function takes the object and, where it matters, the contract. A value of the wrong type
+# reads as absent: a provider's mistake must not stop the core.
+
+_SPEC_VERSION = ("spec", "version")
+
+
+def _text(obj: Obj, *path: str) -> str:
+    found = dig(obj, *path)
+    return found if isinstance(found, str) else ""
+
+
+def _number(obj: Obj, *path: str) -> int | None:
+    found = dig(obj, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _flag(obj: Obj, *path: str) -> bool | None:
+    found = dig(obj, *path)
+    return found if isinstance(found, bool) else None
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------------
+
+
+def failure_reason(obj: Obj) -> str:
+    return _text(obj, "status", "failureReason")
+
+
+def failure_message(obj: Obj) -> str:
+    return _text(obj, "status", "failureMessage")
+
+
+# --- infrastructure --------------------------------------------------------------------------------------------------------
+
+
+def provisioned(obj: Obj, contract: str) -> bool:
+    """True if the infrastructure of an InfraCluster or InfraMachine is provisioned."""
+    path = ("status", "ready") if contract == V1BETA1 else ("status", "initialization", "provisioned")
+    return _flag(obj, *path) is True
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+
+    @property
+    def valid(self) -> bool:
+        return bool(self.host) and self.port != 0
+
+
+def endpoint(obj: Obj) -> Endpoint:
+    """`spec.controlPlaneEndpoint` of a Cluster, an InfraCluster or a control plane."""
+    return Endpoint(_text(obj, "spec", "controlPlaneEndpoint", "host"), _number(obj, "spec", "controlPlaneEndpoint", "port") or 0)
+
+
+def failure_domains(obj: Obj, contract: str) -> list[Obj]:
+    """An InfraCluster's failure domains, in v1beta2's form: a list by name."""
+    found = dig(obj, "status", "failureDomains")
+    if contract == V1BETA1:
+        named = found.items() if isinstance(found, dict) else ()
+        found = [{**domain, "name": name} for name, domain in named if isinstance(domain, dict)]
+    if not isinstance(found, list):
+        return []
+    domains = [domain for domain in found if isinstance(domain, dict) and isinstance(domain.get("name"), str) and domain["name"]]
+    return sorted((_failure_domain(domain) for domain in domains), key=lambda domain: str(domain["name"]))
+
+
+def _failure_domain(domain: Obj) -> Obj:
+    made: Obj = {"name": domain["name"], "controlPlane": _flag(domain, "controlPlane") is True}
+    attributes = domain.get("attributes")
+    if isinstance(attributes, dict) and attributes:
+        made["attributes"] = {key: str(value) for key, value in attributes.items()}
+    return made
+
+
+def provider_id(obj: Obj) -> str:
+    return _text(obj, "spec", "providerID")
+
+
+def addresses(obj: Obj) -> list[Obj]:
+    found = dig(obj, "status", "addresses")
+    return [address for address in found if isinstance(address, dict)] if isinstance(found, list) else []
+
+
+def interruptible(obj: Obj) -> bool:
+    return _flag(obj, "status", "interruptible") is True
+
+
+# --- bootstrap -------------------------------------------------------------------------------------------------------------
+
+
+def data_secret_created(obj: Obj, contract: str) -> bool:
+    path = ("status", "ready") if contract == V1BETA1 else ("status", "initialization", "dataSecretCreated")
+    return _flag(obj, *path) is True
+
+
+def data_secret_name(obj: Obj) -> str:
+    return _text(obj, "status", "dataSecretName")
+
+
+# --- control plane ---------------------------------------------------------------------------------------------------------
+
+
+def control_plane_initialized(obj: Obj, contract: str) -> bool:
+    path = ("status", "initialized") if contract == V1BETA1 else ("status", "initialization", "controlPlaneInitialized")
+    return _flag(obj, *path) is True
+
+
+def spec_version(obj: Obj) -> str:
+    return _text(obj, *_SPEC_VERSION)
+
+
+def externally_managed(obj: Obj) -> bool:
+    """True if no Machines represent this control plane."""
+    return _flag(obj, "status", "externalManagedControlPlane") is True
+
+
+def spec_replicas(obj: Obj) -> int | None:
+    return _number(obj, "spec", "replicas")
+
+
+def status_replicas(obj: Obj) -> int | None:
+    return _number(obj, "status", "replicas")
+
+
+def ready_replicas(obj: Obj) -> int | None:
+    return _number(obj, "status", "readyReplicas")
+
+
+def available_replicas(obj: Obj, contract: str) -> int | None:
+    if contract != V1BETA1:
+        return _number(obj, "status", "availableReplicas")
+    desired, unavailable = spec_replicas(obj), _number(obj, "status", "unavailableReplicas")
+    return None if desired is None or unavailable is None else max(desired - unavailable, 0)
+
+
+def up_to_date_replicas(obj: Obj, contract: str) -> int | None:
+    return _number(obj, "status", "updatedReplicas" if contract == V1BETA1 else "upToDateReplicas")
+
+
+def status_versions(obj: Obj) -> list[Obj]:
+    """`{version, replicas}`, oldest first; made from `status.version` when there is no list."""
+    found = dig(obj, "status", "versions")
+    if isinstance(found, list) and found:
+        return [version for version in found if isinstance(version, dict) and version.get("version")]
+    version = _text(obj, "status", "version")
+    return [{"version": version}] if version else []

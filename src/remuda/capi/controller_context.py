@@ -8,6 +8,7 @@ it never decides on a cache older than its own writes, and ends with :meth:`Core
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,16 @@ from remuda.api.cluster_x_k8s_io import (
     MACHINE_SETS,
     MACHINES,
 )
-from remuda.kube.objects import GroupVersion, Key, dig, labels_of, namespace_of, owner_references_of
+from remuda.kube.objects import (
+    GroupVersion,
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    namespace_of,
+    owner_references_of,
+)
 from remuda.kube.owners import controller_of
 from remuda.runtime import Informer, Manager, Recorder, synced
 from remuda.runtime.controller import Mapping
@@ -29,8 +39,7 @@ from remuda.runtime.patching import Patch
 
 from .contracts import Contracts
 from .external_objects import Externals
-from .pending_machines import Coming
-from .well_known import CLUSTER_NAME, DEPLOYMENT_NAME, WATCH_FILTER
+from .well_known import CLUSTER_NAME, DEPLOYMENT_NAME, HOLDS_DATA, WATCH_FILTER
 from .workload_clusters import Workloads
 
 Obj = dict[str, Any]
@@ -212,3 +221,59 @@ def _provider_ids(machine: Obj) -> Iterable[Hashable]:
 
 def owner_is(reference: Obj, kind: str, group: str = GROUP) -> bool:
     return reference.get("kind") == kind and GroupVersion.parse(reference.get("apiVersion") or "").group == group
+
+
+# --- pending machines -----------------------------------------------------------------------------------------------------
+#
+# Machines that are being made and are not in the cache yet, by the set that makes them.
+#
+# A deployment that shrinks an old set counts the machines of that set, to know how far its new set may grow. The old set may
+# be making machines at that moment, for its earlier size. Both run in one process (there is one leader), so the set
+# records here what it has begun.
+
+_BEGUN = ""
+
+
+class Coming:
+    def __init__(self, machines: Informer) -> None:
+        self._machines = machines
+        # Set's uid: machine: revision of its creation, or _BEGUN.
+        self._made: defaultdict[str, dict[Key, str]] = defaultdict(dict)
+
+    def begin(self, owner: str, machine: Key) -> None:
+        self.count(owner)
+        self._made[owner][machine] = _BEGUN
+
+    def failed(self, owner: str, machine: Key) -> None:
+        self._made[owner].pop(machine, None)
+
+    def made(self, owner: str, machine: Key, revision: str) -> None:
+        self._made[owner][machine] = revision
+
+    def count(self, owner: str) -> int:
+        found = self._made.get(owner)
+        if not found:
+            self._made.pop(owner, None)
+            return 0
+        for machine in [machine for machine, revision in found.items() if self._seen(machine, revision)]:
+            del found[machine]
+        return len(found)
+
+    def _seen(self, machine: Key, revision: str) -> bool:
+        """True if its creation has been seen here; by now it may be gone again."""
+        if revision == _BEGUN:
+            return self._machines.get(*machine) is not None
+        return self._machines.has_reached(revision)
+
+
+# --- stillborn ------------------------------------------------------------------------------------------------------------
+#
+# Machines that never became nodes: nothing runs on them, so an outdated one may go before another is there. Pure.
+#
+# A Machine with the provider's annotation that it holds data is not one of them, with or without a node.
+
+
+def is_stillborn(machine: Obj) -> bool:
+    if is_being_deleted(machine) or dig(machine, "status", "nodeRef", "name"):
+        return False
+    return HOLDS_DATA not in annotations_of(machine)

@@ -1,12 +1,20 @@
-"""A reconcile in phases: one that fails does not keep the later ones from running, and the status is written in any case."""
+"""A reconcile in phases: one that fails does not keep the later ones from running, and the status is written in any case.
+
+A paused object runs no phase; :func:`with_paused` sets its condition.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import Any
 
+from remuda.kube.conditions import FALSE, TRUE, with_condition
 from remuda.kube.errors import ApiError
+from remuda.kube.objects import annotations_of, dig
 from remuda.kube.waits import Wait
 from remuda.runtime import Result, Retry
+
+from .well_known import PAUSED
 
 
 class Stuck(Exception):
@@ -62,3 +70,27 @@ class Phases:
                 raise Retry("; ".join(str(error) for error in self.errors))
             raise ExceptionGroup("several phases failed", self.errors)
         return Result(self._after, tuple(self._waits), self._rest)
+
+
+# --- paused ---------------------------------------------------------------------------------------------------------------
+#
+# Paused objects: only their Paused condition is written.
+
+Obj = dict[str, Any]
+
+
+def is_paused(cluster: Obj | None, obj: Obj) -> bool:
+    """`cluster` may be `obj` itself."""
+    return dig(cluster, "spec", "paused") is True or PAUSED in annotations_of(obj)
+
+
+def with_paused(obj: Obj, cluster: Obj | None, now: float) -> Obj:
+    """`obj` with its current Paused condition."""
+    if not is_paused(cluster, obj):
+        return with_condition(obj, "Paused", FALSE, "NotPaused", now=now)
+    why = []
+    if dig(cluster, "spec", "paused") is True:
+        why.append("Cluster spec.paused is set to true")
+    if PAUSED in annotations_of(obj):
+        why.append(f"{obj.get('kind')} has the {PAUSED} annotation")
+    return with_condition(obj, "Paused", TRUE, "Paused", ", ".join(why), now=now)

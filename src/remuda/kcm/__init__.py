@@ -18,15 +18,13 @@ from remuda.runtime import Recorder, Registry
 
 from .apiservice_registration import ApiServices
 from .clusterrole_aggregation import ClusterRoleAggregation
-from .crd_conditions import CrdConditions
-from .crd_finalizer import CrdCleanup
+from .crds import CrdCleanup, CrdConditions
 from .disruption import DisruptionController
 from .garbagecollector import GarbageCollector
 from .namespaces import NamespaceController
 from .resources import Informers
 from .served_resources import CRDS, Discovery
-from .serviceaccount_tokens import TokenIssuer, TokenSecrets
-from .serviceaccounts import DefaultServiceAccounts, RootCa, RootCaPublisher
+from .serviceaccounts import DefaultServiceAccounts, RootCa, RootCaPublisher, TokenIssuer, TokenSecrets
 from .volume_protection import ClaimProtection, VolumeProtection
 
 __all__ = ["Runnable", "TokenIssuer", "controllers", "run"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from remuda.api.rke_cattle_io import well_known
+from remuda.api import rke_cattle_io
 from remuda.kube.encoding import gojson
 from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, dig
 from remuda.kube.wrangler import origin_of, safe_concat
@@ -28,7 +28,7 @@ REQUEST_TYPE: Final = "rke.cattle.io/machine-request"
 ACCOUNT_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
 
 # Labels.
-CLUSTER_NAME: Final = well_known.CLUSTER_NAME
+CLUSTER_NAME: Final = rke_cattle_io.CLUSTER_NAME
 MACHINE_NAME: Final = "rke.cattle.io/machine-name"
 MACHINE_NAMESPACE: Final = "rke.cattle.io/machine-namespace"
 MACHINE_ID: Final = "rke.cattle.io/machine-id"
@@ -36,9 +36,9 @@ NODE_MACHINE: Final = "rke.cattle.io/machine"  # on a Node of the cluster: the M
 BOOTSTRAP_NAME: Final = "rke.cattle.io/rkebootstrap-name"
 ACCOUNT_ROLE: Final = "rke.cattle.io/service-account-role"
 PLAN_SECRET_NAME: Final = "rke.cattle.io/plan-secret-name"
-ETCD_ROLE: Final = well_known.ETCD_ROLE
-CONTROL_PLANE_ROLE: Final = well_known.CONTROL_PLANE_ROLE
-WORKER_ROLE: Final = well_known.WORKER_ROLE
+ETCD_ROLE: Final = rke_cattle_io.ETCD_ROLE
+CONTROL_PLANE_ROLE: Final = rke_cattle_io.CONTROL_PLANE_ROLE
+WORKER_ROLE: Final = rke_cattle_io.WORKER_ROLE
 INIT_NODE: Final = "rke.cattle.io/init-node"
 NODE_NAME: Final = "rke.cattle.io/node-name"
 BACKUP: Final = "resources.cattle.io/backup"
@@ -62,8 +62,8 @@ JOIN_URL: Final = "rke.cattle.io/join-url"
 JOINED_TO: Final = "rke.cattle.io/joined-to"
 ADDRESS: Final = "rke.cattle.io/address"
 INTERNAL_ADDRESS: Final = "rke.cattle.io/internal-address"
-LABELS: Final = well_known.LABELS
-TAINTS: Final = well_known.TAINTS
+LABELS: Final = rke_cattle_io.LABELS
+TAINTS: Final = rke_cattle_io.TAINTS
 PLAN_UPDATED: Final = "rke.cattle.io/plan-last-updated"
 PROBES_PASSED: Final = "rke.cattle.io/plan-probes-passed"
 DRAIN_OPTIONS: Final = "rke.cattle.io/drain-options"
@@ -76,7 +76,7 @@ BOOTSTRAP_TOKEN: Final = "rke.cattle.io/bootstrap-token"
 TOKEN_INVALIDATED: Final = "rke.cattle.io/bootstrap-token-invalidated"
 LAST_ACCESS: Final = "rke.cattle.io/last-access-timestamp"
 ETCD_FORCE_REMOVE: Final = "rke.cattle.io/etcd-force-remove"
-DELETE_MISSING_AFTER: Final = well_known.DELETE_MISSING_AFTER
+DELETE_MISSING_AFTER: Final = rke_cattle_io.DELETE_MISSING_AFTER
 ACCOUNT_OF_TOKEN: Final = "kubernetes.io/service-account.name"
 UID_OF_TOKEN: Final = "kubernetes.io/service-account.uid"
 TOKEN_OF_ACCOUNT: Final = "rancher.io/service-account.secret-ref"
@@ -188,12 +188,12 @@ CONFIG_API_VERSION: Final = f"{CONFIG_GROUP}/v1"
 
 POOL_NAME: Final = "rke.cattle.io/rke-machine-pool-name"
 TEMPLATE_HASH: Final = "rke.cattle.io/machine-template-hash"
-INIT_NODE_MACHINE: Final = well_known.INIT_NODE_MACHINE
-OPERATING_SYSTEM: Final = well_known.OPERATING_SYSTEM
+INIT_NODE_MACHINE: Final = rke_cattle_io.INIT_NODE_MACHINE
+OPERATING_SYSTEM: Final = rke_cattle_io.OPERATING_SYSTEM
 PRUNE: Final = "objectset.rio.cattle.io/prune"
 
 # Annotations.
-CLUSTER_SPEC: Final = well_known.CLUSTER_SPEC
+CLUSTER_SPEC: Final = rke_cattle_io.CLUSTER_SPEC
 HOSTNAME_LIMIT: Final = "rke.cattle.io/hostname-length-limit"
 CLONED_FROM_VERSION: Final = "rke.cattle.io/cloned-from-group-version"
 CLONED_FROM_KIND: Final = "rke.cattle.io/cloned-from-kind"
@@ -202,8 +202,8 @@ CLONED_FROM_NAME: Final = "rke.cattle.io/cloned-from-name"
 SEALED_DIGESTS: Final = "remuda.dev/sealed-template-digests"
 # Ours. On a machine config, and copied to its templates: the author of each address in it (remuda.provisioning.references).
 ADDRESS_AUTHORS: Final = "remuda.dev/address-authors"
-PRIME: Final = well_known.PRIME
-REDEPLOY_AGENT: Final = well_known.REDEPLOY_AGENT
+PRIME: Final = rke_cattle_io.PRIME
+REDEPLOY_AGENT: Final = rke_cattle_io.REDEPLOY_AGENT
 AUTOSCALER_ENABLED: Final = "provisioning.cattle.io/cluster-autoscaler-enabled"
 AUTOSCALER_PAUSED: Final = "provisioning.cattle.io/cluster-autoscaler-paused"
 
@@ -257,8 +257,8 @@ def _is_empty(value: Any) -> bool:
 #
 # Labels and annotations that only the planner reads or writes; all others are above.
 
-OS_LABEL: Final = well_known.OPERATING_SYSTEM
-INIT_NODE_MACHINE_ID: Final = well_known.INIT_NODE_MACHINE
+OS_LABEL: Final = rke_cattle_io.OPERATING_SYSTEM
+INIT_NODE_MACHINE_ID: Final = rke_cattle_io.INIT_NODE_MACHINE
 JOIN_URL_AUTOSET_DISABLED: Final = "rke.cattle.io/join-url-autoset-disabled"
 
 # Ours: the number of failures of the plan, and the time of the next try. Rancher never retries, so it has no name for this.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.capi.template_cloning import clone, cloned_kind, is_template, not_there, reference_to
+from remuda.capi.external_objects import clone, cloned_kind, is_template, not_there, reference_to
 
 Obj = dict[str, Any]
 

@@ -13,8 +13,8 @@ from remuda.api.management_cattle_io import GLOBAL_ROLES as GLOBAL_ROLE_KIND
 from remuda.api.management_cattle_io import ROLE_TEMPLATES as ROLE_TEMPLATE_KIND
 from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING_GROUP
+from remuda.api.rke_cattle_io import CLUSTER_NAME as RKE_CLUSTER_NAME
 from remuda.api.rke_cattle_io import CUSTOM_MACHINES, ETCD_SNAPSHOTS, RKE_BOOTSTRAPS, RKE_CLUSTERS, RKE_CONTROL_PLANES
-from remuda.api.rke_cattle_io.well_known import CLUSTER_NAME as RKE_CLUSTER_NAME
 from remuda.kube.objects import (
     GroupVersion,
     GroupVersionResource,

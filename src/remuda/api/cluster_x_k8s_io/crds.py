@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any, TypedDict
+
 from ..crd import Column, Kind, Scale, Version, age_column, condition_column
-from . import GROUP, OLD_VERSION, VERSION
-from .v1beta1 import cluster as old_cluster
-from .v1beta1 import machine as old_machine
-from .v1beta1 import machinedeployment as old_machinedeployment
-from .v1beta1 import machinehealthcheck as old_machinehealthcheck
-from .v1beta1 import machineset as old_machineset
+from ..schema import Cel, Doc, Preserve, rules
+from . import GROUP, OLD_VERSION, VERSION, v1beta1
 from .v1beta2 import cluster, machine, machinedeployment, machinedrainrule, machinehealthcheck, machineset
 
 # How Cluster API's own tools find these definitions: clusterctl by the first two, controllers of providers by the contracts.
@@ -66,7 +64,7 @@ CLUSTER = _kind(
     ),
     Version(
         OLD_VERSION,
-        old_cluster.Cluster,
+        v1beta1.Cluster,
         (
             Column("ClusterClass", ".spec.topology.class", "string", "The ClusterClass it is made from, if any"),
             _PHASE,
@@ -108,7 +106,7 @@ MACHINE = _kind(
     ),
     Version(
         OLD_VERSION,
-        old_machine.Machine,
+        v1beta1.Machine,
         (
             _CLUSTER,
             Column("NodeName", ".status.nodeRef.name", "string", "The node it became"),
@@ -147,7 +145,7 @@ MACHINE_SET = _kind(
     ),
     Version(
         OLD_VERSION,
-        old_machineset.MachineSet,
+        v1beta1.MachineSet,
         (
             _CLUSTER,
             *_OLD_REPLICAS,
@@ -180,7 +178,7 @@ MACHINE_DEPLOYMENT = _kind(
     ),
     Version(
         OLD_VERSION,
-        old_machinedeployment.MachineDeployment,
+        v1beta1.MachineDeployment,
         (
             _CLUSTER,
             *_OLD_REPLICAS,
@@ -212,7 +210,7 @@ MACHINE_HEALTH_CHECK = _kind(
     ),
     Version(
         OLD_VERSION,
-        old_machinehealthcheck.MachineHealthCheck,
+        v1beta1.MachineHealthCheck,
         (
             _CLUSTER,
             _count("ExpectedMachines", ".status.expectedMachines", "How many Machines are watched"),
@@ -239,3 +237,37 @@ MACHINE_DRAIN_RULE = _kind(
 )
 
 KINDS = (CLUSTER, MACHINE_DEPLOYMENT, MACHINE_DRAIN_RULE, MACHINE_HEALTH_CHECK, MACHINE_SET, MACHINE)
+
+
+# --- placeholders ---------------------------------------------------------------------------------------------------------
+#
+# Kinds of this group that Remuda does not have but other programs require: objects can be listed, and none can be created.
+#
+# `clusterctl describe` lists MachinePools, and managers of providers watch them; both fail if the kind is not served at all.
+# A definition that another program installed is left alone (:func:`~remuda.api.crd_installation.install_missing`).
+
+NO_POOLS = "MachinePools are not supported: use a MachineDeployment instead"
+_POOL_COLUMNS = (_CLUSTER, _AGE)
+
+
+@rules(Cel("false", NO_POOLS))
+class MachinePool(TypedDict, total=False):
+    """Machines that a provider makes and removes by itself. Not supported: nothing of this kind can be created."""
+
+    spec: Annotated[Any, Doc("Of no effect."), Preserve()]
+    status: Annotated[Any, Doc("Of no effect."), Preserve()]
+
+
+MACHINE_POOL = Kind(
+    GROUP,
+    "MachinePool",
+    (
+        Version(OLD_VERSION, MachinePool, _POOL_COLUMNS, deprecated=True),
+        Version(VERSION, MachinePool, _POOL_COLUMNS, storage=True),
+    ),
+    short_names=("mp",),
+    categories=("cluster-api",),
+    labels=_LABELS,
+)
+
+PLACEHOLDERS = (MACHINE_POOL,)

@@ -1,6 +1,6 @@
 """The group management.cattle.io: managed clusters, users and roles, settings, node drivers.
 
-Names of its kinds are in :mod:`.`, which is read first; the types (:mod:`.v3`) are read only when definitions are generated.
+Names of its kinds are here; :mod:`.crds` and the types are imported only when definitions are generated.
 """
 
 from __future__ import annotations

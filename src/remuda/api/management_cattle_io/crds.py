@@ -5,19 +5,45 @@ Most have no status subresource, as in Rancher: whoever may write such an object
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypedDict
 
+from ..cattle import Text
 from ..crd import Column, Kind, Version
-from . import GROUP, VERSION
-from .v3 import (
-    cluster,
-    node,
-    nodedriver,
-    podsecurity,
-    roles,
-    settings,
-    users,
-)
+from ..schema import Doc, Object
+from . import GROUP, VERSION, cluster, node, nodedriver, roles, users
+
+
+class Setting(Object, total=False):
+    """Something that can be chosen, by name."""
+
+    customized: Annotated[bool, Doc("Somebody chose a value.")]
+    default: Annotated[Text, Doc("What holds when nothing was chosen.")]
+    source: Annotated[Text, Doc("Where the value comes from: db, default or env.")]
+    value: Annotated[Text, Doc("What was chosen; empty: the default holds.")]
+
+
+class FeatureSpec(TypedDict, total=False):
+    """What was chosen."""
+
+    value: Annotated[bool | None, Doc("On or off; unset: the default holds.")]
+
+
+class FeatureStatus(TypedDict, total=False):
+    """What can be chosen."""
+
+    default: Annotated[bool, Doc("What holds when nothing was chosen.")]
+    description: Annotated[Text, Doc("What it is for.")]
+    dynamic: Annotated[bool, Doc("It can be changed without a restart.")]
+    lockedValue: Annotated[bool | None, Doc("What must hold for now, whatever was chosen.")]
+    prime: Annotated[bool, Doc("It is there with a subscription only.")]
+
+
+class Feature(Object, total=False):
+    """A part of the server that can be switched on or off."""
+
+    spec: FeatureSpec
+    status: FeatureStatus
+
 
 _AGE = Column("AGE", ".metadata.creationTimestamp", "date", "How long ago it was created")
 _SUMMARY = (Column("STATUS", ".status.summary", "string", "Complete, or what is missing"), _AGE)
@@ -33,7 +59,7 @@ KINDS = (
     _kind(roles.ClusterRoleTemplateBinding, *_SUMMARY, scope="Namespaced", status=True),
     _kind(nodedriver.DynamicSchema),
     _kind(
-        settings.Feature,
+        Feature,
         Column("Custom Value", ".spec.value", "string", "What was chosen"),
         Column("Default", ".status.default", "string", "What holds when nothing was chosen"),
         Column("Description", ".status.description", "string", "What it is for"),
@@ -49,9 +75,9 @@ KINDS = (
         Column("URL", ".spec.url", "string", "Where it comes from", 1),
         _AGE,
     ),
-    _kind(podsecurity.PodSecurityAdmissionConfigurationTemplate),
+    _kind(cluster.PodSecurityAdmissionConfigurationTemplate),
     _kind(roles.RoleTemplate),
-    _kind(settings.Setting, Column("Value", ".value", "string", "What was chosen")),
+    _kind(Setting, Column("Value", ".value", "string", "What was chosen")),
     _kind(users.Token),
     _kind(users.User),
 )

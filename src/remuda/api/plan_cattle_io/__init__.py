@@ -1,7 +1,6 @@
 """The group plan.cattle.io: Beacons, which say who may send plans to a cluster's machines.
 
-Names of its kinds are in :mod:`.`, which is read first; the types (:mod:`.v1alpha1`) are read only when definitions are
-generated.
+Names of its kinds are here; :mod:`.crds`, which has the types, is imported only when definitions are generated.
 """
 
 from __future__ import annotations

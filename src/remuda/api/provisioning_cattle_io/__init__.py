@@ -1,6 +1,6 @@
 """The group provisioning.cattle.io: the Clusters that users ask for.
 
-Names of its kinds are in :mod:`.`, which is read first; the types (:mod:`.v1`) are read only when definitions are generated.
+Names of its kinds are here; :mod:`.crds` and the types are imported only when definitions are generated.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..cattle import CLUSTER_INDEXED
 from ..crd import Column, Kind, Version, age_column
-from . import GROUP, VERSION
-from .v1 import cluster
+from . import GROUP, VERSION, cluster
 
 CLUSTER = Kind(
     GROUP,

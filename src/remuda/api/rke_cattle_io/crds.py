@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..cattle import CLUSTER_INDEXED
 from ..crd import Column, Kind, Version, age_column
-from . import GROUP, VERSION
-from .v1 import etcdsnapshot, infrastructure, rkebootstrap, rkecontrolplane
+from . import GROUP, VERSION, infrastructure, rkebootstrap, rkecontrolplane
 
 # By these, Cluster API finds the version that keeps each of its contracts.
 _LABELS = {**CLUSTER_INDEXED, "cluster.x-k8s.io/v1beta1": VERSION, "cluster.x-k8s.io/v1beta2": VERSION}
@@ -28,7 +27,7 @@ def _kind(
 
 KINDS = (
     _kind(infrastructure.CustomMachine),
-    _kind(etcdsnapshot.ETCDSnapshot),
+    _kind(infrastructure.ETCDSnapshot),
     _kind(rkebootstrap.RKEBootstrap, categories=_CLUSTER_API),
     _kind(rkebootstrap.RKEBootstrapTemplate, status=False, categories=_CLUSTER_API),
     _kind(infrastructure.RKECluster, categories=_CLUSTER_API),

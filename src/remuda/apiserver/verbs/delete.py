@@ -117,7 +117,7 @@ def _is_crd(call: Call) -> bool:
 
 
 def _condemned(crd: Obj, now: str) -> Obj:
-    """A CRD waits until its objects are deleted; :mod:`remuda.kcm.crd_finalizer` does that and removes the finalizer."""
+    """A CRD waits until its objects are deleted; :mod:`remuda.kcm.crds` does that and removes the finalizer."""
     finalizers = crd["metadata"].get("finalizers") or []
     if CRD_CLEANUP not in finalizers:
         finalizers = [*finalizers, CRD_CLEANUP]

@@ -1,6 +1,6 @@
 """The Cluster controller: infrastructure and control plane by contract, the status summary, and deletion in order.
 
-Decisions are in :mod:`.status`, :mod:`.replicas` and :mod:`.deletion`. Not here: connections to the cluster (`..clustercache`).
+Decisions are in :mod:`.status` and :mod:`.deletion`. Not here: connections to the cluster (`..clustercache`).
 Read :mod:`.controller` first.
 """
 

@@ -19,11 +19,10 @@ from remuda.kube.owners import controller_of, with_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Result, Watch
 
-from ..cluster_secrets import SECRETS, cluster_secrets, only_kubeconfigs
 from ..controller_context import Core, cluster_key_of, cluster_name_of
-from ..paused import is_paused, with_paused
-from ..phases import Phases
+from ..phases import Phases, is_paused, with_paused
 from ..well_known import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
+from ..workload_clusters import SECRETS, cluster_secrets, only_kubeconfigs
 from . import deletion, provider_phases
 from .kubeconfig import kubeconfig
 from .scope import COMPONENT, CONTROLLER, Descendants, Scope, referred

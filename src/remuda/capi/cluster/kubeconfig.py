@@ -17,11 +17,11 @@ from remuda.kube.objects import Key, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Informer, Result, logger
 
-from .. import contract_fields
-from ..cluster_secrets import KUBECONFIG_KEY, SECRETS, data_of
+from .. import contracts
 from ..controller_context import Core
 from ..phases import Stuck
 from ..well_known import CLUSTER_NAME, SECRET_TYPE, ca_secret, kubeconfig_secret
+from ..workload_clusters import KUBECONFIG_KEY, SECRETS, data_of
 from .scope import CONTROLLER, Scope
 
 log = logger(__name__)
@@ -39,7 +39,7 @@ class BadAuthority(ValueError):
 
 
 async def kubeconfig(core: Core, scope: Scope, secrets: Informer, entropy: Entropy) -> Result | None:
-    endpoint = contract_fields.endpoint(scope.cluster)
+    endpoint = contracts.endpoint(scope.cluster)
     if not endpoint.valid or scope.control_plane.ref:
         return None
     namespace, name = scope.key
@@ -97,7 +97,7 @@ def secret_of(cluster: Obj, content: bytes) -> Obj:
     }
 
 
-def kubeconfig_for(cluster: str, endpoint: contract_fields.Endpoint, authority: Obj, now: float, entropy: Entropy) -> bytes:
+def kubeconfig_for(cluster: str, endpoint: contracts.Endpoint, authority: Obj, now: float, entropy: Entropy) -> bytes:
     """An admin's kubeconfig, all inline. Raises BadAuthority."""
     ca, certificate, key = _signed(authority, now, entropy)
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host

@@ -29,7 +29,7 @@ from remuda.kube.owners import with_owner
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.runtime import Result, Retry
 
-from .. import contract_fields
+from .. import contracts
 from ..contracts import NoContract
 from ..controller_context import Core
 from ..external_objects import External
@@ -57,14 +57,14 @@ async def infrastructure(core: Core, scope: Scope) -> Result | None:
     found = await _read(core, scope, scope.infra)
     if found is None:
         return _absent(scope, scope.infra, "provisioned" if scope.initialized(PROVISIONED) else "")
-    provisioned = contract_fields.provisioned(found.obj, found.contract)
+    provisioned = contracts.provisioned(found.obj, found.contract)
     _mirror(scope, "InfrastructureReady", found.obj, provisioned, "WaitingForInfrastructure")
     if is_being_deleted(found.obj):
         return None
     if not provisioned and not scope.initialized(PROVISIONED):
         return Result(waits=(_wait(scope, scope.infra, Code.PROVISIONING, "it is not provisioned yet"),))
     _copy_endpoint(scope, found.obj)
-    domains = contract_fields.failure_domains(found.obj, found.contract)[:_MOST_DOMAINS]
+    domains = contracts.failure_domains(found.obj, found.contract)[:_MOST_DOMAINS]
     path = ("status", "failureDomains")
     scope.cluster = with_path(scope.cluster, path, domains) if domains else without_path(scope.cluster, path)
     _reach(scope, PROVISIONED, "InfrastructureReady", "InfrastructureProvisioned")
@@ -77,7 +77,7 @@ async def control_plane(core: Core, scope: Scope) -> Result | None:
     found = await _read(core, scope, scope.control_plane)
     if found is None:
         return _absent(scope, scope.control_plane, "initialized" if scope.initialized(INITIALIZED) else "")
-    initialized = contract_fields.control_plane_initialized(found.obj, found.contract)
+    initialized = contracts.control_plane_initialized(found.obj, found.contract)
     _mirror(scope, "ControlPlaneReady", found.obj, initialized, "WaitingForControlPlane")
     if is_being_deleted(found.obj):
         return None
@@ -199,7 +199,7 @@ def _is(reference: Obj, owner: Obj) -> bool:
 
 
 def _note_failures(scope: Scope, obj: Obj) -> None:
-    reason, message = contract_fields.failure_reason(obj), contract_fields.failure_message(obj)
+    reason, message = contracts.failure_reason(obj), contracts.failure_message(obj)
     if reason:
         scope.cluster = with_path(scope.cluster, ("status", "deprecated", "v1beta1", "failureReason"), reason)
     if message:
@@ -223,9 +223,9 @@ def _mirror(scope: Scope, condition: str, obj: Obj, done: bool, waiting: str) ->
 
 
 def _copy_endpoint(scope: Scope, obj: Obj) -> None:
-    if contract_fields.endpoint(scope.cluster).valid:
+    if contracts.endpoint(scope.cluster).valid:
         return
-    host, port = contract_fields.endpoint(obj)
+    host, port = contracts.endpoint(obj)
     if len(host) > _LONGEST_HOST or not 0 <= port <= _HIGHEST_PORT:
         return
     made = {key: value for key, value in (("host", host), ("port", port)) if value}

@@ -16,10 +16,9 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of
 from remuda.runtime import Manager, Watch, synced
 
-from ..cluster_secrets import KUBECONFIG_KEY, SECRETS, cluster_secrets, data_of
 from ..well_known import WATCH_FILTER, kubeconfig_secret
-from ..workload_clusters import NODES, Connector, Health
-from . import node_transform
+from ..workload_clusters import KUBECONFIG_KEY, NODES, SECRETS, Connector, Health, cluster_secrets, data_of
+from . import accessor
 from .accessor import CacheOptions, Connected, Link, Rhythm, Turns
 
 log = logging.getLogger(__name__)
@@ -158,7 +157,7 @@ class ClusterCache:
                 log.exception("a handler failed on a change of %s", cluster)
 
     def _follow(self, cluster: Key, connected: Connected, controller: str, to: Callable[[Key, Obj], Iterable[Key]]) -> None:
-        watch = Watch(NODES, lambda node: to(cluster, node), node_transform.changed)
+        watch = Watch(NODES, lambda node: to(cluster, node), accessor.changed)
         if connected.stops is not None:
             connected.stops.append(self._manager.follow(controller, watch, connected.nodes))
 

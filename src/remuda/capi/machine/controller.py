@@ -31,7 +31,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Result, Retry, Watch
 
 from ..controller_context import BY_DEPLOYMENT, BY_NODE, BY_OWNER, BY_PROVIDER_ID, Core, cluster_key_of, owner_is
-from ..paused import is_paused, with_paused
+from ..phases import is_paused, with_paused
 from ..well_known import DEPLOYMENT_NAME, MACHINE_FINALIZER, REVISION
 from .deletion import reconcile_delete
 from .noderef import Nodes, NotConnected

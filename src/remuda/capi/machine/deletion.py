@@ -24,7 +24,7 @@ from remuda.kube.owners import without_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import NORMAL, WARNING, Result, Retry, logger
 
-from .. import contract_fields
+from .. import contracts
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, Core
 from ..external_objects import External
@@ -40,7 +40,7 @@ from ..workload_clusters import NODES, PROVIDER_ID
 from . import deletion_rules as rules
 from .drain_plan import DrainError
 from .eviction import Ground, drain_round
-from .provider_deletion import deleted, is_gone, kind_is_gone
+from .provider_phases import deleted, is_gone, kind_is_gone
 from .scope import COMPONENT, Scope
 from .volume_detach import attached_volumes
 
@@ -115,7 +115,7 @@ def _find_node_at_last(scope: Scope) -> None:
     machine = scope.machine
     if rules.node_name(machine) or scope.workload is None:
         return
-    provider_id = dig(machine, "spec", "providerID") or (contract_fields.provider_id(scope.infra.obj) if scope.infra else "")
+    provider_id = dig(machine, "spec", "providerID") or (contracts.provider_id(scope.infra.obj) if scope.infra else "")
     found = scope.workload.nodes.indexed(PROVIDER_ID, provider_id) if provider_id else []
     if len(found) == 1:
         scope.machine = with_path(machine, ("status", "nodeRef"), {"name": name_of(found[0])})

@@ -8,7 +8,7 @@ from typing import Any
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, metadata, with_path
 
-from .. import contract_fields
+from .. import contracts
 from ..well_known import CONTROL_PLANE, EXCLUDE_NODE_DRAINING, EXCLUDE_VOLUME_DETACH
 
 Obj = dict[str, Any]
@@ -39,7 +39,7 @@ def why_node_stays(cluster: Obj | None, machine: Obj, control_plane: Obj | None,
     if control_plane is not None:
         if is_being_deleted(control_plane):
             return "control plane is being deleted"
-        if contract_fields.externally_managed(control_plane):
+        if contracts.externally_managed(control_plane):
             return ""
     if not any(map(_is_active_control_plane, machines)):
         return "no control plane members"

@@ -18,7 +18,7 @@ from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labe
 from remuda.kube.owners import controller_of
 from remuda.kube.selectors import EVERYTHING, LabelSelector, from_structure
 
-from ..admission.machinedrainrule import selector_errors
+from ..admission.kind_rules import drain_rule_selector_errors
 from ..machine_messages import listed
 from ..well_known import POD_DRAIN
 
@@ -85,7 +85,7 @@ def rules_for(machine: Obj, cluster: Obj, rules: Iterable[Obj]) -> list[Rule]:
     wrong = [
         f"invalid selectors in MachineDrainRule {name_of(rule)}: {aggregate_text([str(error) for error in errors])}"
         for rule in found
-        if (errors := selector_errors(rule))
+        if (errors := drain_rule_selector_errors(rule))
     ]
     if wrong:
         raise DrainError(f"failed to get matching MachineDrainRules: {aggregate_text(wrong)}")

@@ -17,7 +17,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import NORMAL, Result, Retry, logger
 from remuda.runtime import WARNING as WARNING_EVENT
 
-from .. import contract_fields
+from .. import contracts
 from ..controller_context import BY_NODE, BY_PROVIDER_ID, Core
 from ..phases import Stuck
 from ..well_known import INTERRUPTIBLE
@@ -147,7 +147,7 @@ class Nodes:
             log.info("Node %s is there", name_of(node))
             self._events.event(scope.machine, NORMAL, "SuccessfulSetNodeRef", name_of(node))
         scope.machine = with_path(scope.machine, ("status", "nodeInfo"), node_info(node))
-        interruptible = scope.infra is not None and contract_fields.interruptible(scope.infra.obj)
+        interruptible = scope.infra is not None and contracts.interruptible(scope.infra.obj)
         await self._sync(scope, workload, node, interruptible)
         if interruptible and INTERRUPTIBLE not in labels_of(node):
             self._events.event(scope.machine, NORMAL, "SuccessfulSetInterruptibleNodeLabel", name_of(node))

@@ -1,6 +1,6 @@
 """Fields that a Machine takes over from its BootstrapConfig and its InfraMachine, and the adoption of these objects.
 
-Pure. The contract gives the fields' paths (:mod:`..contract_fields`); a value of the wrong type counts as absent.
+Pure. The contract gives the fields' paths (:mod:`..contracts`); a value of the wrong type counts as absent.
 :mod:`.provider_phases` reads and writes the objects.
 """
 
@@ -27,7 +27,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import controller_of, reference, with_owner, without_owner
 
-from .. import contract_fields
+from .. import contracts
 from ..contracts import V1BETA1
 from ..controller_context import cluster_name_of, owner_is
 from ..external_objects import External
@@ -101,9 +101,9 @@ def _made_it(owner: Obj, machine: Obj, cluster: Obj | None) -> bool:
 
 def with_failures(machine: Obj, obj: Obj) -> Obj:
     """The Machine with the failure, if any, that a provider's object reports in the way that older providers do."""
-    if reason := contract_fields.failure_reason(obj):
+    if reason := contracts.failure_reason(obj):
         machine = with_path(machine, _FAILURE_REASON, reason)
-    if message := contract_fields.failure_message(obj):
+    if message := contracts.failure_message(obj):
         kind = GroupVersionKind.of(obj)
         source = f'{kind.api_version}, Kind={kind.kind} with name "{name_of(obj)}"'
         told = f"Failure detected from referenced resource {source}: {message}"
@@ -125,11 +125,11 @@ def bootstrapped(machine: Obj, config: External, now: float) -> Obj:
     """The Machine with the values that its BootstrapConfig provides by now."""
     if dig(machine, "spec", "bootstrap", "dataSecretName") is not None:
         return with_legacy(_with(machine, DATA_SECRET_CREATED, True), "BootstrapReady", TRUE, now=now)
-    created = contract_fields.data_secret_created(config.obj, config.contract)
+    created = contracts.data_secret_created(config.obj, config.contract)
     machine = _with_mirrored(machine, "BootstrapReady", config.obj, created, "WaitingForDataSecret", now)
     if is_being_deleted(config.obj) or bootstrap_lacks(machine, config):
         return machine
-    secret = contract_fields.data_secret_name(config.obj)
+    secret = contracts.data_secret_name(config.obj)
     return _with(_with(machine, ("spec", "bootstrap", "dataSecretName"), secret), DATA_SECRET_CREATED, True)
 
 
@@ -137,9 +137,9 @@ def bootstrap_lacks(machine: Obj, config: External) -> str:
     """The field that the provider has not set yet, or not to a usable value; empty when nothing is missing."""
     if dig(machine, "spec", "bootstrap", "dataSecretName") is not None:
         return ""
-    if not contract_fields.data_secret_created(config.obj, config.contract):
+    if not contracts.data_secret_created(config.obj, config.contract):
         return "status.ready" if config.contract == V1BETA1 else "status.initialization.dataSecretCreated"
-    return "" if 0 < len(contract_fields.data_secret_name(config.obj)) <= _LONGEST_SECRET_NAME else "status.dataSecretName"
+    return "" if 0 < len(contracts.data_secret_name(config.obj)) <= _LONGEST_SECRET_NAME else "status.dataSecretName"
 
 
 # --- infrastructure --------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def bootstrap_lacks(machine: Obj, config: External) -> str:
 
 def provisioned(machine: Obj, infra: External, now: float) -> Obj:
     """The Machine with the values that its InfraMachine provides by now. A provisioned Machine never becomes unprovisioned."""
-    done = contract_fields.provisioned(infra.obj, infra.contract)
+    done = contracts.provisioned(infra.obj, infra.contract)
     machine = _with_mirrored(machine, "InfrastructureReady", infra.obj, done, "WaitingForInfrastructure", now)
     if is_being_deleted(infra.obj) or infrastructure_lacks(machine, infra):
         return machine
@@ -158,23 +158,23 @@ def provisioned(machine: Obj, infra: External, now: float) -> Obj:
         domain = dig(infra.obj, part, "failureDomain")
         if isinstance(domain, str) and len(domain) <= _LONGEST_DOMAIN:
             machine = _with(machine, (part, "failureDomain"), domain or None)
-    machine = _with(machine, ("spec", "providerID"), contract_fields.provider_id(infra.obj))
+    machine = _with(machine, ("spec", "providerID"), contracts.provider_id(infra.obj))
     return _with(machine, INFRASTRUCTURE_PROVISIONED, True)
 
 
 def infrastructure_lacks(machine: Obj, infra: External) -> str:
     """The field that the provider has not set yet, or not to a usable value; empty when nothing is missing."""
     once = dig(machine, *INFRASTRUCTURE_PROVISIONED) is True
-    if not once and not contract_fields.provisioned(infra.obj, infra.contract):
+    if not once and not contracts.provisioned(infra.obj, infra.contract):
         return "status.ready" if infra.contract == V1BETA1 else "status.initialization.provisioned"
-    return "" if 0 < len(contract_fields.provider_id(infra.obj)) <= _LONGEST_PROVIDER_ID else "spec.providerID"
+    return "" if 0 < len(contracts.provider_id(infra.obj)) <= _LONGEST_PROVIDER_ID else "spec.providerID"
 
 
 def usable_addresses(infra: Obj) -> list[Obj]:
     """Addresses that a Machine may have: an invalid one would make its whole status unwritable."""
     found = [
         {"type": address.get("type"), "address": address.get("address")}
-        for address in contract_fields.addresses(infra)
+        for address in contracts.addresses(infra)
         if address.get("type") in _ADDRESS_TYPES
         and isinstance(address.get("address"), str)
         and 0 < len(address["address"]) <= _LONGEST_ADDRESS

@@ -35,8 +35,7 @@ from remuda.runtime.patching import Patch
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, BY_DEPLOYMENT, Core, cluster_key_of, cluster_name_of
 from ..external_objects import External
-from ..paused import is_paused, with_paused
-from ..phases import Phases, Stuck
+from ..phases import Phases, Stuck, is_paused, with_paused
 from ..well_known import CLUSTER_NAME, DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_FINALIZER
 from .machineset_view import count, spec_replicas
 from .rollout_execution import Rollouts

@@ -13,7 +13,7 @@ from remuda.kube.owners import controller_of
 from remuda.kube.selectors import LabelSelector
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
-from ..pending_machines import Coming, is_stillborn
+from ..controller_context import Coming, is_stillborn
 from ..well_known import DELETE_MACHINE
 from .status import Rolled, Snapshot
 

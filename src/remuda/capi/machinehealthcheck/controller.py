@@ -35,9 +35,8 @@ from remuda.runtime.patching import Patch
 
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, BY_NODE, Core, cluster_key_of, cluster_name_of
-from ..paused import is_paused, with_paused
-from ..phases import Phases, Stuck
-from ..template_cloning import clone, cloned_kind, not_there
+from ..external_objects import clone, cloned_kind, not_there
+from ..phases import Phases, Stuck, is_paused, with_paused
 from ..well_known import CLUSTER_NAME
 from ..workload_clusters import Workload
 from . import status

@@ -33,8 +33,8 @@ from remuda.runtime import Informer, Retry
 
 from ..contracts import NoContract
 from ..controller_context import Core, cluster_name_of, owner_is
+from ..external_objects import clone, cloned_kind, is_template, not_there
 from ..phases import Stuck
-from ..template_cloning import clone, cloned_kind, is_template, not_there
 from .desired_machines import machine_annotations, machine_labels
 from .remediation import is_current
 from .scope import NAME, Scope

@@ -33,20 +33,17 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, WARNING, Controller, Recorder, Result, Retry, Watch, logger, owner, spec_change
 
 from ..controller_context import BY_CLUSTER, BY_CONTROLLER, BY_DEPLOYMENT, Core, cluster_key_of
-from ..paused import is_paused, with_paused
-from ..phases import Phases, Stuck
+from ..phases import Phases, Stuck, is_paused, with_paused
 from ..well_known import DEPLOYMENT_NAME, DESIRED_REPLICAS, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
 from .clones import Clones, Templates
 from .creation import Creation
 from .desired_machines import machine_labels, owner_reference, settled
 from .in_place_propagation import Propagation
 from .machine_deletion import REFUSED_AGAIN, Refused, UnknownOrder, first_to_go, remove_machine
-from .parallel import for_each
 from .preflight import Gate
 from .remediation import Remediation
-from .scope import NAME, Failure, Scope, is_deployment_child
-from .status import OWNED, Snapshot, look_again, with_status
-from .v1beta1_status import with_legacy_status
+from .scope import NAME, Failure, Scope, for_each, is_deployment_child
+from .status import OWNED, Snapshot, look_again, with_legacy_status, with_status
 
 Obj = dict[str, Any]
 log = logger(__name__)

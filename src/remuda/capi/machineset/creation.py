@@ -15,14 +15,13 @@ from remuda.kube.waits import Actor, Code, Wait
 from remuda.runtime import NORMAL, Recorder, Retry, logger
 
 from ..controller_context import Core, cluster_name_of
+from ..external_objects import reference_to
 from ..naming import NameTemplateError, machine_name
 from ..phases import Stuck
-from ..template_cloning import reference_to
 from .clones import MANAGER, Clone, Clones, NotCloned
 from .desired_machines import new_machine
 from .in_place_propagation import Propagation
-from .parallel import for_each
-from .scope import NAME, Failure, Scope
+from .scope import NAME, Failure, Scope, for_each
 
 Obj = dict[str, Any]
 log = logger(__name__)

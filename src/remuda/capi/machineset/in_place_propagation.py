@@ -34,8 +34,7 @@ from ..phases import Stuck
 from ..well_known import DEPLOYMENT_NAME
 from .clones import MANAGER, METADATA_MANAGER, Clone, putting_right
 from .desired_machines import machine_again, metadata_again, teardown_patch
-from .parallel import for_each
-from .scope import NAME, Scope
+from .scope import NAME, Scope, for_each
 
 Obj = dict[str, Any]
 

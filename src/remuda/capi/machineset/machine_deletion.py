@@ -13,8 +13,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, namespace_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
-from ..controller_context import Core
-from ..pending_machines import is_stillborn
+from ..controller_context import Core, is_stillborn
 from ..well_known import DELETE_MACHINE
 from .scope import NAME, Scope
 

@@ -14,12 +14,12 @@ from remuda.kube.objects import GroupVersionKind, Key, annotations_of, dig, name
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.runtime import Informer, Result, Watch
 
-from .. import contract_fields
+from .. import contracts
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, Core
+from ..external_objects import not_there
 from ..kubernetes_versions import UNORDERED, compare, tolerant
 from ..phases import Stuck
-from ..template_cloning import not_there
 from ..well_known import SKIP_PREFLIGHT_CHECKS
 from .scope import NAME, Scope
 
@@ -48,7 +48,7 @@ def skipped(machine_set: Obj, bootstrap_template: Obj | None) -> frozenset[str]:
 
 def problems(machine_set: Obj, control_plane: Obj, checks: Collection[str], left_out: Collection[str]) -> list[str]:
     """The reasons against new machines, one sentence each. Raises Unreadable."""
-    wanted = contract_fields.spec_version(control_plane)
+    wanted = contracts.spec_version(control_plane)
     if not wanted or ALL in left_out:
         return []  # a control plane that manages no version can't be checked
     name = Key.of(control_plane)
@@ -84,7 +84,7 @@ def _failed(check: str) -> str:
 
 def _unstable(control_plane: Obj, wanted: semver.Version) -> str:
     who = f"{control_plane.get('kind')} {Key.of(control_plane)}"
-    running = [each["version"] for each in contract_fields.status_versions(control_plane)]
+    running = [each["version"] for each in contracts.status_versions(control_plane)]
     if not running:
         return f"{who} is provisioning {_failed(STABLE)}"
     check = f"failed to perform {go_quote(STABLE)} preflight check: failed to check if the {who} is upgrading"
@@ -213,7 +213,7 @@ def _control_planes(cluster: Obj) -> Iterable[Hashable]:
 def _versions_changed(new: Obj | None, old: Obj | None) -> bool:
     if new is None or old is None:
         return True
-    return (contract_fields.spec_version(new), contract_fields.status_versions(new)) != (
-        contract_fields.spec_version(old),
-        contract_fields.status_versions(old),
+    return (contracts.spec_version(new), contracts.status_versions(new)) != (
+        contracts.spec_version(old),
+        contracts.status_versions(old),
     )

@@ -34,9 +34,8 @@ from remuda.runtime.patching import Patch
 from ..controller_context import Core
 from ..well_known import REMEDIATE_MACHINE, REVISION
 from .machine_deletion import REFUSED_AGAIN, Refused, check_removal, remove_machine
-from .parallel import for_each
 from .preflight import Gate, Verdict
-from .scope import NAME, Scope
+from .scope import NAME, Scope, for_each
 
 Obj = dict[str, Any]
 

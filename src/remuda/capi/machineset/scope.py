@@ -1,9 +1,11 @@
-"""State of one reconcile of a MachineSet, handed from phase to phase."""
+"""State of one reconcile of a MachineSet, handed from phase to phase; and concurrent calls for its machines."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, uid_of
@@ -86,3 +88,34 @@ class Scope:
 
 def is_deployment_child(machine_set: Obj) -> bool:
     return DEPLOYMENT_NAME in labels_of(machine_set)
+
+
+# --- concurrency ----------------------------------------------------------------------------------------------------------
+#
+# Concurrent calls with a limit, and no new ones once one has failed.
+
+T = TypeVar("T")
+AT_ONCE = 10
+
+
+async def for_each(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: int = AT_ONCE) -> list[Exception]:
+    """`do` for every item, in their order as far as possible; the errors. What has begun is finished.
+
+    When it is cancelled, it cancels what has begun: the next reconcile finds what is half done.
+    """
+    waiting: Iterator[T] = iter(items)
+    errors: list[Exception] = []
+
+    async def work() -> None:
+        for item in waiting:
+            try:
+                await do(item)
+            except Exception as error:
+                errors.append(error)
+            if errors:
+                return
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(work())
+    return errors

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINES
-from remuda.capi.paused import is_paused
+from remuda.capi.phases import is_paused
 from remuda.capi.well_known import (
     CLONED_FROM_GROUP_KIND,
     CLONED_FROM_NAME,

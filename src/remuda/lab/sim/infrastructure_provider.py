@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
-from remuda.capi.paused import is_paused
+from remuda.capi.phases import is_paused
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.capi.well_known import CONTROL_PLANE as CONTROL_PLANE_LABEL
 from remuda.capi.workload_clusters import NODES

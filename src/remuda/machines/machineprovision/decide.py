@@ -18,7 +18,7 @@ from typing import Any
 
 from remuda.access.rancher_conditions import FALSE, TRUE, UNKNOWN, condition_of
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.capi.paused import is_paused
+from remuda.capi.phases import is_paused
 from remuda.kube.clock import time_of
 from remuda.kube.objects import (
     GroupVersion,

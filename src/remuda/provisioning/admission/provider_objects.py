@@ -16,8 +16,8 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.admission_attributes import Attributes
-from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
-from remuda.kube.names import dns_subdomain_problems
+from remuda.kube.errors import FieldError, forbidden_field, invalid_value, not_supported, required
+from remuda.kube.names import dns_subdomain_problems, qualified_name_problems
 from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, name_of, with_path
 from remuda.kube.selectors import structure_errors
@@ -27,7 +27,6 @@ from .. import well_known
 from ..host_layout import VARIABLES
 from ..operations.snapshot_specs import SnapshotSpecError, cluster_spec
 from ..plans.host_write_rules import refusal
-from .agent_customization import CUSTOMIZATIONS, customization_errors
 from .clusters import directory_errors
 from .last_etcd import admitted as last_etcd_rules
 from .last_etcd import last_etcd_errors
@@ -305,3 +304,79 @@ def _is_host(text: str) -> bool:
         # Digits and dots alone are a mistyped address.
         return not dns_subdomain_problems(text.lower()) and not text.rpartition(".")[2].isdigit()
     return True
+
+
+# --- agents' customization ------------------------------------------------------------------------------------------------
+#
+# Validation of changes to the deployments that this server makes in a cluster: its agent, fleet's agent, the webhook.
+#
+# A deployment that its cluster rejects cuts the cluster off, so the cluster's own checks are made here first.
+
+CUSTOMIZATIONS = ("clusterAgentDeploymentCustomization", "fleetAgentDeploymentCustomization", "webhookDeploymentCustomization")
+_POLICIES = ("Never", "PreemptLowerPriority")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def customization_errors(customization: Obj, path: str) -> list[FieldError]:
+    errors = [
+        invalid_value(f"{path}.appendTolerations[{index}].key", key, why)
+        for index, toleration in enumerate(_objects(customization, "appendTolerations"))
+        if (key := toleration.get("key") or "")
+        for why in qualified_name_problems(key)
+    ]
+    errors += _affinity_errors(customization, f"{path}.overrideAffinity")
+    errors += _budget_errors(dig(customization, "podDisruptionBudget"), f"{path}.podDisruptionBudget")
+    scheduling = dig(customization, "schedulingCustomization")
+    if not isinstance(scheduling, dict):
+        return errors
+    at = f"{path}.schedulingCustomization"
+    errors += _budget_errors(scheduling.get("podDisruptionBudget"), f"{at}.podDisruptionBudget")
+    policy = dig(scheduling, "priorityClass", "preemptionPolicy")
+    if policy and policy not in _POLICIES:
+        errors.append(not_supported(f"{at}.priorityClass.preemptionPolicy", policy, _POLICIES))
+    return errors
+
+
+def _objects(obj: Obj | None, *path: str) -> list[Obj]:
+    found = dig(obj, *path)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _budget_errors(budget: object, path: str) -> list[FieldError]:
+    if not isinstance(budget, dict):
+        return []
+    # The schema refuses "0%" already.
+    said = [name for name in ("minAvailable", "maxUnavailable") if budget.get(name) not in (None, "", "0")]
+    return [forbidden_field(path, "only one of minAvailable and maxUnavailable can be set")] if len(said) > 1 else []
+
+
+def _affinity_errors(customization: Obj, path: str) -> list[FieldError]:
+    affinity = dig(customization, "overrideAffinity")
+    if not isinstance(affinity, dict):
+        return []
+    errors: list[FieldError] = []
+    for at, term in _node_terms(affinity, path):
+        for index, expression in enumerate(_objects(term, "matchExpressions")):
+            key = expression.get("key") or ""
+            errors += [invalid_value(f"{at}.matchExpressions[{index}].key", key, why) for why in qualified_name_problems(key)]
+    for at, term in _pod_terms(affinity, path):
+        for selector in ("labelSelector", "namespaceSelector"):
+            errors += structure_errors(dig(term, selector), f"{at}.{selector}")
+    return errors
+
+
+def _node_terms(affinity: Obj, path: str) -> Iterator[tuple[str, Obj]]:
+    at = f"{path}.nodeAffinity"
+    for index, term in enumerate(_objects(affinity, "nodeAffinity", _REQUIRED, "nodeSelectorTerms")):
+        yield f"{at}.{_REQUIRED}.nodeSelectorTerms[{index}]", term
+    for index, term in enumerate(_objects(affinity, "nodeAffinity", _PREFERRED)):
+        yield f"{at}.{_PREFERRED}[{index}].preference", dig(term, "preference") or {}
+
+
+def _pod_terms(affinity: Obj, path: str) -> Iterator[tuple[str, Obj]]:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for index, term in enumerate(_objects(affinity, kind, _REQUIRED)):
+            yield f"{path}.{kind}.{_REQUIRED}[{index}]", term
+        for index, term in enumerate(_objects(affinity, kind, _PREFERRED)):
+            yield f"{path}.{kind}.{_PREFERRED}[{index}].podAffinityTerm", dig(term, "podAffinityTerm") or {}

@@ -21,7 +21,7 @@ from remuda.access.roles.holdings import Holdings
 from remuda.access.roles.role_names import CREATOR
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.api.rke_cattle_io.v1.rkecontrolplane import RKEControlPlaneSpec
+from remuda.api.rke_cattle_io.rkecontrolplane import RKEControlPlaneSpec
 from remuda.kube.admission_attributes import CREATE, EVERY, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import MASTERS, User

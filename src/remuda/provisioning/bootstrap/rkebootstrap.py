@@ -14,9 +14,9 @@ from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.cluster_secrets import cluster_secrets
-from remuda.capi.paused import is_paused
+from remuda.capi.phases import is_paused
 from remuda.capi.well_known import CLUSTER_NAME, kubeconfig_secret
+from remuda.capi.workload_clusters import cluster_secrets
 from remuda.client.idempotent import find, make, remove
 from remuda.kube.objects import (
     GroupVersionResource,

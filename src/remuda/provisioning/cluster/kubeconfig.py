@@ -17,9 +17,9 @@ from remuda.access.users.token_hashes import hashed_secret
 from remuda.access.users.tokens import CONTROLLERS_KIND, SECRET_LENGTH, Presented, Wish, make_token, owns
 from remuda.access.users.user_objects import is_enabled, user_manifest
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, TOKENS, USERS
-from remuda.capi.cluster_secrets import SECRETS, cluster_secrets, data_of, only_kubeconfigs
 from remuda.capi.well_known import CLUSTER_NAME, kubeconfig_secret
 from remuda.capi.well_known import SECRET_TYPE as CLUSTER_SECRET_TYPE
+from remuda.capi.workload_clusters import SECRETS, cluster_secrets, data_of, only_kubeconfigs
 from remuda.client.idempotent import find, make, remove
 from remuda.kube.clock import Entropy
 from remuda.kube.encoding import yamlio

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from remuda.access.rancher_conditions import ERROR, FALSE, conditions_of, with_condition, write_status
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.paused import is_paused
+from remuda.capi.phases import is_paused
 from remuda.kube.names import dns_subdomain_problems
 from remuda.kube.objects import (
     GroupVersion,

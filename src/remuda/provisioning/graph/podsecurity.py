@@ -12,8 +12,8 @@ import hashlib
 import re
 from typing import Any, Final
 
+from remuda.api import rke_cattle_io
 from remuda.api.management_cattle_io import API_VERSION
-from remuda.api.rke_cattle_io import well_known
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import GroupVersionResource, dig, name_of
 from remuda.kube.owners import reference
@@ -123,7 +123,7 @@ def secret(wanted: Obj, data: bytes) -> Generated:
         "Secret",
         wanted,
         secret_name(name_of(wanted)),
-        annotations={well_known.AUTHORIZED: name_of(wanted)},
+        annotations={rke_cattle_io.AUTHORIZED: name_of(wanted)},
         owners=[reference(wanted)],
     )
     return Generated(SECRETS, {**made.obj, "type": "Opaque", "data": {KEY: base64.b64encode(data).decode()}})
@@ -155,7 +155,7 @@ def with_admission(told: Obj, wanted: Obj, data: bytes | None) -> Obj:
 
 def _file(name: str, path: str, digest: str) -> Obj:
     item = {"key": KEY, "path": path, "hash": digest}
-    selector = {"matchLabels": {well_known.CONTROL_PLANE_ROLE: "true"}}
+    selector = {"matchLabels": {rke_cattle_io.CONTROL_PLANE_ROLE: "true"}}
     return {"machineLabelSelector": selector, "fileSources": [{"secret": {"name": name, "items": [item]}}]}
 
 

@@ -16,7 +16,7 @@ from remuda.access.settings.settings import Settings
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import SETTINGS
-from remuda.capi.paused import is_paused
+from remuda.capi.phases import is_paused
 from remuda.capi.well_known import SKIP_REMEDIATION
 from remuda.client.idempotent import find, remove
 from remuda.kube.clock import rfc3339, time_of

@@ -10,7 +10,7 @@ import base64
 from typing import Any, Final
 
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.cluster_secrets import data_of
+from remuda.capi.workload_clusters import data_of
 from remuda.kube.clock import Entropy
 from remuda.kube.objects import name_of, namespace_of
 from remuda.kube.owners import reference

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from remuda.access.roles.role_names import CREATOR
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.api.rke_cattle_io import well_known
+from remuda.api import rke_cattle_io
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.kube.authorization.actions import Action
@@ -228,7 +228,7 @@ def _consents(obj: Obj, wanted: Obj) -> bool:
     """True if a Secret or ConfigMap is meant for this cluster. In another namespace the name may be another cluster's."""
     if namespace_of(obj) != namespace_of(wanted):
         return False
-    said = annotations_of(obj).get(well_known.AUTHORIZED) or ""
+    said = annotations_of(obj).get(rke_cattle_io.AUTHORIZED) or ""
     return name_of(wanted) in [each.strip() for each in said.split(",")]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.api.provisioning_cattle_io.v1.cluster import ClusterSpec
+from remuda.api.provisioning_cattle_io.cluster import ClusterSpec
 from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
 from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, namespace_of
 

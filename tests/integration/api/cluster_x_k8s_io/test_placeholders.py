@@ -8,7 +8,7 @@ import pytest
 
 from remuda import api
 from remuda.api.cluster_x_k8s_io import GROUP, OLD_VERSION, VERSION
-from remuda.api.cluster_x_k8s_io.placeholders import NO_POOLS
+from remuda.api.cluster_x_k8s_io.crds import NO_POOLS
 from remuda.api.crd_installation import CRDS, install_missing
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server

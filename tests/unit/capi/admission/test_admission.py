@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from remuda.capi.admission import admitted
-from remuda.capi.admission.cluster import NO_TOPOLOGY
+from remuda.capi.admission.kind_rules import NO_TOPOLOGY
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from remuda.capi.cluster.replicas import of_control_plane, of_workers
 from remuda.capi.cluster.scope import Descendants, Referred, Scope, referred
-from remuda.capi.cluster.status import phase_of, with_status
+from remuda.capi.cluster.status import of_control_plane, of_workers, phase_of, with_status
 from remuda.capi.contracts import V1BETA1, V1BETA2, ContractKind
 from remuda.capi.external_objects import External
 from remuda.capi.workload_clusters import Health

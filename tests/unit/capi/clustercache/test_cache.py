@@ -19,7 +19,7 @@ from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.capi.clustercache import CacheOptions, ClusterCache
-from remuda.capi.clustercache import node_transform as nodes
+from remuda.capi.clustercache import accessor as nodes
 from remuda.capi.machine.noderef import node_info
 from remuda.capi.workload_clusters import NODES, PROVIDER_ID
 from remuda.client.interface import Client

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.capi.machineset.scope import Failure
-from remuda.capi.machineset.status import Snapshot, look_again, with_status
-from remuda.capi.machineset.v1beta1_status import with_legacy_status
+from remuda.capi.machineset.status import Snapshot, look_again, with_legacy_status, with_status
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get, with_legacy
 from remuda.kube.objects import with_path

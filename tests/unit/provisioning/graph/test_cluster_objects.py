@@ -9,7 +9,7 @@ from typing import get_type_hints
 
 import pytest
 
-from remuda.api.provisioning_cattle_io.v1.cluster_configuration import ClusterConfiguration
+from remuda.api.provisioning_cattle_io.cluster_configuration import ClusterConfiguration
 from remuda.kube.wrangler import marks
 from remuda.provisioning.graph import Unrenderable, graph_of
 from remuda.provisioning.graph.cluster_objects import CONFIGURATION, OPERATIONS

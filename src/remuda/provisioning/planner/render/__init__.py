@@ -17,19 +17,10 @@ from ... import host_layout as layouts
 from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ..snapshot import CannotRender, ControlPlane, Join, Machine, Render, Snapshot, Tokens
-from . import (
-    authorized_endpoint,
-    config,
-    install,
-    manifests,
-    probes,
-    registries,
-    selector_files,
-)
+from . import components, config, install, manifests, registries, selector_files
 from . import idempotent_commands as idempotence
 from .context import Config, Ground, Host, Spec
-from .needs import Needs, needs
-from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, Facts, Source, Taint
+from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, Facts, Needs, Source, Taint, needs
 
 __all__ = [
     "AgentManifest",
@@ -117,7 +108,7 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool) -> Pla
         files=tuple(files),
         instructions=(install.instruction(host, files, drain_content),),
         periodicInstructions=install.instructions(host),
-        probes=probes.probes(host, told),
+        probes=components.probes(host, told),
     )
 
 
@@ -136,7 +127,7 @@ def _files(site: _Site, host: Host, pre_bootstrap: bool) -> tuple[list[File], Co
     ]
     if host.is_server:
         files.append(site.chart_file(_cloud_provider(told)))
-    return [*files, *authorized_endpoint.files(host), site.idempotence], told
+    return [*files, *config.authorized_endpoint_files(host), site.idempotence], told
 
 
 def _cloud_provider(told: Spec) -> str:

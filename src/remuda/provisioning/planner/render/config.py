@@ -11,15 +11,15 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from remuda.api.rke_cattle_io.well_known import PRIME
-from remuda.kube.encoding import gojson
+from remuda.api.rke_cattle_io import PRIME
+from remuda.kube.encoding import gojson, yamlio
 
 from ... import well_known
 from ...plans.plan import File
 from ...releases.catalog import Argument, Release
 from ..snapshot import CannotRender
-from . import authorized_endpoint, components, labels_taints, node_addresses
-from .context import Config, Ground, Host, Spec, mapping
+from . import components, context, node_addresses
+from .context import Config, Ground, Host, Spec, mapping, strings
 from .plan_inputs import Source
 
 
@@ -37,11 +37,11 @@ def config(host: Host, *, with_s3: bool = True) -> tuple[Config, list[File]]:
         found["node-name"] = host.machine.plan_labels[well_known.NODE_NAME]
     if host.is_server and "prime" not in found and _is_prime(ground):
         found["prime"] = True
-    authorized_endpoint.add(host, found)
+    add_authorized_endpoint(host, found)
     _add_tokens(host, found)
     node_addresses.add(host, found)
-    found["node-label"] = labels_taints.labels(host)
-    found["node-taint"] = [str(taint) for taint in labels_taints.taints(host)]
+    found["node-label"] = context.labels(host)
+    found["node-taint"] = [str(taint) for taint in context.taints(host)]
     return found, files
 
 
@@ -220,3 +220,41 @@ def _as(argument: Argument, value: Any) -> Any:
 def pruned(config: Mapping[str, Any]) -> Config:
     """Without empty values."""
     return {name: value for name, value in config.items() if value is not None and value != "" and value != []}
+
+
+# --- authorized endpoint --------------------------------------------------------------------------------------------------
+#
+# The API server asks a webhook on its own host for the user of a Rancher token.
+
+_API_SERVER = "kube-apiserver-arg"
+
+
+def is_on(host: Host) -> bool:
+    return host.is_server and bool(mapping(host.ground.spec.get("localClusterAuthEndpoint")).get("enabled"))
+
+
+def add_authorized_endpoint(host: Host, config: Config) -> None:
+    if is_on(host):
+        argument = f"authentication-token-webhook-config-file={_path(host.ground)}"
+        config[_API_SERVER] = [*strings(config.get(_API_SERVER)), argument]
+
+
+def authorized_endpoint_files(host: Host) -> list[File]:
+    if not is_on(host):
+        return []
+    name = "kube-api-auth"
+    content = yamlio.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": {"server": f"http://{host.ground.loopback}:6440/v1/authenticate"}}],
+            "users": [{"name": name, "user": {}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+    )
+    return [File.of(_path(host.ground), content)]
+
+
+def _path(ground: Ground) -> str:
+    return f"{ground.directories.distro}/kube-api-authn-webhook.yaml"

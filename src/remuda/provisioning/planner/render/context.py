@@ -1,4 +1,4 @@
-"""The context of a plan: the cluster for hosts of one layout, and one host of it.
+"""The context of a plan: the cluster for hosts of one layout, one host of it, and the labels and taints of that host.
 
 Every module here takes a :class:`Host` or its :class:`Ground`. A ground is made once for all hosts with the same layout,
 so that their shared parts are computed once in a pass over hundreds of machines.
@@ -12,14 +12,16 @@ from functools import cached_property
 from typing import Any
 
 from remuda.kube import selectors
+from remuda.kube.encoding import jsonio
 from remuda.kube.objects import Key
 from remuda.kube.selectors import LabelSelector
 from remuda.kube.waits import Actor, Ref
 
+from ... import well_known
 from ...host_layout import Layout
 from ...releases.distributions import Directories, Runtime
 from ..snapshot import CannotRender, ControlPlane, Join, Machine, Tokens
-from .plan_inputs import Facts, Source
+from .plan_inputs import Facts, Source, Taint
 
 Config = dict[str, Any]
 Spec = Mapping[str, Any]
@@ -153,3 +155,54 @@ def strings(value: Any) -> list[str]:
     if isinstance(value, bool):
         return ["true" if value else "false"]
     return [str(value)]
+
+
+# --- labels and taints ----------------------------------------------------------------------------------------------------
+#
+# Initial labels and taints of a node: labels by which it is found again, and taints that keep pods off special roles.
+
+_LIFECYCLE = (
+    well_known.PLAN_CLUSTER_GROUP,
+    well_known.PLAN_CLUSTER_KIND,
+    well_known.PLAN_CLUSTER_NAME,
+    well_known.PLAN_MACHINE_GROUP,
+    well_known.PLAN_MACHINE_KIND,
+    well_known.PLAN_MACHINE_NAME,
+)
+_ETCD = Taint("node-role.kubernetes.io/etcd", effect="NoExecute")
+_CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane", effect="NoSchedule")
+
+
+def labels(host: Host) -> list[str]:
+    machine = host.machine
+    found = {key: str(value) for key, value in mapping(_read(machine, well_known.LABELS)).items()}
+    found[well_known.NODE_MACHINE] = machine.uid
+    found |= {key: machine.plan_labels[key] for key in _LIFECYCLE if machine.plan_labels.get(key)}
+    return sorted(f"{key}={value}" for key, value in found.items())
+
+
+def taints(host: Host) -> tuple[Taint, ...]:
+    """Its own, and those of its roles unless it is also a worker."""
+    machine = host.machine
+    found = {_taint(said) for said in entries(_read(machine, well_known.TAINTS))}
+    if not machine.is_worker:
+        # A k3s server with both roles only gets the second.
+        if machine.is_etcd and (host.ground.runtime.runs_static_pods or not machine.is_control_plane):
+            found.add(_ETCD)
+        if machine.is_control_plane:
+            found.add(_CONTROL_PLANE)
+    return tuple(sorted(found, key=str))
+
+
+def _taint(said: Any) -> Taint:
+    return Taint(*(str(said.get(key) or "") for key in ("key", "value", "effect")))
+
+
+def _read(machine: Machine, annotation: str) -> Any:
+    text = machine.plan_annotations.get(annotation)
+    if not text:
+        return None
+    try:
+        return jsonio.loads(text)
+    except jsonio.JsonError as error:
+        raise CannotRender(f"annotation {annotation} can not be read: {error}", Actor.OTHER_CONTROLLER, machine.ref()) from None

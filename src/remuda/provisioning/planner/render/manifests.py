@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.api.rke_cattle_io.well_known import CLUSTER_SPEC
+from remuda.api.rke_cattle_io import CLUSTER_SPEC
 from remuda.kube.encoding import gojson, yamlio
 
 from ...plans.plan import File
-from . import labels_taints
+from . import context
 from .context import Ground, Host, Spec, mapping
 
 
@@ -29,7 +29,7 @@ def _agent(host: Host) -> list[File]:
     manifest = host.ground.facts.agent_manifest
     if manifest is None:
         return []
-    return [File.of(host.ground.manifest("cluster-agent.yaml"), manifest(labels_taints.taints(host)), dynamic=True, minor=True)]
+    return [File.of(host.ground.manifest("cluster-agent.yaml"), manifest(context.taints(host)), dynamic=True, minor=True)]
 
 
 def _snapshot_metadata(ground: Ground) -> File:

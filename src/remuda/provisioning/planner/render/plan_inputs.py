@@ -1,18 +1,20 @@
 """The input of a plan besides the snapshot: release data, settings, and the objects that the cluster's spec names.
 
-The controller reads them (:mod:`.needs` lists them) and passes them in, so that rendering itself does no I/O. The cluster
-agent's manifest comes as a function, since it depends on the machine's taints, and is written by a layer above this one.
+The controller reads them (:func:`needs` lists the named ones) and passes them in, so that rendering itself does no I/O. The
+cluster agent's manifest comes as a function, since it depends on the machine's taints; a layer above this one writes it.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from remuda.api.rke_cattle_io.rkecontrolplane import RKEControlPlaneSpec
 from remuda.kube.objects import Key
 
+from ...references import Reference, references_in
 from ...releases.catalog import Release
 
 
@@ -92,3 +94,24 @@ class Facts:
     config_maps: Mapping[Key, Source] = field(default_factory=dict)
     withheld: Mapping[tuple[str, Key], str] = field(default_factory=dict)
     drivers: Mapping[str, Driver] = field(default_factory=dict)
+
+
+# --- named objects --------------------------------------------------------------------------------------------------------
+#
+# Objects that a cluster's plans need: the controller reads them, and watches them for changes.
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    secrets: frozenset[Key] = frozenset()
+    config_maps: frozenset[Key] = frozenset()
+
+
+def needs(spec: Mapping[str, Any], namespace: str) -> Needs:
+    """The objects that the spec of an RKEControlPlane in a namespace names."""
+    named = references_in(spec, RKEControlPlaneSpec, namespace)
+    return Needs(_of(named, "secrets"), _of(named, "configmaps"))
+
+
+def _of(named: Iterable[Reference], resource: str) -> frozenset[Key]:
+    return frozenset(Key(each.namespace, each.name) for each in named if each.resource == resource)

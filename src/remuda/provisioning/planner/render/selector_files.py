@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from remuda.api.rke_cattle_io import well_known
+from remuda.api import rke_cattle_io
 
 from ...plans.plan import File
 from .context import Config, Ground, Host, Spec, entries, mapping
@@ -55,7 +55,7 @@ def _files(ground: Ground, source: Spec) -> list[File]:
         said = mapping(source.get(kind))
         if said.get("name"):
             found = read(str(said["name"]))
-            _check_authorized(ground, found, well_known.AUTHORIZED, str(said["name"]))
+            _check_authorized(ground, found, rke_cattle_io.AUTHORIZED, str(said["name"]))
             return [_file(ground, found, said, item) for item in entries(said.get("items"))]
     return []
 

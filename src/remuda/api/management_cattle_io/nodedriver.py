@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from ...cattle import Condition, Text
-from ...schema import Doc, Object
+from ..cattle import Condition, Text
+from ..schema import Doc, Object
 
 
 class NodeDriverSpec(TypedDict, total=False):

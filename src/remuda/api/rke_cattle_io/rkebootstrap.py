@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Required, TypedDict
 
-from ...provisioning_cattle_io.v1.machinepool import Userdata
-from ...schema import Doc, Length, MinProperties, Object, rules
+from ..provisioning_cattle_io.machinepool import Userdata
+from ..schema import Doc, Length, MinProperties, Object, rules
 
 _ClusterName = Annotated[str, Doc("The name of the Cluster that the machine belongs to.")]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Required, TypedDict
 
-from ...cattle import SHARE, FreeMap, Text
-from ...kubernetes import LabelSelector
-from ...schema import AtLeast, Doc, Form, Format, Length, Names, Pattern
+from ..cattle import SHARE, FreeMap, Text
+from ..kubernetes import LabelSelector
+from ..schema import AtLeast, Doc, Form, Format, Length, Names, Pattern
 
 _Concurrency = Annotated[Text, Length(most=10), Pattern(SHARE)]
 _ObjectName = Annotated[Text, Length(most=253)]

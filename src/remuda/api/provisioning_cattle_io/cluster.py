@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from ...cattle import AgentDeploymentCustomization, Condition, LocalClusterAuthEndpoint, Text, WebhookDeploymentCustomization
-from ...kubernetes import ObjectReference
-from ...schema import Doc, Form, Int64, Items, Length, ListMap, Names, Object, Pattern
+from ..cattle import AgentDeploymentCustomization, Condition, LocalClusterAuthEndpoint, Text, WebhookDeploymentCustomization
+from ..kubernetes import ObjectReference
+from ..schema import Doc, Form, Int64, Items, Length, ListMap, Names, Object, Pattern
 from .cluster_configuration import ClusterConfiguration
 from .machinepool import CredentialName, MachinePool, MachinePoolDefaults
 

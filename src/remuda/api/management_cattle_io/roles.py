@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Required, TypedDict
 
-from ...kubernetes import Condition
-from ...schema import Atomic, Doc, Int64, Object
+from ..kubernetes import Condition
+from ..schema import Atomic, Doc, Int64, Object
 
 
 class PolicyRule(TypedDict, total=False):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from ...cattle import Condition, Strings, Text
-from ...schema import Doc, Int64, Object, Preserve, Time, rules
+from ..cattle import Condition, Strings, Text
+from ..schema import Doc, Int64, Object, Preserve, Time, rules
 
 
 class UserStatus(TypedDict, total=False):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Required, TypedDict
 
-from ...cattle import Conditions, LocalClusterAuthEndpoint, Text
-from ...provisioning_cattle_io.v1.cluster import (
+from ..cattle import Conditions, LocalClusterAuthEndpoint, Text
+from ..provisioning_cattle_io.cluster import (
     EnvVar,
     EtcdSnapshotCreate,
     EtcdSnapshotRestore,
     RotateCertificates,
     RotateEncryptionKeys,
 )
-from ...provisioning_cattle_io.v1.cluster_configuration import ClusterConfiguration
-from ...schema import Doc, Int64, Length, MinProperties, Object, rules
+from ..provisioning_cattle_io.cluster_configuration import ClusterConfiguration
+from ..schema import Doc, Int64, Length, MinProperties, Object, rules
 
 CreatePhase = Literal["Started", "RestartCluster", "Finished", "Failed"]
 RestorePhase = Literal[

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from ...cattle import Opaque, OpenCondition, Resources, Strings, Text
-from ...kubernetes import Taint
-from ...schema import Doc, Object, Preserve, rules
+from ..cattle import Opaque, OpenCondition, Resources, Strings, Text
+from ..kubernetes import Taint
+from ..schema import Doc, Object, Preserve, rules
 
 
 @rules(Preserve())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Required, TypedDict
 
-from ...cattle import Text
-from ...kubernetes import ObjectReference, Taint
-from ...schema import AtLeast, Between, Cel, Default, Doc, Duration, Form, Int32, IntOrString, Length, Names, Pattern, Rule, rules
+from ..cattle import Text
+from ..kubernetes import ObjectReference, Taint
+from ..schema import AtLeast, Between, Cel, Default, Doc, Duration, Form, Int32, IntOrString, Length, Names, Pattern, Rule, rules
 
 HostnameLength = Annotated[
     int, Doc("How long the host name of a machine may be; longer ones are cut. Default 63."), Between(10, 63)

@@ -1,1 +1,0 @@
-"""The types of cluster.cattle.io/v3."""

@@ -1,1 +1,0 @@
-"""The types of management.cattle.io/v3."""

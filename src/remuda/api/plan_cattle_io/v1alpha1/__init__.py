@@ -1,1 +1,0 @@
-"""The types of plan.cattle.io/v1alpha1."""

@@ -1,1 +1,0 @@
-"""The types of provisioning.cattle.io/v1."""

@@ -1,1 +1,0 @@
-"""The types of rke.cattle.io/v1."""
