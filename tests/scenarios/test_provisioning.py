@@ -125,6 +125,18 @@ async def test_what_is_not_offered_yet_is_said_at_once_and_holds_up_nothing() ->
         assert (await conditions(world, provisioning.CLUSTERS))["OperationsSupported"] == "True"
 
 
+async def test_an_argument_without_effect_is_said_and_holds_up_nothing() -> None:
+    async with provisioned() as world:
+        await world.want(DEMO, FROM, machineGlobalConfig={"made-up": "x"})
+        await world.host(DEMO, "h0", "ecw")
+        await ready(world)
+        found = condition_of(await world.cluster(DEMO), "OperationsSupported")
+        assert found is not None and found["message"] == f"arguments without effect: made-up: {FROM} has no such argument"
+        await change(world, rkeConfig={"machineGlobalConfig": {"made-up": None}})
+        await world.settle(10)
+        assert (await conditions(world, provisioning.CLUSTERS))["OperationsSupported"] == "True"
+
+
 async def test_who_has_nothing_to_do_writes_nothing() -> None:
     async with provisioned() as world:
         await build(world, ["ecw", "ecw", "ecw"])

@@ -51,6 +51,7 @@ class Code(StrEnum):
     CLUSTER_AGENT = "ClusterAgent"  # the agent of a cluster has not connected
     AGENT = "Agent"  # the agent of a host is not the one that its server has for it
     UNSUPPORTED = "Unsupported"  # requested, but not supported yet
+    WITHOUT_EFFECT = "WithoutEffect"  # in the spec, but nothing comes of it
     REFUSED = "Refused"  # the API refuses the necessary write, with a reason
     LAST_ETCD = "LastEtcd"  # the only etcd machine of a cluster is deleted only if a user confirms
 

@@ -20,7 +20,7 @@ from remuda.machines.drivers.amazonec2 import AmazonEC2
 from remuda.machines.drivers.digitalocean import DigitalOcean
 from remuda.machines.secretfields.markers import is_marker
 from remuda.provisioning.graph.machine_pools import pools_of
-from remuda.provisioning.planner.render import Facts, ignored_arguments
+from remuda.provisioning.planner.render import ignored_arguments
 from remuda.provisioning.planner.snapshot import ControlPlane
 from remuda.provisioning.releases import catalog
 from tests.waiting import until
@@ -104,7 +104,7 @@ async def rendered(client: InProcessClient, wanted: Obj) -> bool:
 def test_the_distribution_understands_every_argument(wanted: Obj) -> None:
     spec = {**wanted["spec"]["rkeConfig"], "kubernetesVersion": wanted["spec"]["kubernetesVersion"]}
     release = catalog.built_in().release(spec["kubernetesVersion"])
-    assert ignored_arguments(Facts(release), ControlPlane("fleet-default", name_of(wanted), spec)) == ()
+    assert ignored_arguments(release, ControlPlane("fleet-default", name_of(wanted), spec)) == ()
 
 
 def test_pools_name_configs_of_their_own_file() -> None:

@@ -269,6 +269,7 @@ _WHAT: Final = {
     Code.CLUSTER_AGENT: "See whether cattle-cluster-agent runs in cattle-system of the cluster, and reaches this server.",
     Code.AGENT: "Nothing while it is replaced; if that fails, mend what the text says and raise redeploySystemAgentGeneration.",
     Code.UNSUPPORTED: "Take it out of the spec: this server does not offer it yet.",
+    Code.WITHOUT_EFFECT: "Nothing waits for it. Take it out of the spec, or change it as the text says.",
     Code.REFUSED: "The text says why the API refuses it; it is tried again.",
     Code.LAST_ETCD: "Add another etcd machine, or annotate the Machine with remuda.dev/delete-last-etcd=true and lose its data.",
 }

@@ -32,6 +32,7 @@ _MEANINGS: Final = (
     (texts.QUORUM, Code.QUORUM, Actor.USER),
     (texts.ASKING, Code.STEP, Actor.MACHINE),
     (LAST_ETCD, Code.LAST_ETCD, Actor.USER),
+    (texts.WITHOUT_EFFECT, Code.WITHOUT_EFFECT, Actor.USER),
     ("not offered yet", Code.UNSUPPORTED, Actor.USER),
     ("release data", Code.RELEASE, Actor.USER),
     (texts.NO_CLUSTER, Code.REFERENCE, Actor.REMUDA),

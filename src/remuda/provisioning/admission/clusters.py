@@ -24,6 +24,9 @@ from remuda.kube.objects import Key, annotations_of, dig, name_of
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime.admitted_types import AdmittedType
 
+from ..releases import catalog
+from ..releases.catalog import ReleaseError
+from ..releases.distributions import RELEASES_SETTING
 from ..well_known import MANAGEMENT_NAME
 
 Obj = dict[str, Any]
@@ -55,14 +58,22 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
         said = annotations_of(found)
         return Key(said.get(OWNER_NAMESPACE) or "", said.get(OWNER_NAME) or "") != key
 
-    rules = Rules(workspace, taken)
+    def has_other_releases() -> bool:
+        said = source.get(management.GROUP, "settings", "", RELEASES_SETTING) or {}
+        return bool(said.get("value"))
+
+    rules = Rules(workspace, taken, has_other_releases)
     return (AdmittedType(GROUP, VERSION, "clusters", "Cluster", validate=rules.errors, validates_deletion=True),)
 
 
 class Rules:
-    def __init__(self, workspace: Workspace, taken: Taken = lambda key: False) -> None:
+    def __init__(
+        self, workspace: Workspace, taken: Taken = lambda key: False, has_other_releases: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`has_other_releases` is true if a setting replaces our release data: only the planner reads that."""
         self._workspace = workspace
         self._taken = taken
+        self._has_other_releases = has_other_releases
 
     def errors(self, attributes: Attributes) -> Iterable[FieldError]:
         if attributes.namespace == FLEET_LOCAL:
@@ -74,6 +85,8 @@ class Rules:
         errors += _id_errors(obj, old)
         if old is None or obj.get("spec") != old.get("spec"):
             errors += _spec_errors(obj, old)
+            if not self._has_other_releases():
+                attributes.warnings += _ignored_arguments(obj, old)
         return errors
 
     def _name_errors(self, attributes: Attributes) -> list[FieldError]:
@@ -117,6 +130,35 @@ def _spec_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
         *_file_errors(_items(rke, "machineSelectorFiles")),
         *directory_errors(rke, before if old is not None else None, f"{_RKE}.dataDirectories"),
     ]
+
+
+def _ignored_arguments(obj: Obj, old: Obj | None) -> list[str]:
+    """Warnings for new or changed arguments that have no effect: a user should not wait for it."""
+    version = str(dig(obj, "spec", "kubernetesVersion") or "")
+    try:
+        release = catalog.built_in().release(version)
+    except ReleaseError:
+        return []
+    same = version == dig(old, "spec", "kubernetesVersion")
+    before = {(path, name): value for path, name, value in _arguments(old)} if same else {}
+    return [
+        f"{path}.{name} has no effect: {why}"
+        for path, name, value in _arguments(obj)
+        if before.get((path, name)) != value and (why := release.why_ignored(name, value))
+    ]
+
+
+def _arguments(obj: Obj | None) -> Iterable[tuple[str, str, Any]]:
+    """All arguments of a cluster: the path of their place, name, value."""
+    rke = dig(obj, "spec", "rkeConfig")
+    rke = rke if isinstance(rke, dict) else {}
+    places = [("machineGlobalConfig", rke.get("machineGlobalConfig"))]
+    places += [
+        (f"machineSelectorConfig[{i}].config", each.get("config")) for i, each in enumerate(_items(rke, "machineSelectorConfig"))
+    ]
+    for path, found in places:
+        for name, value in found.items() if isinstance(found, dict) else ():
+            yield f"{_RKE}.{path}", name, value
 
 
 def _items(obj: Obj, field: str) -> list[Obj]:

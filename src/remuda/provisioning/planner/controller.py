@@ -54,7 +54,7 @@ from .decision import Decision, MachineChange
 from .inputs import Door, Surroundings
 from .join_tokens import TokensError, state_name, state_secret, tokens_of
 from .managesystemagent import CONDITION as AGENT_UPDATED
-from .render import renderer
+from .render import ignored_arguments, renderer
 from .snapshot import CannotRender, Cluster, Join, Machine, Render, Snapshot, Tokens
 
 log = logger(__name__)
@@ -209,15 +209,18 @@ class Planner:
         secrets = await self._plans({name: found for name, found in bootstraps.items() if found is not None})
         release, problem = await self._release(plane)
         tokens, unreadable = await self._tokens(plane)
+        control_plane = snapshot_reader.control_plane(plane)
+        planned = tuple(_machine(each, secrets.get(name), bootstraps[name]) for name, each in machines.items())
         snapshot = Snapshot(
             now=self._clock.time(),
-            control_plane=snapshot_reader.control_plane(plane),
+            control_plane=control_plane,
             cluster=None if cluster is None else snapshot_reader.cluster(cluster),
-            machines=tuple(_machine(each, secrets.get(name), bootstraps[name]) for name, each in machines.items()),
+            machines=planned,
             tokens=tokens,
             tokens_error=unreadable,
             supervisor_port=(release.runtime if release else RKE2).supervisor_port,
             release_error=problem,
+            ignored_arguments=ignored_arguments(release, control_plane, planned) if release else (),
             agent=self._surroundings.agent(),
         )
         return _Seen(plane, cluster, machines, secrets, snapshot, release)

@@ -149,10 +149,17 @@ class _Work:
 
     def _refuse_operations(self) -> None:
         asked = [name for name in _OPERATIONS if self._is_asked(name)]
+        told = []
         if asked:
             text = f"{', '.join(asked)}: not offered yet; nothing was done"
-            self._want(Condition("OperationsSupported", "False", "NotSupported", text))
+            told.append(text)
             self.notes.append(waits.of_control_plane(self.snapshot, Code.UNSUPPORTED, Actor.USER, text))
+        if self.snapshot.ignored_arguments and not self.control_plane.spec.get("unmanagedConfig"):
+            text = f"{waits.WITHOUT_EFFECT} {'; '.join(self.snapshot.ignored_arguments)}"
+            told.append(text)
+            self.notes.append(waits.of_control_plane(self.snapshot, Code.WITHOUT_EFFECT, Actor.USER, text))
+        if told:
+            self._want(Condition("OperationsSupported", "False", "NotSupported", "; ".join(told)))
         elif self.control_plane.condition("OperationsSupported") is not None:
             self._want(Condition("OperationsSupported", "True"))
         windows = [machine for machine in self.pass_.machines if machine.is_windows and not machine.deleting]

@@ -306,6 +306,8 @@ class Snapshot:
     supervisor_port: int = 9345
     # The reason why the requested version is unknown; empty if it is known.
     release_error: str = ""
+    # Arguments of the spec that have no effect, each with the reason.
+    ignored_arguments: tuple[str, ...] = ()
     pre_bootstrap: bool = False  # manifests have to be there before anything else
     # The agent that hosts should run; None if there is none.
     agent: AgentProgram | None = None

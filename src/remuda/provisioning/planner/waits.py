@@ -34,6 +34,7 @@ UNCORDON = "waiting for uncordon to finish"
 KUBELET = "waiting for kubelet to update"
 PRE_BOOTSTRAP = "waiting for cluster pre-bootstrap to complete"
 CLUSTER_AGENT = "waiting for cluster agent to connect"
+WITHOUT_EFFECT = "arguments without effect:"
 NOT_RECONCILED = "RKEControlPlane has not been fully reconciled yet"
 
 

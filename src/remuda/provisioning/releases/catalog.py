@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.resources
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -57,12 +57,26 @@ class Release:
         found = self.agent_arguments.get(name)
         return self.server_arguments.get(name) if found is None and server else found
 
+    def why_ignored(self, name: str, value: Any) -> str:
+        """The reason why this argument has no effect on any host; "" if it has one, or asks for nothing."""
+        # Rancher's page writes many empty values.
+        if not value:
+            return ""
+        if self.argument(name, server=True) is None:
+            return f"{self.version} has no such argument"
+        return "" if is_usable(value) else "its value must be a text, a list, true or false"
+
     def feature_major(self, name: str) -> int:
         """The major version of a feature, 0 if it is missing."""
         try:
             return semver.parse(self.features.get(name, "").removeprefix("v")).major
         except semver.VersionError:
             return 0
+
+
+def is_usable(value: Any) -> bool:
+    """True if plans render an argument's value of that type; see `planner.render.config` on the others."""
+    return isinstance(value, str | bool | list | tuple)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +154,35 @@ def read(data: bytes | str, beneath: Releases | None = None) -> Releases:
     for runtime in distributions.ALL:
         said = _mapping(document.get(runtime.name)).get("releases")
         if isinstance(said, list) and said:
-            found[runtime.name] = _releases(runtime, said, sets)
+            releases = _releases(runtime, said, sets)
+            found[runtime.name] = tuple(_corrected(release, beneath) for release in releases) if beneath else releases
     return Releases(found)
+
+
+def _corrected(release: Release, ours: Releases) -> Release:
+    """The release without arguments whose place our own data knows better.
+
+    Rancher's published data may list for both commands what only one accepts, or what another distribution has. K3s' agent stops
+    at those. Arguments that our data does not have at all are new ones, and are kept.
+    """
+    of_runtime = ours.by_runtime.get(release.runtime.name, ())
+    of_agents = {name for each in of_runtime for name in each.agent_arguments}
+    of_servers = {name for each in of_runtime for name in each.server_arguments}
+    known = {name for listed in ours.by_runtime.values() for each in listed for name in _names(each)}
+    fit = {name: each for name, each in _names(release).items() if name in of_agents | of_servers or name not in known}
+    return replace(
+        release,
+        server_arguments={name: each for name, each in fit.items() if name in of_servers or name in release.server_arguments},
+        agent_arguments={
+            name: each
+            for name, each in fit.items()
+            if name in release.agent_arguments and (name in of_agents or name not in known)
+        },
+    )
+
+
+def _names(release: Release) -> Mapping[str, Argument]:
+    return {**release.agent_arguments, **release.server_arguments}
 
 
 Sets = Mapping[str, Mapping[str, Argument]]

@@ -13,6 +13,9 @@ from typing import Any, Self
 
 from ..host_layout import PLAIN, Layout
 
+# The setting with release data that replaces ours.
+RELEASES_SETTING = "rke-metadata-config"
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:

@@ -35,13 +35,14 @@ from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result,
 
 from . import catalog
 from .catalog import ReleaseError, Releases
+from .distributions import RELEASES_SETTING
 
 log = logger(__name__)
 
 Obj = dict[str, Any]
 
 CONTROLLER: Final = "release-data"
-SETTING: Final = "rke-metadata-config"
+SETTING: Final = RELEASES_SETTING
 NAME: Final = "remuda-release-data"
 CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
 _CONTENT = "releases.json.gz"

@@ -54,6 +54,34 @@ def rke(**config: Any) -> Obj:
     return cluster(kubernetesVersion=VERSION, rkeConfig=config)
 
 
+def warned(obj: Obj, old: Obj | None = None, rules: Rules = RULES) -> list[str]:
+    attributes = asked(CREATE if old is None else UPDATE, obj, old)
+    assert list(rules.errors(attributes)) == []
+    return attributes.warnings
+
+
+def test_arguments_without_effect_are_warned_of_when_they_are_written() -> None:
+    def k3s(version: str = "v1.34.1+k3s1", **arguments: Any) -> Obj:
+        return cluster(kubernetesVersion=version, rkeConfig={"machineGlobalConfig": arguments})
+
+    wrong = k3s(
+        **{"audit-policy-file": "rules: []", "system-default-registry": "r.example.com", "lb-server-port": 5, "prime": False}
+    )
+    assert warned(wrong) == [
+        "spec.rkeConfig.machineGlobalConfig.audit-policy-file has no effect: v1.34.1+k3s1 has no such argument",
+        "spec.rkeConfig.machineGlobalConfig.lb-server-port has no effect: its value must be a text, a list, true or false",
+    ]
+    # Only of what changes; a new version may lack what the old one had.
+    assert warned(k3s(**{"audit-policy-file": "rules: []", "debug": True}), k3s(**{"audit-policy-file": "rules: []"})) == []
+    newer = k3s("v1.36.4+k3s1", **{"audit-policy-file": "rules: []"})
+    assert len(warned(newer, k3s(**{"audit-policy-file": "rules: []"}))) == 1
+    assert warned(wrong, rules=Rules(lambda name: None, has_other_releases=lambda: True)) == []
+    selected = rke(machineSelectorConfig=[{"config": {"cni": "canal"}}, {"config": {"docker": True}}])
+    assert warned(selected) == [
+        "spec.rkeConfig.machineSelectorConfig[1].config.docker has no effect: v1.34.1+rke2r1 has no such argument"
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "namespace"),
     [("demo", FLEET), ("demo", "team"), ("x" * 63, FLEET), ("c-abcde", FLEET), ("local", "fleet-local"), ("c-abcdef", FLEET)],

@@ -317,6 +317,15 @@ def test_operations_that_are_not_offered_get_a_condition_and_hold_up_nothing() -
     assert said(taken_back)["OperationsSupported"][0] == "True"
 
 
+def test_arguments_without_effect_are_reported_and_block_nothing() -> None:
+    picture = replace(running(("a", "ecw")), ignored_arguments=("made-up: v1.34.1+k3s1 has no such argument",))
+    decision = decide(picture)
+    text = "arguments without effect: made-up: v1.34.1+k3s1 has no such argument"
+    assert said(decision)["OperationsSupported"] == ("False", "NotSupported", text)
+    assert decision.applied and [(wait.code, wait.actor) for wait in decision.waits] == [(Code.WITHOUT_EFFECT, Actor.USER)]
+    assert said(decide(replace(applied(picture, decision), ignored_arguments=())))["OperationsSupported"][0] == "True"
+
+
 def test_windows_machines_are_told_that_they_have_to_wait() -> None:
     picture = running(("a", "ecw"))
     window = machine("z", "w", marks={keys.OS_LABEL: "windows"})

@@ -56,6 +56,20 @@ def test_published_metadata_is_read_and_ours_stays_beneath() -> None:
     assert found.versions(distributions.REMUDA) == catalog.built_in().versions(distributions.REMUDA)
 
 
+def test_foreign_data_gives_no_command_an_argument_that_stops_it() -> None:
+    """As Rancher's data has them: K3s' agent has neither, RKE2's skips the one."""
+    both = {
+        "system-default-registry": {"type": "string"},
+        "audit-policy-file": {"type": "string"},
+        "brand-new": {"type": "string"},
+    }
+    release = {"version": "v1.35.1+k3s1", "serverArgs": {"disable": {"type": "array"}}, "agentArgs": both}
+    found = catalog.read(json.dumps({"k3s": {"releases": [release]}}), beneath=catalog.built_in()).release("v1.35.1+k3s1")
+    assert set(found.agent_arguments) == {"brand-new"}
+    assert set(found.server_arguments) == {"system-default-registry", "disable"}
+    assert found.argument("audit-policy-file", server=True) is None
+
+
 def test_an_unknown_version_has_every_argument_of_the_others() -> None:
     release = catalog.read(json.dumps(KDM).encode()).release("v1.35.0+k3s1")
     assert not release.known

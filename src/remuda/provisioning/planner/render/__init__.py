@@ -8,6 +8,7 @@ Read :mod:`.context`, then :mod:`.config`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,8 @@ from remuda.kube.waits import Actor
 from ... import host_layout as layouts
 from ...host_layout import Layout
 from ...plans.plan import File, Plan
-from ..snapshot import CannotRender, ControlPlane, Join, Machine, Render, Snapshot, Tokens
+from ...releases.catalog import Release
+from ..snapshot import CannotRender, ControlPlane, Join, Machine, Render, Snapshot
 from . import components, config, install, manifests, registries, selector_files
 from . import idempotent_commands as idempotence
 from .context import Config, Ground, Host, Spec
@@ -82,9 +84,13 @@ def desired_plan(facts: Facts, snapshot: Snapshot, machine: Machine, join: Join)
     return renderer(facts)(snapshot, machine, join)
 
 
-def ignored_arguments(facts: Facts, control_plane: ControlPlane, tokens: Tokens | None = None) -> tuple[str, ...]:
-    """The arguments of a cluster's spec that its version does not support, and that therefore no machine gets."""
-    return config.ignored(Ground(control_plane, facts, layouts.PLAIN, tokens))
+def ignored_arguments(release: Release, control_plane: ControlPlane, machines: Iterable[Machine] = ()) -> tuple[str, ...]:
+    """The arguments of a cluster's spec that have no effect, each with the reason."""
+    try:
+        return config.ignored(Ground(control_plane, Facts(release), layouts.PLAIN), machines)
+    except CannotRender:
+        # A selector can't be read: that is told of the machines whose plans wait for it.
+        return ()
 
 
 def _layout(machine: Machine) -> Layout:

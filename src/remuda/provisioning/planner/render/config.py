@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from remuda.api.rke_cattle_io import PRIME
@@ -16,8 +16,9 @@ from remuda.kube.encoding import gojson, yamlio
 
 from ... import well_known
 from ...plans.plan import File
+from ...releases import catalog
 from ...releases.catalog import Argument, Release
-from ..snapshot import CannotRender
+from ..snapshot import CannotRender, Machine
 from . import components, context, node_addresses
 from .context import Config, Ground, Host, Spec, mapping, strings
 from .plan_inputs import Source
@@ -173,7 +174,8 @@ def _number(value: object) -> int:
 #
 # An unknown argument would keep the distribution from starting, so it is left out, as in the original. The original also leaves
 # out numbers and objects; that is kept, since adding them now would restart clusters that run without them. `ignored` lists
-# the omitted names, so that the user can be told.
+# what was left out, and the planner reports it. K3s' agent stops at an argument that it does not know, so that the release data
+# says for each command what it accepts.
 
 
 def given(host: Host) -> Config:
@@ -192,23 +194,32 @@ def understood(config: Spec, release: Release, server: bool) -> Config:
     found: Config = {}
     for name, value in config.items():
         argument = release.argument(name, server)
-        if argument is not None and isinstance(value, str | bool | list | tuple):
+        if argument is not None and catalog.is_usable(value):
             found[name] = _as(argument, value)
     return found
 
 
-def ignored(ground: Ground) -> tuple[str, ...]:
-    """The names of arguments in the cluster's spec that no machine of it gets."""
+def ignored(ground: Ground, machines: Iterable[Machine] = ()) -> tuple[str, ...]:
+    """The arguments in the cluster's spec that no machine gets, or not those that their entry selects; each with the reason."""
     release = ground.facts.release
-    said: dict[str, list[Any]] = {}
-    for config in (ground.global_config, *(config for _, config in ground.selector_configs)):
+    known = list(machines)
+    found = {}
+    for name, value in ground.global_config.items():
+        found[name] = release.why_ignored(name, value)
+    for selector, config in ground.selector_configs:
+        selected = [machine for machine in known if selector.matches(machine.labels)]
+        only_agents = bool(selected) and not selector.empty and not any(_is_server(machine) for machine in selected)
         for name, value in config.items():
-            said.setdefault(name, []).append(value)
-    return tuple(sorted(name for name, values in said.items() if not _any_taken(name, values, release)))
+            why = release.why_ignored(name, value)
+            if not why and only_agents and value and not understood({name: value}, release, server=False):
+                why = f"only servers of {release.runtime.name} have it, and its machineSelectorConfig selects none"
+            # The argument may have an effect in one place, and none in another.
+            found[name] = found.get(name) or why
+    return tuple(f"{name}: {why}" for name, why in sorted(found.items()) if why)
 
 
-def _any_taken(name: str, values: list[Any], release: Release) -> bool:
-    return any(understood({name: value}, release, server=True) for value in values)
+def _is_server(machine: Machine) -> bool:
+    return machine.is_etcd or machine.is_control_plane
 
 
 def _as(argument: Argument, value: Any) -> Any:

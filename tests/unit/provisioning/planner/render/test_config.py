@@ -12,7 +12,7 @@ from remuda.provisioning.planner.render import Driver, desired_plan, ignored_arg
 from remuda.provisioning.planner.snapshot import CannotRender, Join
 
 from . import inputs
-from .inputs import AGENT_TOKEN, INIT, JOINED, NODE_LABELS, SERVER_TOKEN, config, driven, facts, machine
+from .inputs import AGENT_TOKEN, INIT, JOINED, NODE_LABELS, SERVER_TOKEN, config, config_of, driven, facts, machine, plan
 
 TLS = "/var/lib/rancher/rke2/server/tls"
 # The worked example of a first server with all roles.
@@ -140,7 +140,44 @@ def test_later_arguments_win_and_unknown_ones_are_left_out() -> None:
         "protect-kernel-defaults": False,
     }
     assert not {"made-up", "lb-server-port", "kubelet-arg", "tls-san"} & set(found)
-    assert ignored_arguments(facts(), inputs.snapshot(spec).control_plane) == ("kubelet-arg", "lb-server-port", "made-up")
+    assert ignored_arguments(facts().release, inputs.snapshot(spec).control_plane) == (
+        "kubelet-arg: its value must be a text, a list, true or false",
+        "lb-server-port: its value must be a text, a list, true or false",
+        "made-up: v1.34.1+rke2r1 has no such argument",
+    )
+
+
+def test_a_registry_for_the_whole_cluster_does_not_stop_workers_of_k3s() -> None:
+    spec = {"machineGlobalConfig": {"system-default-registry": "registry.example.com", "audit-policy-file": "rules: []"}}
+    known = facts(inputs.K3S)
+    assert config(machine("etcd,control-plane"), INIT, spec, known)["system-default-registry"] == "registry.example.com"
+    worker = plan(machine("worker"), JOINED, spec, known)
+    assert not {"system-default-registry", "audit-policy-file"} & set(config_of(worker, "k3s"))
+    assert not [file.path for file in worker.files if "audit-policy-file" in file.path]
+    assert ignored_arguments(known.release, inputs.snapshot(spec).control_plane, [machine("worker")]) == (
+        "audit-policy-file: v1.34.1+k3s1 has no such argument",
+    )
+
+
+def test_an_argument_of_servers_is_reported_where_only_workers_are_selected() -> None:
+    entry = {
+        "machineLabelSelector": {"matchLabels": {"pool": "w"}},
+        "config": {"system-default-registry": "r", "kubelet-arg": ["a=b"]},
+    }
+    plane = inputs.snapshot({"machineSelectorConfig": [entry]}).control_plane
+    server, worker = machine("etcd,control-plane"), machine("worker", labels={"pool": "w"})
+    known = facts(inputs.K3S).release
+    assert ignored_arguments(known, plane, [server, worker]) == (
+        "system-default-registry: only servers of k3s have it, and its machineSelectorConfig selects none",
+    )
+    assert ignored_arguments(known, plane, [machine("etcd", labels={"pool": "w"}), worker]) == ()
+    # Until there are machines, a selector may come to select a server.
+    assert ignored_arguments(known, plane) == ()
+
+
+def test_empty_values_are_not_reported() -> None:
+    spec = {"machineGlobalConfig": {"protect-kernel-defaults": False, "made-up": "", "other": []}}
+    assert ignored_arguments(facts(inputs.REMUDA).release, inputs.snapshot(spec).control_plane) == ()
 
 
 def test_a_worker_gets_only_what_agents_understand() -> None:
@@ -165,7 +202,7 @@ def test_what_users_say_of_ports_and_certificates_is_kept() -> None:
 
 
 def test_prime_is_said_once_somebody_asks_for_it() -> None:
-    def prime(annotations: dict[str, str], by_default: bool, version: str = inputs.RKE2) -> Any:
+    def prime(annotations: dict[str, str], by_default: bool, version: str = "v1.34.11+rke2r1") -> Any:
         known = facts(version, prime_by_default=by_default)
         return inputs.config_of(
             inputs.plan(machine(), INIT, None, known, annotations=annotations), known.release.runtime.name
@@ -177,6 +214,8 @@ def test_prime_is_said_once_somebody_asks_for_it() -> None:
     assert prime({}, by_default=True) is True
     assert prime({annotation: "false"}, by_default=True) is None
     assert prime({annotation: "true"}, by_default=True, version=inputs.K3S) is None
+    # RKE2 has the flag since March 2026.
+    assert prime({annotation: "true"}, by_default=True, version=inputs.RKE2) is None
 
 
 def test_moved_data_directories_are_told() -> None:
