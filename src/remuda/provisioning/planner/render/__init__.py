@@ -19,9 +19,9 @@ from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ...releases.catalog import Release
 from ..snapshot import CannotRender, ControlPlane, Join, Machine, Render, Snapshot
-from . import components, config, install, manifests, registries, selector_files
+from . import components, config, context, install, manifests, registries, selector_files
 from . import idempotent_commands as idempotence
-from .context import Config, Ground, Host, Spec
+from .context import Config, Ground, Host
 from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, Facts, Needs, Source, Taint, needs
 
 __all__ = [
@@ -41,7 +41,21 @@ __all__ = [
 
 @dataclass(frozen=True)
 class _Site(Ground):
-    """A ground with the parts that are made once for all of its hosts."""
+    """A ground with the parts that are made once for all of its hosts.
+
+    Every server applies its own copy of the manifests, so they are the same on all of them: made from all servers, never from one
+    host. Servers that disagree would undo each other's work for ever.
+    """
+
+    machines: tuple[Machine, ...] = ()
+
+    def is_of(self, snapshot: Snapshot) -> bool:
+        same = self.control_plane is snapshot.control_plane and self.tokens is snapshot.tokens
+        return same and self.machines is snapshot.machines
+
+    @cached_property
+    def servers(self) -> tuple[Machine, ...]:
+        return tuple(machine for machine in self.machines if machine.is_etcd or machine.is_control_plane)
 
     @cached_property
     def registries(self) -> registries.Registries:
@@ -56,13 +70,13 @@ class _Site(Ground):
         return idempotence.file(self.directories)
 
     @cached_property
-    def _charts_by_provider(self) -> dict[str, File]:
-        return {}
+    def agent_manifest(self) -> list[File]:
+        return manifests.agent(self, context.taints_of_all(self, self.servers))
 
-    def chart_file(self, cloud_provider: str) -> File:
-        if cloud_provider not in self._charts_by_provider:
-            self._charts_by_provider[cloud_provider] = manifests.file(self, cloud_provider)
-        return self._charts_by_provider[cloud_provider]
+    @cached_property
+    def charts(self) -> File:
+        hosts = (Host(self, machine, Join()) for machine in self.servers)
+        return manifests.charts(self, {str(config.given(host).get("cloud-provider-name")) for host in hosts})
 
 
 def renderer(facts: Facts) -> Render:
@@ -72,8 +86,8 @@ def renderer(facts: Facts) -> Render:
     def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
         layout = _layout(machine)
         site = sites.get(layout)
-        if site is None or site.control_plane is not snapshot.control_plane or site.tokens is not snapshot.tokens:
-            site = sites[layout] = _Site(snapshot.control_plane, facts, layout, snapshot.tokens)
+        if site is None or not site.is_of(snapshot):
+            site = sites[layout] = _Site(snapshot.control_plane, facts, layout, snapshot.tokens, snapshot.machines)
         return _plan(site, machine, join, snapshot.pre_bootstrap)
 
     return render
@@ -129,13 +143,8 @@ def _files(site: _Site, host: Host, pre_bootstrap: bool) -> tuple[list[File], Co
         *of_arguments,
         *selector_files.selected(host),
         config.file(site, told),
-        *manifests.files(host, pre_bootstrap),
+        *manifests.files(host, site.agent_manifest, pre_bootstrap),
     ]
     if host.is_server:
-        files.append(site.chart_file(_cloud_provider(told)))
+        files.append(site.charts)
     return [*files, *config.authorized_endpoint_files(host), site.idempotence], told
-
-
-def _cloud_provider(told: Spec) -> str:
-    said = told.get("cloud-provider-name")
-    return said if isinstance(said, str) else ""

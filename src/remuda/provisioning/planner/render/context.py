@@ -6,7 +6,7 @@ so that their shared parts are computed once in a pass over hundreds of machines
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -185,13 +185,30 @@ def taints(host: Host) -> tuple[Taint, ...]:
     """Its own, and those of its roles unless it is also a worker."""
     machine = host.machine
     found = {_taint(said) for said in entries(_read(machine, well_known.TAINTS))}
+    return tuple(sorted(found | _taints_of_roles(host.ground, machine), key=str))
+
+
+def taints_of_all(ground: Ground, machines: Iterable[Machine]) -> tuple[Taint, ...]:
+    """The taints that any of these machines has."""
+    found: set[Taint] = set()
+    for machine in machines:
+        try:
+            found.update(taints(Host(ground, machine, Join())))
+        except CannotRender:
+            # That machine gets no plan until its annotation is repaired; the others do not wait for it.
+            found |= _taints_of_roles(ground, machine)
+    return tuple(sorted(found, key=str))
+
+
+def _taints_of_roles(ground: Ground, machine: Machine) -> set[Taint]:
+    found: set[Taint] = set()
     if not machine.is_worker:
         # A k3s server with both roles only gets the second.
-        if machine.is_etcd and (host.ground.runtime.runs_static_pods or not machine.is_control_plane):
+        if machine.is_etcd and (ground.runtime.runs_static_pods or not machine.is_control_plane):
             found.add(_ETCD)
         if machine.is_control_plane:
             found.add(_CONTROL_PLANE)
-    return tuple(sorted(found, key=str))
+    return found
 
 
 def _taint(said: Any) -> Taint:

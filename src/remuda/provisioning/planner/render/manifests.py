@@ -6,30 +6,32 @@ reaches a cluster that is stuck in the middle of an upgrade.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from remuda.api.rke_cattle_io import CLUSTER_SPEC
 from remuda.kube.encoding import gojson, yamlio
 
 from ...plans.plan import File
-from . import context
 from .context import Ground, Host, Spec, mapping
+from .plan_inputs import Taint
 
 
-def files(host: Host, pre_bootstrap: bool) -> list[File]:
+def files(host: Host, agent: list[File], pre_bootstrap: bool) -> list[File]:
     """Before the cluster is bootstrapped only the agent's is needed, on every machine, since any may start the cluster."""
     if pre_bootstrap:
-        return _agent(host)
+        return agent
     if not host.machine.is_control_plane:
         return []
-    return [*_agent(host), _snapshot_metadata(host.ground), _addons(host.ground)]
+    return [*agent, _snapshot_metadata(host.ground), _addons(host.ground)]
 
 
-def _agent(host: Host) -> list[File]:
-    manifest = host.ground.facts.agent_manifest
+def agent(ground: Ground, taints: tuple[Taint, ...]) -> list[File]:
+    """The cluster agent's; its pods tolerate the taints."""
+    manifest = ground.facts.agent_manifest
     if manifest is None:
         return []
-    return [File.of(host.ground.manifest("cluster-agent.yaml"), manifest(context.taints(host)), dynamic=True, minor=True)]
+    return [File.of(ground.manifest("cluster-agent.yaml"), manifest(taints), dynamic=True, minor=True)]
 
 
 def _snapshot_metadata(ground: Ground) -> File:
@@ -58,12 +60,13 @@ _VSPHERE = "rancher-vsphere"
 _VSPHERE_CHART = "rancher-vsphere-csi"
 
 
-def file(ground: Ground, cloud_provider: str) -> File:
-    charts = {name: mapping(values) for name, values in mapping(ground.spec.get("chartValues")).items()}
-    if cloud_provider == _VSPHERE:
-        charts.setdefault(_VSPHERE_CHART, {})
+def charts(ground: Ground, cloud_providers: Iterable[str]) -> File:
+    """`cloud_providers` are those of all servers."""
+    values_of = {name: mapping(values) for name, values in mapping(ground.spec.get("chartValues")).items()}
+    if _VSPHERE in cloud_providers:
+        values_of.setdefault(_VSPHERE_CHART, {})
     cluster = str(ground.spec.get("managementClusterName") or "")
-    content = "---\n".join(yamlio.dumps(_config(name, values, cluster)) for name, values in sorted(charts.items()))
+    content = "---\n".join(yamlio.dumps(_config(name, values, cluster)) for name, values in sorted(values_of.items()))
     return File.of(ground.manifest(FILE), content, dynamic=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from remuda.provisioning import host_layout, well_known
@@ -66,7 +67,8 @@ def snapshot(spec: Mapping[str, Any] | None = None, **said: Any) -> Snapshot:
 def plan(
     of: Machine | None = None, join: Join = INIT, spec: Mapping[str, Any] | None = None, known: Facts | None = None, **said: Any
 ) -> Plan:
-    return desired_plan(known or facts(), snapshot(spec, **said), of or machine(), join)
+    planned = of or machine()
+    return desired_plan(known or facts(), replace(snapshot(spec, **said), machines=(planned,)), planned, join)
 
 
 def config_of(found: Plan, runtime: str = "rke2", root: str = "") -> dict[str, Any]:

@@ -15,7 +15,17 @@ import pytest
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import Key
 from remuda.provisioning.host_layout import Layout
-from remuda.provisioning.planner.render import BuiltInRegistry, Driver, Facts, Source, Taint, desired_plan, needs, node_addresses
+from remuda.provisioning.planner.render import (
+    BuiltInRegistry,
+    Driver,
+    Facts,
+    Source,
+    Taint,
+    desired_plan,
+    needs,
+    node_addresses,
+    renderer,
+)
 from remuda.provisioning.planner.snapshot import CannotRender
 
 from . import inputs
@@ -106,12 +116,46 @@ def test_a_host_in_a_directory_has_every_file_below_it() -> None:
 
 
 class TestManifests:
-    def test_the_agents_manifest_follows_the_taints_of_its_machine(self) -> None:
+    def test_the_agents_manifest_follows_the_taints_of_servers(self) -> None:
         found = plan(machine("control-plane"), JOINED, None, facts(agent_manifest=agent))
         assert (
             text_at(found, f"{MANIFESTS}/cluster-agent.yaml")
             == "tolerates: ['node-role.kubernetes.io/control-plane:NoSchedule']\n"
         )
+
+    def test_every_server_has_the_same_manifests_for_the_taints_of_all(self) -> None:
+        """Each K3s server applies its own copy: two that differ would roll the agent back and forth."""
+        unreadable = machine("etcd", annotations={"rke.cattle.io/taints": "{"})
+        servers = {
+            "both": machine("etcd,control-plane"),
+            "own": machine("control-plane,worker", annotations={"rke.cattle.io/taints": '[{"key":"db","effect":"NoExecute"}]'}),
+            "unreadable": unreadable,
+            "moved": machine("control-plane", on=Layout("/srv/a", "127.4.5.6")),
+            "worker": machine("worker", annotations={"rke.cattle.io/taints": '[{"key":"gpu"}]'}),
+        }
+        named = tuple(dataclasses.replace(each, name=name) for name, each in servers.items())
+        spec = {
+            "kubernetesVersion": inputs.K3S,
+            "machineSelectorConfig": [
+                {"machineLabelSelector": {"matchLabels": {"cloud": "v"}}, "config": {"cloud-provider-name": "rancher-vsphere"}}
+            ],
+        }
+        whole = dataclasses.replace(inputs.snapshot(spec), machines=named)
+        render = renderer(facts(inputs.K3S, agent_manifest=agent))
+        found: dict[str, set[bytes]] = {}
+        for each in named:
+            if each.is_control_plane:
+                for file in render(whole, each, JOINED).files:
+                    if "/server/manifests/" in file.path:
+                        found.setdefault(file.path.rpartition("/")[2], set()).add(file.data)
+        assert len(found) == 4 and all(len(contents) == 1 for contents in found.values()), found
+        (manifest,) = found["cluster-agent.yaml"]
+        taints = ["db:NoExecute", "node-role.kubernetes.io/control-plane:NoSchedule", "node-role.kubernetes.io/etcd:NoExecute"]
+        assert manifest.decode() == f"tolerates: {taints}\n"
+        # A server that leaves or comes changes it; a worker does not.
+        without = dataclasses.replace(whole, machines=tuple(each for each in named if each.name != "worker"))
+        (again,) = (file for file in render(without, named[0], JOINED).files if file.path.endswith("cluster-agent.yaml"))
+        assert again.data == manifest
 
     def test_the_local_cluster_has_no_agent(self) -> None:
         assert f"{MANIFESTS}/cluster-agent.yaml" not in [file.path for file in plan().files]
