@@ -25,12 +25,12 @@ from remuda import api
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
 from remuda.app.attached import CERTIFICATES, LEASE, REGISTRATION, Attached, Settings, Socket
 from remuda.client.https import HttpsClient
+from remuda.kube.builtin_resources import CRDS, LEASES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, with_path
-from remuda.runtime.leader_election import LEASES
-from remuda.runtime.webhook_server import CRDS, MUTATING, VALIDATING, Address
+from remuda.runtime.webhook_server import MUTATING, VALIDATING, Address
 from tests.api.harness import RemudaProcess
 from tests.real import need
 from tests.real.cluster import RealCluster

@@ -15,11 +15,12 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.https import HttpsClient
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, SystemClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime.webhook_certificates import Lives, SharedCertificates
-from remuda.runtime.webhook_server import CRDS, MUTATING, Address, Registration, WebhookServer
+from remuda.runtime.webhook_server import MUTATING, Address, Registration, WebhookServer
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.ports import free_ports

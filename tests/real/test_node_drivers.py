@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from remuda.access.rancher_conditions import is_true
-from remuda.api.crd_installation import CRDS
 from remuda.api.management_cattle_io import NODE_DRIVERS
 from remuda.client.https import HttpsClient
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of

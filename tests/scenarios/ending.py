@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINE_SETS, MACHINES
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.objects import GroupVersionResource, Key
 from remuda.lab.sim.capi_world import World
 from remuda.lab.sim.providers import (

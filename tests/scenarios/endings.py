@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_DRAIN_RULES, MACHINE_SETS, MACHINES
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, is_being_deleted, name_of
 from remuda.lab.sim.capi_world import World

@@ -13,6 +13,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Rng
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
@@ -30,7 +31,6 @@ from remuda.kube.owners import with_finalizer, without_finalizer
 from remuda.lab.sim.hosts import SimulatedHost
 from remuda.lab.sim.providers import FINALIZER, SIM_CLUSTERS, SIM_MACHINES
 from remuda.lab.sim.provisioning_world import ProvisioningWorld
-from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Informers
 
 Obj = dict[str, Any]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.contracts import CRDS
 from remuda.capi.well_known import CLUSTER_NAME
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import CRDS, NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of, owner_references_of
 from remuda.lab.sim.capi_world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.objects import dig, name_of
 from remuda.lab.sim.capi_world import World
 from remuda.lab.sim.providers import SIM_CLUSTERS, SIM_CONFIGS, SIM_CONTROL_PLANES, SIM_MACHINES

@@ -6,11 +6,12 @@ from typing import Any
 
 from remuda.access.rancher_conditions import conditions_of
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import GroupVersionResource, dig, labels_of, name_of
 from remuda.lab.sim.hosts import SimulatedHost
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.plans.machine_plan_secret import decode
-from remuda.provisioning.well_known import INIT_NODE, NODE_NAME, SECRETS, plan_name
+from remuda.provisioning.well_known import INIT_NODE, NODE_NAME, plan_name
 
 Obj = dict[str, Any]
 

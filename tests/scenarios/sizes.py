@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINES
 from remuda.capi.well_known import DELETE_MACHINE
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.objects import is_being_deleted, name_of
 from remuda.lab.sim.capi_world import World
 from remuda.lab.sim.providers import SIM_CONFIGS, SIM_MACHINES

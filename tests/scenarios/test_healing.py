@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from remuda.app.rehearsal import provisioning as provisioned
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import dig, labels_of, name_of
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.machine_jobs import SimulatedJobs, Trouble, config, pool
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.provisioning.well_known import INIT_NODE, SECRETS, plan_name
+from remuda.provisioning.well_known import INIT_NODE, plan_name
 
 from .provisioned import DEMO, FROM, change, nodes, ready
 from .soaking import SOAK

@@ -16,12 +16,13 @@ from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.authorization.users import User
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.nodes.worker_label import LABEL
 from remuda.provisioning.plans.machine_plan_secret import decode
-from remuda.provisioning.well_known import PLAN_FAILURE, SECRETS, plan_name
+from remuda.provisioning.well_known import PLAN_FAILURE, plan_name
 
 from .provisioned import (
     DEMO,

@@ -8,11 +8,12 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.app.rehearsal import provisioning as provisioned
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, name_of
 from remuda.lab.sim.hosts import SimulatedHost
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.plans.machine_plan_secret import decode
-from remuda.provisioning.well_known import POST_DRAIN, PRE_DRAIN, SECRETS
+from remuda.provisioning.well_known import POST_DRAIN, PRE_DRAIN
 
 from .provisioned import (
     DEMO,

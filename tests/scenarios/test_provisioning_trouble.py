@@ -10,11 +10,12 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.app.rehearsal import provisioning as provisioned
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, name_of
 from remuda.lab.sim.hosts import SimulatedHost
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.provisioning.well_known import DELETE_LAST_ETCD, POST_DRAIN, PRE_DRAIN, SECRETS, plan_name
+from remuda.provisioning.well_known import DELETE_LAST_ETCD, POST_DRAIN, PRE_DRAIN, plan_name
 
 from .provisioned import DEMO, FROM, NODES, TO, build, change, conditions, init_nodes, machine_of, message, nodes, plans, ready
 

@@ -9,6 +9,7 @@ import pytest
 
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.admission_attributes import Attributes
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import dig, name_of
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.machine_jobs import config
@@ -18,7 +19,6 @@ from remuda.machines.secretfields.admission import Sealing
 from remuda.machines.secretfields.machinesecrets import UNUSED_SECONDS
 from remuda.machines.secretfields.markers import is_marker
 from remuda.machines.secretfields.vault import TYPE
-from remuda.provisioning.well_known import SECRETS
 
 from .provisioned import DEMO, FROM, delete, ready
 from .test_pools import SERVERS, WORKERS, of_pools, while_rolling

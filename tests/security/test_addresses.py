@@ -20,6 +20,7 @@ from remuda.app.rehearsal import provisioning
 from remuda.client.idempotent import find
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.server.waits_api import Belongings
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, name_of, owner_references_of
 from remuda.kube.waits import Actor, Code, Wait
@@ -27,7 +28,7 @@ from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.references import ACCEPT, References, driver_addresses
 from remuda.provisioning.references.spec_references import key_of
-from remuda.provisioning.well_known import ADDRESS_AUTHORS, SECRETS
+from remuda.provisioning.well_known import ADDRESS_AUTHORS
 from tests.unit.access.roles.management_house import cluster_binding, global_binding
 
 from .test_references_used import GLOBAL, ROLE_BINDINGS, as_, let_read, secret, want

@@ -24,6 +24,7 @@ from remuda.api.management_cattle_io import SETTINGS
 from remuda.apiserver.webhook_client import CallError, Endpoint, WebhookClient
 from remuda.capi.clustercache import HttpsConnector
 from remuda.client.download import FetchError
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.kube.network import outbound
@@ -43,7 +44,6 @@ from remuda.machines.provisioner import external_driver
 from remuda.machines.runner.confinement import Around, environment
 from remuda.machines.runner.job_logs import Output
 from remuda.provisioning.releases import release_data
-from remuda.provisioning.well_known import SECRETS
 from tests.integration.gateway.running_gateway import standing
 from tests.real.ports import free_port
 from tests.unit.machines.machineprovision.driver_machines import CREDENTIAL, papers

@@ -21,10 +21,10 @@ from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.gateway.auth.access_review import LocalAccess
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, uid_of
 from remuda.lab.sim import machine_jobs
-from remuda.lab.sim.beginning import CRDS
 from remuda.machines import admission as machines
 from remuda.provisioning.admission import provider_objects as providers
 from remuda.provisioning.admission import references

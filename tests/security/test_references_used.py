@@ -15,11 +15,11 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.app.rehearsal import provisioning
 from remuda.client.idempotent import find
 from remuda.gateway.server.waits_api import Belongings
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, owner_references_of, uid_of
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.references import ACCEPT
-from remuda.provisioning.well_known import SECRETS
 from tests.unit.access.roles.management_house import global_binding, person
 
 Obj = dict[str, Any]

@@ -17,6 +17,7 @@ from remuda import __version__
 from remuda.apiserver.discovery.documents import version_order
 from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.conditions import TRUE, get
 from remuda.kube.errors import ApiError
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
 
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
 FIELD_MANAGER = "remuda-crds"
 # Which Remuda wrote a definition, so that an older one does not undo it.
 INSTALLED_BY = "remuda.dev/installed-by"

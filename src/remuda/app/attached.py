@@ -18,16 +18,17 @@ from typing import Any, NamedTuple
 
 from remuda import api
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.api.crd_installation import CRDS, InstallError, NotConverted, Outcome, established, install, install_missing, migrate
+from remuda.api.crd_installation import InstallError, NotConverted, Outcome, established, install, install_missing, migrate
 from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.clustercache import HttpsConnector
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.network.outbound import Policy
-from remuda.kube.objects import GroupVersionResource, dig, name_of
+from remuda.kube.objects import dig, name_of
 from remuda.runtime import Elector, Informers, Manager, Registry, Term
 from remuda.runtime.admitted_types import AdmittedType
 from remuda.runtime.controller_choice import Choice, choose
@@ -43,7 +44,7 @@ GROUPS = {CAPI: CONTROLLERS}
 LEASE = "remuda-controllers"
 CERTIFICATES = "remuda-webhook-certificates"
 REGISTRATION = "remuda-controllers"
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 _AGAIN_SECONDS, _SOON_SECONDS = 60.0, 2.0
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from remuda.access import ACCESS, CONTROLLERS
 from remuda.access.roles.holdings import Holdings, InformerSource
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
-from remuda.api.crd_installation import CRDS
 from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Room
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.keys.pki import Pki
@@ -30,6 +29,7 @@ from remuda.gateway.proxy.partial_list import Theirs
 from remuda.gateway.server.dependencies import Access
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS

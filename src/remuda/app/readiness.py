@@ -12,11 +12,12 @@ from typing import Any
 
 from remuda.access.clusters import Server
 from remuda.access.clusters.management_cluster import SYSTEM_NAMESPACES
-from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL, NAMESPACES
+from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL
 from remuda.access.roles.builtin_roles import BUILTIN, KINDS
 from remuda.access.settings.settings import FEATURES as KNOWN_FEATURES
 from remuda.access.settings.settings import SETTINGS as KNOWN_SETTINGS
 from remuda.api.management_cattle_io import CLUSTERS, FEATURES, FLEET_WORKSPACES, SETTINGS
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Informers
 

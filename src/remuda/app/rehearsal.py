@@ -23,10 +23,11 @@ from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
 from remuda.capi.conversion import converter
 from remuda.client.idempotent import find
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.beginning import Beginning
-from remuda.lab.sim.capi_world import NAMESPACE, NAMESPACES, EmbeddedWorld
+from remuda.lab.sim.capi_world import NAMESPACE, EmbeddedWorld
 from remuda.lab.sim.delays_and_faults import Weather
 from remuda.lab.sim.hosts import Times
 from remuda.lab.sim.machine_jobs import SimulatedJobs

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from remuda.apiserver.discovery.documents import version_order
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.objects import GroupVersion, GroupVersionResource, dig, labels_of
 from remuda.runtime import Informer, Informers
 
@@ -17,7 +18,7 @@ from .well_known import DOMAIN
 
 Obj = dict[str, Any]
 
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
 V1BETA2, V1BETA1 = "v1beta2", "v1beta1"
 _KNOWN = (V1BETA2, V1BETA1)
 _BY_KIND = "group and kind"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import deadline
 from remuda.kube.errors import go_quote
 from remuda.kube.objects import (
@@ -27,7 +28,7 @@ from remuda.runtime import Informer, Manager, Retry, Watch
 from remuda.runtime.controller import Mapping as KeyMapping
 from remuda.runtime.controller import Predicate
 
-from .contracts import CRDS, ContractKind, Contracts, group_kind
+from .contracts import ContractKind, Contracts, group_kind
 from .well_known import CLONED_FROM_GROUP_KIND, CLONED_FROM_NAME, CLUSTER_NAME
 
 Obj = dict[str, Any]

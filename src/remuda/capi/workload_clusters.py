@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from remuda.client.interface import Client
-from remuda.kube.objects import GroupVersionResource, Key, name_of
+from remuda.kube.builtin_resources import SECRETS
+from remuda.kube.objects import Key, name_of
 from remuda.runtime import Informer, Informers
 from remuda.runtime.informer import without_managed_fields
 
@@ -21,7 +22,7 @@ from .well_known import CLUSTER_NAME, kubeconfig_secret
 
 Obj = dict[str, Any]
 
-NODES = GroupVersionResource("", "v1", "nodes")
+
 PROVIDER_ID = "providerID"  # the index of nodes by spec.providerID
 
 
@@ -78,7 +79,7 @@ class Losable(Protocol):
 #
 # Other secrets are read live. A management cluster has many secrets, and most of them are not needed here.
 
-SECRETS = GroupVersionResource("", "v1", "secrets")
+
 KUBECONFIG_KEY = "value"
 _KUBECONFIG = kubeconfig_secret("")
 

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.access.clusters.server_settings import Server
-from remuda.access.clusters.well_known import FLEET_LOCAL, NAMESPACES
+from remuda.access.clusters.well_known import FLEET_LOCAL
 from remuda.access.default_objects import Standing
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES, GROUP
 from remuda.client.idempotent import make
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import Key, annotations_of, is_being_deleted, labels_of, name_of
 from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Ref, Wait

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Rng
-from remuda.runtime import Recorder, Registry
+from remuda.runtime import Informers, Recorder, Registry
 
 from .apiservice_registration import ApiServices
 from .clusterrole_aggregation import ClusterRoleAggregation
@@ -22,8 +23,7 @@ from .crds import CrdCleanup, CrdConditions
 from .disruption import DisruptionController
 from .garbagecollector import GarbageCollector
 from .namespaces import NamespaceController
-from .resources import Informers
-from .served_resources import CRDS, Discovery
+from .served_resources import Discovery
 from .serviceaccounts import DefaultServiceAccounts, RootCa, RootCaPublisher, TokenIssuer, TokenSecrets
 from .volume_protection import ClaimProtection, VolumeProtection
 

@@ -10,13 +10,11 @@ from typing import Any
 
 from remuda.apiserver.crd.conditions import served_versions
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, labels_of, name_of
-from remuda.runtime import Workers, WorkQueue
-
-from .resources import Informers, synced
-from .served_resources import CRDS
+from remuda.runtime import Informers, Workers, WorkQueue, synced
 
 Obj = dict[str, Any]
 

@@ -7,16 +7,13 @@ from typing import Any
 
 from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CLUSTER_ROLES
 from remuda.kube.clock import Clock, Rng
-from remuda.kube.objects import GroupVersionResource, labels_of, name_of
+from remuda.kube.objects import labels_of, name_of
 from remuda.kube.selectors import from_structure
-from remuda.runtime import Workers, WorkQueue
-
-from .resources import Informers, synced
+from remuda.runtime import Informers, Workers, WorkQueue, synced
 
 Obj = dict[str, Any]
-
-CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 
 
 class ClusterRoleAggregation:

@@ -13,6 +13,7 @@ from typing import Any
 from remuda.apiserver.crd.conditions import NAMES_ACCEPTED, is_true, next_status
 from remuda.apiserver.webhook_client import bundle_problem
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Rng, parse_rfc3339, rfc3339
 from remuda.kube.errors import ApiError, aggregate_text
 from remuda.kube.objects import (
@@ -28,10 +29,7 @@ from remuda.kube.objects import (
     uid_of,
     with_path,
 )
-from remuda.runtime import Result, Workers, WorkQueue
-
-from .resources import Informers, synced
-from .served_resources import CRDS
+from remuda.runtime import Informers, Result, Workers, WorkQueue, synced
 
 Obj = dict[str, Any]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS
 from remuda.kube.clock import Clock, Rng, parse_rfc3339, rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
@@ -24,18 +25,15 @@ from remuda.kube.objects import (
     uid_of,
 )
 from remuda.kube.selectors import NOTHING, LabelSelector, SelectorError, from_structure
-from remuda.runtime import Result, Workers, WorkQueue
+from remuda.runtime import Informers, Result, Workers, WorkQueue, synced
 from remuda.runtime.events import Recorder
 
 from .disruption_counts import BudgetError, count, failed_status, needs_scale, status_of
-from .resources import PODS, Informers, synced
 from .served_resources import Discovery
 
 Obj = dict[str, Any]
 
-BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
-REPLICA_SETS = GroupVersionResource("apps", "v1", "replicasets")
-DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
+
 MANAGER = "kube-controller-manager"
 # An eviction marks the pod (DisruptionTarget); a pod that is still there after this time is unmarked.
 _STALE_TARGET_SECONDS = 120.0
@@ -51,7 +49,7 @@ class DisruptionController:
         self._clock = clock
         self._discovery = discovery
         self._recorder = recorder
-        self._budgets = watches.of(BUDGETS)
+        self._budgets = watches.of(POD_DISRUPTION_BUDGETS)
         self._pods = watches.of(PODS)
         self._by_namespace = "namespace"
         for informer in (self._budgets, self._pods):
@@ -127,7 +125,9 @@ class DisruptionController:
     async def _write(self, budget: Obj, status: Obj) -> None:
         if status == budget.get("status"):
             return
-        await self._client.update(BUDGETS, {**budget, "status": status}, subresource="status", field_manager=MANAGER)
+        await self._client.update(
+            POD_DISRUPTION_BUDGETS, {**budget, "status": status}, subresource="status", field_manager=MANAGER
+        )
 
     def _now(self) -> str:
         return rfc3339(self._clock.time())

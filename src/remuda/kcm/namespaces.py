@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NAMESPACES, PODS
 from remuda.kube.clock import Clock, Rng, parse_rfc3339, rfc3339
 from remuda.kube.errors import ApiError, aggregate_text
 from remuda.kube.objects import GroupVersionResource, dig, finalizers_of, is_being_deleted, metadata, name_of, with_path
-from remuda.runtime import Result, Workers, WorkQueue
+from remuda.runtime import Informers, Result, Workers, WorkQueue, synced
 
-from .resources import NAMESPACES, PODS, Informers, synced
 from .served_resources import Discovery, Served
 
 log = logging.getLogger(__name__)

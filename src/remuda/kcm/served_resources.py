@@ -20,7 +20,7 @@ from remuda.runtime import Informer
 
 log = logging.getLogger(__name__)
 
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
 _EVERY_SECONDS = 30.0
 # A CRD changes several times while it is being established; one look is enough.
 _SETTLE_SECONDS = 0.05

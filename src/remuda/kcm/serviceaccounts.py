@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
@@ -19,9 +20,7 @@ from remuda.kube.objects import (
     uid_of,
     with_metadata,
 )
-from remuda.runtime import Workers, WorkQueue
-
-from .resources import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Informers, synced
+from remuda.runtime import Informers, Workers, WorkQueue, synced
 
 Obj = dict[str, Any]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
@@ -26,14 +27,11 @@ from remuda.kube.objects import (
     uid_of,
 )
 from remuda.kube.owners import controller_of, has_finalizer, with_finalizer, without_finalizer
-from remuda.runtime import Result, Workers, WorkQueue
-
-from .resources import PODS, Informers, synced
+from remuda.runtime import Informers, Result, Workers, WorkQueue, synced
 
 Obj = dict[str, Any]
 
-CLAIMS: Final = GroupVersionResource("", "v1", "persistentvolumeclaims")
-VOLUMES: Final = GroupVersionResource("", "v1", "persistentvolumes")
+
 CLAIM_FINALIZER: Final = "kubernetes.io/pvc-protection"
 VOLUME_FINALIZER: Final = "kubernetes.io/pv-protection"
 MANAGER: Final = "kube-controller-manager"
@@ -52,7 +50,7 @@ class ClaimProtection:
 
     def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers) -> None:
         self._client = client
-        self._claims = watches.of(CLAIMS)
+        self._claims = watches.of(PERSISTENT_VOLUME_CLAIMS)
         self._pods = watches.of(PODS)
         self._pods.add_index(_BY_CLAIM, lambda pod: [_in_namespace(pod, name) for name in claims_of(pod)])
         self._waiting: dict[str, set[str]] = {}
@@ -94,7 +92,7 @@ class ClaimProtection:
             for claim in found:
                 try:
                     if name_of(claim) not in used:
-                        await _settle(self._client, CLAIMS, claim, CLAIM_FINALIZER)
+                        await _settle(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_FINALIZER)
                 except ApiError as error:
                     # A claim that can't be written does not keep the others.
                     problem = problem or error
@@ -130,7 +128,7 @@ class VolumeProtection:
 
     def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers) -> None:
         self._client = client
-        self._volumes = watches.of(VOLUMES)
+        self._volumes = watches.of(PERSISTENT_VOLUMES)
         self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue("pvprotection"))
 
     async def run(self) -> None:
@@ -146,7 +144,7 @@ class VolumeProtection:
         volume = self._volumes.get("", name)
         if volume is None or (is_being_deleted(volume) and dig(volume, "status", "phase") == "Bound"):
             return None
-        await _settle(self._client, VOLUMES, volume, VOLUME_FINALIZER)
+        await _settle(self._client, PERSISTENT_VOLUMES, volume, VOLUME_FINALIZER)
         return None
 
 

@@ -20,6 +20,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube.admission_attributes import DELETE, EVERY, Attributes
 from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import GroupVersion, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of
@@ -37,7 +38,6 @@ from remuda.provisioning.well_known import (
     CONFIG_GROUP,
     MACHINE_API_VERSION,
     MACHINE_GROUP,
-    SECRETS,
     pool_name,
     resource_of,
 )

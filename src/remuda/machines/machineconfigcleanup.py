@@ -12,7 +12,8 @@ from typing import Any
 
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import FLEET_WORKSPACES
-from remuda.capi.contracts import CRDS, Contracts, without_schemas
+from remuda.capi.contracts import Contracts, without_schemas
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import parse_rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (

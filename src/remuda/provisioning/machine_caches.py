@@ -12,11 +12,12 @@ from typing import Any
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.well_known import CLUSTER_NAME
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import GroupVersion, Key, dig, labels_of, name_of, namespace_of, owner_references_of, uid_of
 from remuda.runtime import Informer, Informers, synced
 from remuda.runtime.informer import without_managed_fields
 
-from .well_known import PLAN_TYPE, SECRETS, plan_name
+from .well_known import PLAN_TYPE, plan_name
 
 Obj = dict[str, Any]
 

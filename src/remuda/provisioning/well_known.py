@@ -16,10 +16,6 @@ from remuda.kube.wrangler import origin_of, safe_concat
 
 PREFIX: Final = "rke.cattle.io/"
 
-SECRETS: Final = GroupVersionResource("", "v1", "secrets")
-SERVICE_ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
-ROLES: Final = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
-ROLE_BINDINGS: Final = GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebindings")
 
 # Types of Secrets.
 PLAN_TYPE: Final = "rke.cattle.io/machine-plan"

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import EVENTS
 from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, metadata
+from remuda.kube.objects import metadata
 
 from .leader_election import NotLeading
 
 log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
-EVENTS = GroupVersionResource("", "v1", "events")
+
 NORMAL, WARNING = "Normal", "Warning"
 _ROOM = 1000
 _LONGEST_MESSAGE = 1024

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from remuda.client.interface import Client, Send, WrappedClient
+from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Clock, Rng, Timer, deadline, rfc3339_micro
 from remuda.kube.errors import ApiError, Fenced
-from remuda.kube.objects import GroupVersionResource, with_metadata
+from remuda.kube.objects import with_metadata
 
 from .metrics import Counter, Registry
 
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
 T = TypeVar("T")
-LEASES = GroupVersionResource("coordination.k8s.io", "v1", "leases")
+
 _JITTER = 1.2
 
 

@@ -19,16 +19,16 @@ from remuda.client.interface import Client
 from remuda.kube.certificates import new_key_pem
 from remuda.kube.clock import Clock, Entropy
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
+from remuda.kube.builtin_resources import SECRETS
 
 log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
-SECRETS = GroupVersionResource("", "v1", "secrets")
+
 _BACKDATE = 3600
 _AGAIN = 0.1
 

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import MERGE_PATCH, Client
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 MUTATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations")
 VALIDATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
 _LARGEST_BODY = 16 * 2**20
 _CONVERT = "/convert"
 

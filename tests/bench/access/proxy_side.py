@@ -31,12 +31,13 @@ from remuda.apiserver.server import Config, Server
 from remuda.cli.programs.event_loop import raise_file_limit
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.proxy.cluster_proxy import Proxy
-from remuda.gateway.proxy.impersonation import NAMESPACES, Impersonation
+from remuda.gateway.proxy.impersonation import Impersonation
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, TunnelDownstreams
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge
 from remuda.gateway.server.request_context import Asked, Caller
 from remuda.kube.authorization.users import SYSTEM, User
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, wait_until
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource

@@ -19,8 +19,8 @@ from remuda.capi.admission import admitted
 from remuda.capi.clustercache import HttpsConnector
 from remuda.capi.conversion import converter
 from remuda.capi.well_known import CLUSTER_NAME
-from remuda.capi.workload_clusters import NODES
 from remuda.client.https import HttpsClient
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import GroupVersionResource, Key, dig

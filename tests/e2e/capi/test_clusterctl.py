@@ -21,7 +21,7 @@ import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINE_SETS, MACHINES
 from remuda.capi.well_known import CLUSTER_NAME, SECRET_TYPE, kubeconfig_secret
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import get
 from remuda.kube.objects import GroupVersionResource, Key, dig

@@ -15,6 +15,7 @@ from remuda.apiserver.server import Config
 from remuda.app.embedded import chosen, running
 from remuda.client.interface import Client
 from remuda.hosts.hosts import Hosts
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
 from remuda.machines.machineprovision.pool_attempts import attempts_of
@@ -27,7 +28,6 @@ from remuda.machines.machineprovision.well_known import (
     log_name,
     state_name,
 )
-from remuda.provisioning.well_known import SECRETS
 from tests.real.ports import free_port
 
 Obj = dict[str, Any]

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from remuda.client.https import HttpsClient
-from remuda.kcm.disruption import BUDGETS
-from remuda.kcm.workloads.resources import (
+from remuda.kube.builtin_resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
+    EVENTS,
     JOBS,
+    POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
     SERVICES,
@@ -25,7 +26,6 @@ from remuda.kcm.workloads.resources import (
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, labels_of
-from remuda.runtime.events import EVENTS
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.unit.lab.distro.nodes.simulated_cluster import NAMESPACE, Village, budget, deployment, image, job, service, workload
@@ -72,9 +72,9 @@ async def _place(*, ours: bool) -> AsyncIterator[Village]:
 
 async def _story(place: Village) -> None:
     await place.make(SERVICES, service("web"))
-    await place.make(BUDGETS, budget("web", maxUnavailable=1))
+    await place.make(POD_DISRUPTION_BUDGETS, budget("web", maxUnavailable=1))
     # It is looked at before there are pods, which it tells of, on both sides or on none.
-    await place.until("the budget is seen", lambda: _seen(place, BUDGETS, "web"))
+    await place.until("the budget is seen", lambda: _seen(place, POD_DISRUPTION_BUDGETS, "web"))
     await place.make(DEPLOYMENTS, deployment("web", 4))
     await place.make(DAEMON_SETS, workload("DaemonSet", "guard"))
     await place.make(STATEFUL_SETS, workload("StatefulSet", "db", serviceName="db", replicas=2))
@@ -105,7 +105,7 @@ async def _is(place: Village, resource: GroupVersionResource, name: str, kind: s
 async def _said(place: Village) -> Obj:
     """What is there and says something of itself, in an order that both sides have."""
     found: Obj = {}
-    for resource in (DEPLOYMENTS, DAEMON_SETS, STATEFUL_SETS, JOBS, BUDGETS, REPLICA_SETS):
+    for resource in (DEPLOYMENTS, DAEMON_SETS, STATEFUL_SETS, JOBS, POD_DISRUPTION_BUDGETS, REPLICA_SETS):
         items = (await place.client.list(resource, NAMESPACE))["items"]
         revision = "deployment.kubernetes.io/revision"
         items.sort(key=lambda each: (annotations_of(each).get(revision, ""), each["metadata"]["name"]))

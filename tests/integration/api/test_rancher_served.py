@@ -9,9 +9,9 @@ import aiohttp
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.api.crd_installation import CRDS
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Server
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.conditions import conditions_of
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.api.rancher_objects import (

@@ -9,10 +9,11 @@ import pytest
 
 from remuda import api
 from remuda.api import rke_cattle_io as rke
-from remuda.api.crd_installation import CRDS, established, install
+from remuda.api.crd_installation import established, install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import running
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import conditions_of
 from remuda.kube.errors import ApiError

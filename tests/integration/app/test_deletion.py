@@ -19,7 +19,8 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import chosen, running
 from remuda.client.interface import Client
-from remuda.kcm.served_resources import CRDS, Served, discover
+from remuda.kcm.served_resources import Served, discover
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, finalizers_of, uid_of
 from remuda.lab.distro.cluster.etcd_member_removal import FINALIZER as MEMBER

@@ -15,7 +15,7 @@ from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, GROUP, MACHINE_HE
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import chosen, running
-from remuda.capi.contracts import CRDS
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource

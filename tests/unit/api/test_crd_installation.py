@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from remuda import __version__, api, kcm
-from remuda.api.crd_installation import CRDS, INSTALLED_BY, InstallError, NotConverted, Outcome, established, install, migrate
+from remuda.api.crd_installation import INSTALLED_BY, InstallError, NotConverted, Outcome, established, install, migrate
 from remuda.apiserver.admission.chain import install as admit
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage import key_layout
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError

@@ -17,8 +17,9 @@ from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINES
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.capi.controller_context import Core, Options
-from remuda.capi.workload_clusters import NODES, PROVIDER_ID, Health
+from remuda.capi.workload_clusters import PROVIDER_ID, Health
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, namespace_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.capi.cluster import Clusters
 from remuda.capi.controller_context import Options
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import Key, dig
-from remuda.lab.sim.beginning import NAMESPACES
 
 from .memory_clusters import INFRA, NAMESPACE, TEST_CLUSTERS, core_object, thing, world
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES
 from remuda.fleet.fleetworkspace import FleetWorkspaces, standing
-from remuda.lab.sim.beginning import NAMESPACES
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Obj, Parts, world
 

@@ -16,8 +16,9 @@ from remuda.apiserver.server import Config, Server
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.request_context import Asked
 from remuda.kube.authorization.actions import Action
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
-from remuda.lab.sim.beginning import NAMESPACES, Beginning
+from remuda.lab.sim.beginning import Beginning
 from remuda.runtime import Informers
 from remuda.tunnel import TunnelServer
 

@@ -9,10 +9,10 @@ import pytest
 
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.objects import name_of
 from remuda.lab.sim import machine_jobs
-from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.machines.machineconfigcleanup import MachineConfigCleanup, is_left_behind, next_night
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts, world

@@ -16,11 +16,12 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.owners import reference
 from remuda.lab.sim.beginning import Beginning
 from remuda.provisioning.plans.machine_plan_secret import with_plan
-from remuda.provisioning.well_known import SECRETS, plan_name
+from remuda.provisioning.well_known import plan_name
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts, World
 from tests.unit.capi.memory_clusters import MemoryWorkloads

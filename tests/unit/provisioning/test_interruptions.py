@@ -13,23 +13,14 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.app.provisioning_controllers import machine_controllers
+from remuda.kube.builtin_resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.kube.owners import reference
-from remuda.lab.sim.beginning import NAMESPACES
 from remuda.provisioning.bootstrap.service_account_tokens import shown, text_of
 from remuda.provisioning.nodes.machine_request import request_secret
 from remuda.provisioning.plans.machine_plan_secret import decode
 from remuda.provisioning.plans.plan import Plan, checksum, encode
-from remuda.provisioning.well_known import (
-    MACHINE_NAME,
-    ROLE_BINDINGS,
-    ROLES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    TOKEN_INVALIDATED,
-    TOKEN_OF_ACCOUNT,
-    request_name,
-)
+from remuda.provisioning.well_known import MACHINE_NAME, TOKEN_INVALIDATED, TOKEN_OF_ACCOUNT, request_name
 from remuda.runtime import Reconciler
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.access.management_api import Parts

@@ -9,9 +9,10 @@ import pytest
 
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
+from remuda.kube.builtin_resources import EVENTS
 from remuda.kube.clock import Rng, VirtualClock, rfc3339
 from remuda.runtime import NORMAL, Recorder
-from remuda.runtime.events import EVENTS, reference_to
+from remuda.runtime.events import reference_to
 
 Obj = dict[str, Any]
 SUBJECT: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u1"}}

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.https import Unreachable
+from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Rng, Timer, VirtualClock
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Elector, NotLeading, Registry, Term
-from remuda.runtime.leader_election import LEASES, GuardedClient
+from remuda.runtime.leader_election import GuardedClient
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 

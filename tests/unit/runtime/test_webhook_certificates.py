@@ -8,8 +8,9 @@ from cryptography import x509
 
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy, Rng, VirtualClock
-from remuda.runtime.webhook_certificates import SECRETS, Lives, Material, SharedCertificates, renewed
+from remuda.runtime.webhook_certificates import Lives, Material, SharedCertificates, renewed
 
 NAMES = ("hooks.remuda.svc", "127.0.0.1")
 DAY = 86400.0

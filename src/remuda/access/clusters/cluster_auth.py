@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from remuda import api
 from remuda.api.cluster_cattle_io import API_VERSION, CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES, GROUP
-from remuda.api.crd_installation import CRDS, established, install_missing
+from remuda.api.crd_installation import established, install_missing
 from remuda.api.management_cattle_io import CLUSTERS, TOKENS, USERS
 from remuda.client.idempotent import discard, find, make, remove
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of, namespace_of, with_path
@@ -118,7 +119,7 @@ _DEPLOYED = (
     (GroupVersionResource(_RBAC, "v1", "clusterroles"), ""),
     (GroupVersionResource("", "v1", "serviceaccounts"), NAMESPACE),
 )
-NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+
 _RESOURCES: Final = {TOKEN: CLUSTER_AUTH_TOKENS, USER: CLUSTER_USER_ATTRIBUTES}
 
 

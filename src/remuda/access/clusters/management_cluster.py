@@ -14,6 +14,7 @@ from typing import Any
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, GROUP
 from remuda.client.idempotent import make
 from remuda.client.server_side_apply import Applier
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import (
     Key,
     annotations_of,
@@ -37,7 +38,6 @@ from .well_known import (
     FLEET_LOCAL,
     LOCAL,
     NAMESPACE_CREATED,
-    NAMESPACES,
     NODE_TOKEN,
     ROLES,
     SYSTEM_NAMESPACE,

@@ -7,7 +7,6 @@ from typing import Final
 
 from remuda.kube.objects import GroupVersionResource
 
-NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 SECRETS: Final = GroupVersionResource("", "v1", "secrets")
 ROLES: Final = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
 

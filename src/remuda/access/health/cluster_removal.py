@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from remuda.api.crd_installation import CRDS
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.idempotent import find, remove
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import deadline, time_of
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
@@ -62,7 +62,7 @@ _AGAIN: Final = 3.0
 _WRITES: Final = 5
 
 _RBAC = "rbac.authorization.k8s.io"
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 BINDINGS = GroupVersionResource(_RBAC, "v1", "clusterrolebindings")
 ROLES = GroupVersionResource(_RBAC, "v1", "clusterroles")
 PRIORITIES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")

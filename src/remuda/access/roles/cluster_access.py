@@ -14,6 +14,7 @@ from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUS
 from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.capi.well_known import SECRET_TYPE as CAPI_SECRET
 from remuda.client.idempotent import remove
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, uid_of
 from remuda.kube.owners import is_owned_by
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spec_change
@@ -25,7 +26,6 @@ from .globalroles import principals_change
 from .rbac_writer import COMPLETE, ERROR, bring_about, condition, generation, say, summary, summed
 from .role_caches import (
     DRIVER_CONFIGS,
-    NAMESPACES,
     SECRETS,
     DriverKinds,
     Views,

@@ -21,13 +21,14 @@ from remuda.api.management_cattle_io import (
 )
 from remuda.client.idempotent import discard, find, remove
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spec_change
 
 from .builtin_roles import CLUSTER_OWNER
-from .role_caches import NAMESPACES, Views, came_or_went, name_key, nothing
+from .role_caches import Views, came_or_went, name_key, nothing
 from .role_names import CREATOR, CREATOR_BINDINGS, GLOBAL_BINDING_OWNER, LOCAL, NO_CREATOR_RBAC, digest, label_value
 
 log = logger(__name__)

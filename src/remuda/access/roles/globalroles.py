@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from remuda.api.management_cattle_io import GLOBAL_ROLE_BINDINGS, GLOBAL_ROLES, USERS
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import Key, is_being_deleted, name_of
 from remuda.kube.owners import reference
 from remuda.kube.wrangler import safe_concat
@@ -18,7 +19,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
 from remuda.runtime.controller import Mapping as Keys
 
 from .rbac_writer import COMPLETE, ERROR, Id, bring_about, by_id, condition, generation, say
-from .role_caches import NAMESPACES, Views, came_or_went, owners_of, rbac_watches
+from .role_caches import Views, came_or_went, owners_of, rbac_watches
 from .role_names import (
     GLOBAL_BINDING_OWNER,
     GLOBAL_ROLE_OWNER,

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
 from remuda.api.cluster_x_k8s_io import GROUP as CAPI
-from remuda.api.crd_installation import CRDS
 from remuda.api.management_cattle_io import (
     CLUSTER_ROLE_TEMPLATE_BINDINGS,
     DYNAMIC_SCHEMAS,
@@ -33,6 +32,7 @@ from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.policy_rules import Rule, compact, quoted, text, uncovered
 from remuda.kube.authorization.rbac import Permitted, Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, MASTERS, User
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.errors import go_quote, unavailable
 from remuda.kube.object_reader import Listener, ObjectSource
 from remuda.kube.objects import GroupVersionResource, dig, is_being_deleted
@@ -62,7 +62,7 @@ class InformerSource:
         USERS,
         SETTINGS,
         GroupVersionResource(GROUP, "v3", "clusters"),
-        GroupVersionResource("", "v1", "namespaces"),
+        NAMESPACES,
     )
     # Kinds for other rules; a server that does not provision clusters may not serve them.
     BESIDES = (RKE_CONTROL_PLANES, ETCD_SNAPSHOTS, MACHINES, WANTED_CLUSTERS, NODE_DRIVERS, DYNAMIC_SCHEMAS)

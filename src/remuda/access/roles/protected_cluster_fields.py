@@ -19,6 +19,7 @@ from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING_GROUP
 from remuda.api.provisioning_cattle_io import VERSION as PROVISIONING_VERSION
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.authorization.users import MASTERS, User
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, labels_of, metadata, name_of, with_path, without_path
 from remuda.kube.wrangler import PREFIX
@@ -29,7 +30,7 @@ from .role_names import CREATOR, CREATOR_BINDINGS, MANAGEMENT_CLUSTER, NO_CREATO
 
 Obj = dict[str, Any]
 
-_NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 # The prefix of clusters' ids; no other namespace has it.
 _ID_PREFIX = "c-"
 _CREATOR_PATH = f"metadata.annotations[{CREATOR}]"
@@ -156,7 +157,7 @@ class ClusterRules:
             if not name.startswith(_ID_PREFIX):
                 why = f"must begin with {_ID_PREFIX}: the namespace of this name becomes the cluster's"
                 found.append(invalid_value("metadata.name", name, why))
-            elif self._held.find(_NAMESPACES, name) is not None:
+            elif self._held.find(NAMESPACES, name) is not None:
                 why = "there is a namespace of this name already, and it would become the cluster's"
                 found.append(invalid_value("metadata.name", name, why))
         return found

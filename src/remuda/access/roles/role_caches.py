@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.api.crd_installation import CRDS
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, GROUP, TOKENS, USERS
 from remuda.api.management_cattle_io import GLOBAL_ROLES as GLOBAL_ROLE_KIND
 from remuda.api.management_cattle_io import ROLE_TEMPLATES as ROLE_TEMPLATE_KIND
@@ -15,6 +14,7 @@ from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING_GROUP
 from remuda.api.rke_cattle_io import CLUSTER_NAME as RKE_CLUSTER_NAME
 from remuda.api.rke_cattle_io import CUSTOM_MACHINES, ETCD_SNAPSHOTS, RKE_BOOTSTRAPS, RKE_CLUSTERS, RKE_CONTROL_PLANES
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.objects import (
     GroupVersion,
     GroupVersionResource,
@@ -39,7 +39,7 @@ from .role_rules import included, rules_of_template
 Obj = dict[str, Any]
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 # Cluster API's kinds in a workspace to which access is given by name.
 CAPI_KINDS = (CAPI_CLUSTERS, MACHINES, MACHINE_SETS, MACHINE_DEPLOYMENTS)

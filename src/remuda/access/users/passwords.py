@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from remuda.client.idempotent import discard, find
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, uid_of
@@ -240,7 +241,7 @@ class Hashing:
 Obj = dict[str, Any]
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 NAMESPACE = "cattle-local-user-passwords"
 # The hash function. Rancher's own Secrets say pbkdf2sha3512 here.
 KIND_ANNOTATION, KIND = "cattle.io/password-hash", "scrypt"

@@ -13,11 +13,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
 from remuda.runtime import Elector, Informers, NotLeading, Registry, Term
-from remuda.runtime.leader_election import LEASES, GuardedClient, lead
+from remuda.runtime.leader_election import GuardedClient, lead
 
 from ..inprocess import InProcessClient
 from ..server import Server

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, Entropy
 from remuda.kube.conditions import get
 from remuda.kube.objects import Key, dig, labels_of, metadata, name_of, namespace_of
@@ -22,7 +23,7 @@ from remuda.runtime import DONE, NORMAL, Controller, Result, Watch
 from ..controller_context import Core, cluster_key_of, cluster_name_of
 from ..phases import Phases, is_paused, with_paused
 from ..well_known import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
-from ..workload_clusters import SECRETS, cluster_secrets, only_kubeconfigs
+from ..workload_clusters import cluster_secrets, only_kubeconfigs
 from . import deletion, provider_phases
 from .kubeconfig import kubeconfig
 from .scope import COMPONENT, CONTROLLER, Descendants, Scope, referred

@@ -10,6 +10,7 @@ import datetime
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import API_VERSION
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
@@ -21,7 +22,7 @@ from .. import contracts
 from ..controller_context import Core
 from ..phases import Stuck
 from ..well_known import CLUSTER_NAME, SECRET_TYPE, ca_secret, kubeconfig_secret
-from ..workload_clusters import KUBECONFIG_KEY, SECRETS, data_of
+from ..workload_clusters import KUBECONFIG_KEY, data_of
 from .scope import CONTROLLER, Scope
 
 log = logger(__name__)

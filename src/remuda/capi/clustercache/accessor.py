@@ -19,12 +19,13 @@ from typing import Any
 from remuda.client.interface import Client
 from remuda.client.kubeconfig import ConfigError
 from remuda.kube.bounding import Bounds, bounded
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import Key, dig, metadata
 from remuda.runtime import Informer
 
-from ..workload_clusters import NODES, PROVIDER_ID, Connector, Health, Losable
+from ..workload_clusters import PROVIDER_ID, Connector, Health, Losable
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS
+from remuda.kube.builtin_resources import NODES, SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of
 from remuda.runtime import Manager, Watch, synced
 
 from ..well_known import WATCH_FILTER, kubeconfig_secret
-from ..workload_clusters import KUBECONFIG_KEY, NODES, SECRETS, Connector, Health, cluster_secrets, data_of
+from ..workload_clusters import KUBECONFIG_KEY, Connector, Health, cluster_secrets, data_of
 from . import accessor
 from .accessor import CacheOptions, Connected, Link, Rhythm, Turns
 

@@ -16,10 +16,11 @@ from typing import Any
 from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.client.interface import Client
 from remuda.kube import conditions
+from remuda.kube.builtin_resources import NODES, SECRETS
 from remuda.kube.clock import deadline, parse_rfc3339
 from remuda.kube.conditions import FALSE, INFO, LEGACY, TRUE, with_legacy
 from remuda.kube.errors import ApiError, go_quote
-from remuda.kube.objects import GroupVersionResource, dig, is_being_deleted, metadata, name_of, namespace_of, with_path
+from remuda.kube.objects import dig, is_being_deleted, metadata, name_of, namespace_of, with_path
 from remuda.kube.owners import without_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import NORMAL, WARNING, Result, Retry, logger
@@ -36,7 +37,7 @@ from ..well_known import (
     PRE_TERMINATE_HOOK,
     kubeconfig_secret,
 )
-from ..workload_clusters import NODES, PROVIDER_ID
+from ..workload_clusters import PROVIDER_ID
 from . import deletion_rules as rules
 from .drain_plan import DrainError
 from .eviction import Ground, drain_round
@@ -47,7 +48,7 @@ from .volume_detach import attached_volumes
 Obj = dict[str, Any]
 log = logger(__name__)
 
-SECRETS = GroupVersionResource("", "v1", "secrets")
+
 _CHECK_LOGS = "please check controller logs for errors"
 _NOT_CONNECTED = "connection to the workload cluster is down"
 # Timeouts of one round, so that a server which does not answer can't keep the status from being written.

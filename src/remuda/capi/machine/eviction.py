@@ -11,20 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import DAEMON_SETS, NAMESPACES, NODES, PODS
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, uid_of
 from remuda.runtime import logger
 
-from ..workload_clusters import NODES
 from .drain_plan import UNREACHABLE_GRACE_SECONDS, Plan, Remaining, Rule, Snapshot, doing, needs_daemon_set, plan, rules_for
 
 Obj = dict[str, Any]
 log = logger(__name__)
 
-PODS = GroupVersionResource("", "v1", "pods")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
-DAEMON_SETS = GroupVersionResource("apps", "v1", "daemonsets")
 
 _AT_ONCE = 16
 _EVICTION_SECONDS = 10.0

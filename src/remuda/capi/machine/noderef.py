@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import deadline, time_of
 from remuda.kube.conditions import ERROR, FALSE, INFO, UNKNOWN, WARNING, with_legacy
 from remuda.kube.errors import ApiError
@@ -21,7 +22,7 @@ from .. import contracts
 from ..controller_context import BY_NODE, BY_PROVIDER_ID, Core
 from ..phases import Stuck
 from ..well_known import INTERRUPTIBLE
-from ..workload_clusters import NODES, PROVIDER_ID, Workload
+from ..workload_clusters import PROVIDER_ID, Workload
 from .node_sync import is_outdated, legacy_node_health, node_patch
 from .provider_phases import machine_ref
 from .scope import COMPONENT, Scope

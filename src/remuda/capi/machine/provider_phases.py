@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import GROUP
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.encoding.mergepatch import create_merge_patch
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of, uid_of
@@ -15,7 +16,7 @@ from remuda.kube.owners import AlreadyControlled, controller_of, reference, same
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Result, Retry, logger
 
-from ..contracts import CRDS, NoContract, group_kind
+from ..contracts import NoContract, group_kind
 from ..controller_context import Core
 from ..external_objects import External
 from ..phases import Stuck

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.client.interface import Client
-from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
+from remuda.kube.builtin_resources import PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS
+from remuda.kube.objects import dig, name_of, namespace_of
 
 from ..machine_messages import listed
 from .drain_plan import doing
@@ -20,8 +21,7 @@ from .eviction import Ground, find_node, is_unreachable, read_all, read_plan
 
 Obj = dict[str, Any]
 
-VOLUMES = GroupVersionResource("", "v1", "persistentvolumes")
-ATTACHMENTS = GroupVersionResource("storage.k8s.io", "v1", "volumeattachments")
+
 _MOST = 5
 
 
@@ -116,10 +116,10 @@ async def attached_volumes(client: Client, ground: Ground, name: str, now: float
         return Attached()
     on_node = names_on_node(node)
     with doing("failed to list VolumeAttachments: failed to list VolumeAttachments"):
-        attachments = attachments_of(await read_all(client, ATTACHMENTS), name)
+        attachments = attachments_of(await read_all(client, VOLUME_ATTACHMENTS), name)
     if not on_node and not attachments:
         return Attached()
     with doing("failed to find PersistentVolumeClaims from Pods ignored during drain"):
         skipped = (await read_plan(client, ground, name, now)).skipped
     with doing("failed to list PersistentVolumes"):
-        return matched(on_node, attachments, await read_all(client, VOLUMES), claims_of(skipped))
+        return matched(on_node, attachments, await read_all(client, PERSISTENT_VOLUMES), claims_of(skipped))

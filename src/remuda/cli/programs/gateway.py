@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from remuda.app.attached_gateway import Front
     from remuda.client.https import HttpsClient
     from remuda.gateway.server.serving_certificate import Files
+from remuda.kube.builtin_resources import CRDS
 
 _LOOK_SECONDS = 1.0
 
@@ -97,7 +98,7 @@ async def _run(client: HttpsClient, settings: Settings, front: Front, *, waiting
 
 async def _wait_for_cluster_api(client: HttpsClient, stop: asyncio.Event, told: Told) -> None:
     """Until somebody has installed it: `remuda controllers`, which may be started at the same moment, or upstream's."""
-    from remuda.api.crd_installation import CRDS
+
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.kube.errors import ApiError
 

@@ -17,10 +17,11 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.provisioning.well_known import SECRETS, plan_name
+from remuda.provisioning.well_known import plan_name
 
 from ..views import states
 from ..views.states import Said, Sight

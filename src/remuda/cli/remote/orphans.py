@@ -12,9 +12,10 @@ from typing import Any
 from remuda.access.settings.settings import OUTBOUND, Settings
 from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NAMESPACES, SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.network.outbound import Policy
-from remuda.kube.objects import GroupVersionResource, Key, dig, name_of
+from remuda.kube.objects import Key, dig, name_of
 from remuda.machines import driver_registry
 from remuda.machines import options as credential_variables
 from remuda.machines.driver import Driver, DriverError, Surroundings
@@ -22,21 +23,19 @@ from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.machineprovision.job_arguments import instance_name
 from remuda.machines.orphans import Place, Search, found_at, place_of, without_machine
 from remuda.machines.secretfields.vault import opened
-from remuda.provisioning.references.cloud_credentials import GLOBAL, SECRETS
+from remuda.provisioning.references.cloud_credentials import GLOBAL
 from remuda.provisioning.well_known import MACHINE_API_VERSION, resource_of
 
 from ..exit_codes import Code, Failure
 
 Obj = dict[str, Any]
 
-_NAMESPACES = GroupVersionResource("", "v1", "namespaces")
-
 
 async def search(client: Client, chosen: str, elsewhere: Place | None, here: Mapping[str, str]) -> Search:
     """Of all drivers in Python, or the `chosen` one; and `elsewhere`, where no machine leads. `here` is the environment that
     drivers have on this machine. Raises ApiError, and Failure."""
     result = Search()
-    owner = str(dig(await client.get(_NAMESPACES, "kube-system"), "metadata", "uid") or "")
+    owner = str(dig(await client.get(NAMESPACES, "kube-system"), "metadata", "uid") or "")
     served = await _served(client)
     if chosen and chosen not in served:
         known = f"there are {', '.join(served)}" if served else "there are none"

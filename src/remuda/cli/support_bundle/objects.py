@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from remuda.client.https import HttpsClient
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersion, GroupVersionResource, annotations_of, dig, name_of
 
@@ -18,7 +19,7 @@ Obj = dict[str, Any]
 
 EVENTS = GroupVersionResource("", "v1", "events")
 SECRETS = GroupVersionResource("", "v1", "secrets")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 CLUSTERS = GroupVersionResource("provisioning.cattle.io", "v1", "clusters")
 SETTINGS = GroupVersionResource("management.cattle.io", "v3", "settings")
 # Kinds of these groups, and of groups below them, say how they are.

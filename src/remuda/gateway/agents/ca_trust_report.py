@@ -21,12 +21,13 @@ from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
 from remuda.apiserver.keys.ca_followers import NO_REPORT, Follower
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, name_of, namespace_of
 from remuda.provisioning.machine_caches import PLAN_FIELDS
 from remuda.provisioning.plans import agent_report, machine_plan_secret
-from remuda.provisioning.well_known import SECRETS, plan_name
+from remuda.provisioning.well_known import plan_name
 
 from .credential_store import CREDENTIALS_NAMESPACE, trusts_in
 

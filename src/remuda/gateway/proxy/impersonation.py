@@ -24,6 +24,7 @@ from remuda.client.field_ownership import apply_owned
 from remuda.client.idempotent import discard
 from remuda.client.interface import Client
 from remuda.kube.authorization.users import User
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, name_of
 
@@ -40,7 +41,7 @@ LABEL = "authz.cluster.cattle.io/impersonator"
 USER = "remuda.dev/user"
 EXTRAS = ("requesttokenid", "requesthost", "principalid", "username")
 
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 REVIEWS = GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews")
 CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")

@@ -28,7 +28,7 @@ from remuda.machines import machine_access
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.machine_access import MachineAccess, NoAccess
 from remuda.machines.machineprovision.well_known import STATE_TYPE, state_name
-from remuda.provisioning.well_known import MACHINE_GROUP, SECRETS
+from remuda.provisioning.well_known import MACHINE_GROUP
 
 from ..server import norman
 from ..server.dependencies import Services
@@ -37,6 +37,7 @@ from ..server.routing import Who
 
 if TYPE_CHECKING:
     import asyncssh
+from remuda.kube.builtin_resources import SECRETS
 
 Obj = dict[str, Any]
 

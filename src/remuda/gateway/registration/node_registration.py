@@ -19,6 +19,7 @@ from aiohttp import web
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.limits.caller_caps import ConnectionCaps, network_of
 from remuda.client.idempotent import find
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import gojson
 from remuda.kube.errors import ApiError, bad_request, forbidden, not_found, too_many_requests, unauthorized, unavailable
@@ -30,7 +31,7 @@ from remuda.provisioning.host_layout import Layout
 from remuda.provisioning.nodes.host_registration import Busy, Hosts, Newcomers, PlanAccess, Refused, UnknownToken
 from remuda.provisioning.plans import machine_plan_secret
 from remuda.provisioning.plans.plan import PlanError
-from remuda.provisioning.well_known import MACHINE_ID, SECRETS, plan_name
+from remuda.provisioning.well_known import MACHINE_ID, plan_name
 
 from ..auth.authenticator import NotLetIn
 from ..server import norman

@@ -21,11 +21,11 @@ from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.idempotent import find
 from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.builtin_resources import LEASES
 from remuda.kube.errors import ApiError, bad_request
 from remuda.kube.objects import Key, dig, name_of, namespace_of
 from remuda.kube.redaction import redacted
 from remuda.kube.waits import Ref, Wait
-from remuda.runtime.leader_election import LEASES
 
 from . import norman
 from .dependencies import Services

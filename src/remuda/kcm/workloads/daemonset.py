@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from remuda.kube.builtin_resources import DAEMON_SETS, NODES, PODS
 from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, name_of, without_path
 from remuda.runtime import Manager, Result, Watch
 
@@ -11,7 +12,6 @@ from ..disruption_counts import is_ready, scaled
 from ..pod_placement import NodeChoice, taints_of, untolerated
 from .pod_adoption import Owning
 from .pods import has_ended, is_active, name_prefix, pod_from, template_hash, with_labels
-from .resources import DAEMON_SETS, NODES, PODS
 
 Obj = dict[str, Any]
 

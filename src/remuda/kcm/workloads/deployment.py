@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from remuda.kube.builtin_resources import DEPLOYMENTS, PODS, REPLICA_SETS
 from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.objects import (
     Key,
@@ -21,8 +22,7 @@ from remuda.kube.owners import reference
 from remuda.runtime import DONE, NORMAL, Manager, Result
 
 from .pod_adoption import Dependents, Owning
-from .pods import template_hash, with_labels
-from .resources import DEPLOYMENTS, MANAGER, PODS, REPLICA_SETS
+from .pods import MANAGER, template_hash, with_labels
 from .rollout import Bounds, Group, first_size, rolling_sizes
 
 Obj = dict[str, Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Final
 
+from remuda.kube.builtin_resources import ENDPOINT_SLICES, PODS, SERVICES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from remuda.kube.owners import reference
@@ -12,8 +13,7 @@ from remuda.kube.selectors import LabelSelector, Requirement
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, label
 
 from ..disruption_counts import is_ready
-from .pods import has_ended
-from .resources import ENDPOINT_SLICES, MANAGER, PODS, SERVICES
+from .pods import MANAGER, has_ended
 
 Obj = dict[str, Any]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from remuda.kube.builtin_resources import JOBS, PODS
 from remuda.kube.clock import time_of
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, finalizers_of, find_by, is_being_deleted, name_of, namespace_of
@@ -16,8 +17,7 @@ from remuda.runtime import DONE, NORMAL, WARNING, Manager, Result
 
 from .job_progress import FINALIZER, is_finished, progress, with_fewer
 from .pod_adoption import BURST, Owning
-from .pods import is_active, name_prefix, pod_from
-from .resources import JOBS, MANAGER, PODS
+from .pods import MANAGER, is_active, name_prefix, pod_from
 
 Obj = dict[str, Any]
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"

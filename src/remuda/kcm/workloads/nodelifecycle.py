@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from remuda.kube.builtin_resources import LEASES, NODES, PODS
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, find_by, name_of, namespace_of, resource_version_of, uid_of
@@ -18,8 +19,7 @@ from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Watch
 
 from ..disruption_counts import is_ready
 from ..pod_placement import taints_of
-from .pods import conditions_with, follow_nodes, pods_on
-from .resources import LEASES, MANAGER, NODE_LEASES, NODES, PODS
+from .pods import MANAGER, NODE_LEASES, conditions_with, follow_nodes, pods_on
 
 Obj = dict[str, Any]
 

@@ -29,8 +29,7 @@ from remuda.runtime import DONE, NORMAL, WARNING, Controller, Informer, Manager,
 from remuda.runtime.controller import Mapping as ToKeys
 from remuda.runtime.controller import owner as owner_of
 
-from .pods import available_in, is_active
-from .resources import MANAGER
+from .pods import MANAGER, available_in, is_active
 
 Obj = dict[str, Any]
 

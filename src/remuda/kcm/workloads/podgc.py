@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from remuda.kube.builtin_resources import NODES, PODS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, metadata, name_of, namespace_of, uid_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch
 
-from .pods import disrupted, follow_nodes, has_ended, pods_on
-from .resources import MANAGER, NODES, PODS
+from .pods import MANAGER, disrupted, follow_nodes, has_ended, pods_on
 
 Obj = dict[str, Any]
 

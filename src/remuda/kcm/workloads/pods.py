@@ -15,6 +15,9 @@ from ..disruption_counts import is_ready
 
 Obj = dict[str, Any]
 
+# The field manager of these controllers, and the namespace of nodes' leases.
+MANAGER: Final = "kube-controller-manager"
+NODE_LEASES: Final = "kube-node-lease"
 # Vowels and look-alikes are left out, as in every name that Kubernetes generates.
 _SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from remuda.kube.builtin_resources import PODS, REPLICA_SETS
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata
@@ -13,7 +14,6 @@ from remuda.runtime import Manager, Result
 from ..disruption_counts import is_ready
 from .pod_adoption import Owning
 from .pods import first_to_go, is_active, name_prefix, pod_from
-from .resources import PODS, REPLICA_SETS
 
 Obj = dict[str, Any]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from remuda.kube.builtin_resources import PODS, STATEFUL_SETS
 from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, name_of
 from remuda.runtime import Manager, Result
 
 from ..disruption_counts import is_ready
 from .pod_adoption import Owning
 from .pods import has_ended, is_active, name_prefix, pod_from, template_hash, with_labels
-from .resources import PODS, STATEFUL_SETS
 
 Obj = dict[str, Any]
 

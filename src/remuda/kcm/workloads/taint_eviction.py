@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from remuda.kube.builtin_resources import NODES, PODS
 from remuda.kube.clock import time_of
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, name_of, uid_of
 from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Watch
 
 from ..pod_placement import taints_of, tolerates
-from .pods import disrupted, follow_nodes, has_ended, pods_on
-from .resources import MANAGER, NODES, PODS
+from .pods import MANAGER, disrupted, follow_nodes, has_ended, pods_on
 
 Obj = dict[str, Any]
 

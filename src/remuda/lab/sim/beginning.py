@@ -16,13 +16,12 @@ from remuda import kcm
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.memory import Base
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
-from remuda.kube.objects import GroupVersionResource
 
 Obj = dict[str, Any]
 
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 # Earlier than the clock of any simulation, also the system's: no timestamp is in the future.
 _TIME = 1_600_000_000.0
 _REST_SECONDS = 60.0

@@ -20,11 +20,11 @@ from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMEN
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Server
 from remuda.capi.clustercache import ClusterCache
-from remuda.capi.contracts import CRDS
 from remuda.capi.controller_context import Core
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.capi.workload_clusters import Connector
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import Clock, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, namespace_of
@@ -50,7 +50,7 @@ from .workload_clusters import SimulatedClusters
 Obj = dict[str, Any]
 T = TypeVar("T")
 NAMESPACE = "herd"
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 DEFAULT_VERSION = "v1.36.3"
 
 

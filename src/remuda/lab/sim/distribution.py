@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from remuda.access.agent_objects import MADE_FOR
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError

@@ -24,6 +24,7 @@ from remuda.apiserver.server import Server
 from remuda.client.idempotent import find, make
 from remuda.client.interface import Client
 from remuda.kube.authorization.users import AUTHENTICATED, User
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, labels_of
@@ -32,7 +33,7 @@ from remuda.provisioning.nodes.host_registration import PlanAccess, Refused
 from remuda.provisioning.nodes.machine_request import request_secret
 from remuda.provisioning.plans.machine_plan_secret import packed
 from remuda.provisioning.plans.plan import Plan, checksum, decode, instruction
-from remuda.provisioning.well_known import MACHINE_NAME, MACHINE_NAMESPACE, REFUSED, SECRETS, request_name
+from remuda.provisioning.well_known import MACHINE_NAME, MACHINE_NAMESPACE, REFUSED, request_name
 from remuda.runtime import Informers
 
 from .delays_and_faults import Span

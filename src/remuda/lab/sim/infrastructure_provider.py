@@ -13,7 +13,7 @@ from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
 from remuda.capi.phases import is_paused
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.capi.well_known import CONTROL_PLANE as CONTROL_PLANE_LABEL
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, metadata, name_of, namespace_of, with_path

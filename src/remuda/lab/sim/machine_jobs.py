@@ -17,6 +17,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api.management_cattle_io import API_VERSION
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, labels_of, name_of, namespace_of, uid_of
@@ -26,7 +27,7 @@ from remuda.machines.nodedrivers.machine_crds import definitions
 from remuda.machines.provisioner import machine_state
 from remuda.machines.provisioner.machine_state import Kept, Phase, dumps
 from remuda.machines.runner import job_status
-from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, SECRETS, WORKER_ROLE
+from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, WORKER_ROLE
 from remuda.runtime import Informers
 
 from .delays_and_faults import Span

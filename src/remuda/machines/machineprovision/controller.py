@@ -17,6 +17,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.idempotent import find, make, remove
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersion,
@@ -57,7 +58,6 @@ from .well_known import (
     INFRA_NAME,
     JOB_UID,
     JOBS,
-    NAMESPACES,
     PODS,
     attempts_name,
     job_name,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from remuda.access.settings.settings import MACHINE_REPOSITORY
+from remuda.kube.builtin_resources import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.objects import (
     GroupVersion,
     GroupVersionResource,
@@ -25,7 +26,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import controller_of, reference
 from remuda.kube.wrangler import safe_concat
-from remuda.provisioning.well_known import BACKUP, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.provisioning.well_known import BACKUP
 
 from .job_arguments import IN_A_POD, Belonging, DriverFacts, arguments
 from .well_known import (

@@ -20,6 +20,7 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS, SETTINGS
 from remuda.capi.well_known import CLONED_FROM_NAME as TEMPLATE
 from remuda.client.idempotent import find
+from remuda.kube.builtin_resources import NAMESPACES, SECRETS
 from remuda.kube.network import outbound
 from remuda.kube.objects import (
     GroupVersion,
@@ -45,7 +46,6 @@ from remuda.provisioning.well_known import (
     MACHINE_API_VERSION,
     MACHINE_GROUP,
     POOL_NAME,
-    SECRETS,
     resource_of,
 )
 from remuda.runtime import Manager, synced
@@ -59,7 +59,7 @@ from ..secretfields.vault import read as read_sealed
 from .decide import owning_machine, subject_of
 from .job_arguments import Belonging, DriverFacts, driver_facts, driver_of, variables
 from .job_objects import Contents, Plan, Running
-from .well_known import NAMESPACES, STATE_KEY, state_name
+from .well_known import STATE_KEY, state_name
 
 Obj = dict[str, Any]
 

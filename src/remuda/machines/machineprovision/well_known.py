@@ -18,7 +18,7 @@ FINALIZER: Final = "wrangler.cattle.io/machine-provision-remove"
 JOBS: Final = GroupVersionResource("batch", "v1", "jobs")
 PODS: Final = GroupVersionResource("", "v1", "pods")
 CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
-NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+
 
 # Labels of a Job and its pod.
 INFRA_GROUP: Final = "rke.cattle.io/infra-machine-group"

@@ -23,13 +23,14 @@ from remuda.access.settings.settings import OUTBOUND, Settings
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, SETTINGS
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
 from remuda.kube.network import outbound
 from remuda.kube.network.outbound import Policy
 from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, with_path
-from remuda.provisioning.references.cloud_credentials import GLOBAL, MARK, SECRETS, TYPE
+from remuda.provisioning.references.cloud_credentials import GLOBAL, MARK, TYPE
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..driver import Surroundings

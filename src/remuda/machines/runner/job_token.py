@@ -11,11 +11,11 @@ from typing import Any
 
 from remuda.client.idempotent import discard, remove
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.encoding.jsonio import dumps
 from remuda.kube.objects import name_of, namespace_of, uid_of
 from remuda.kube.owners import reference
 from remuda.kube.wrangler import safe_concat
-from remuda.provisioning.well_known import SECRETS, SERVICE_ACCOUNTS
 
 from ..machineprovision.well_known import job_name
 

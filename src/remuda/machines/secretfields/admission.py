@@ -20,6 +20,7 @@ from remuda.apiserver.history.past import Past
 from remuda.kube.admission_attributes import EVERY, Attributes
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.encoding import gojson
 from remuda.kube.errors import ApiError, FieldError, forbidden_field, invalid
 from remuda.kube.object_reader import ObjectSource
@@ -27,7 +28,7 @@ from remuda.kube.objects import dig, name_of, namespace_of, with_path, without_p
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.machine_pools import config_of, pools_written, sealed_digests, template_digest
 from remuda.provisioning.references.driver_addresses import Address, listed, written
-from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS, SECRETS
+from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..nodedrivers.secrecy import is_secret

@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
-from remuda.capi.contracts import CRDS, Contracts, without_schemas
+from remuda.capi.contracts import Contracts, without_schemas
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS, SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersionResource,
@@ -26,7 +27,7 @@ from remuda.kube.objects import (
     resource_version_of,
     uid_of,
 )
-from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP, SECRETS
+from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
 from ..nodedrivers.secrecy import is_secret

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from remuda.client.idempotent import find, make, remove
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, Entropy, rfc3339, time_of
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, namespace_of, resource_version_of
-from remuda.provisioning.well_known import BACKUP, MACHINE_GROUP, SECRETS
+from remuda.provisioning.well_known import BACKUP, MACHINE_GROUP
 
 from .markers import Place, is_marker, marker_of, secret_name
 

@@ -25,6 +25,7 @@ from remuda.api.rke_cattle_io.rkecontrolplane import RKEControlPlaneSpec
 from remuda.kube.admission_attributes import CREATE, EVERY, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import MASTERS, User
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import Key, annotations_of, name_of, resource_version_of, with_path, without_path
@@ -34,7 +35,6 @@ from ..graph.machine_pools import config_of, credential_of, pools_written
 from ..references import authors, driver_addresses
 from ..references.authorization import misdirected
 from ..references.authors import ACCEPT, AUTHORS
-from ..references.cloud_credentials import SECRETS
 from ..references.driver_addresses import Address
 from ..references.spec_references import Reference, credential_key, references_in, references_of
 from ..well_known import ADDRESS_AUTHORS, CONFIG_API_VERSION, CONFIG_GROUP, resource_of

@@ -14,6 +14,7 @@ from typing import Any
 from remuda.access.settings.settings import Settings
 from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import time_of
 from remuda.kube.objects import (
     Key,
@@ -37,7 +38,6 @@ from ..well_known import (
     MACHINE_ID,
     MACHINE_NAME,
     ROLE_BOOTSTRAP,
-    SECRETS,
     TOKEN_INVALIDATED,
 )
 from .service_account_tokens import is_token_of, token_secrets

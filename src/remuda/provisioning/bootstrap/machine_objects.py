@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.capi.well_known import CLUSTER_NAME as CAPI_CLUSTER_NAME
+from remuda.kube.builtin_resources import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import (
     GroupVersionResource,
@@ -47,12 +48,8 @@ from ..well_known import (
     PLAN_MACHINE_NAME,
     PLAN_SECRET_NAME,
     PLAN_TYPE,
-    ROLE_BINDINGS,
     ROLE_BOOTSTRAP,
     ROLE_PLAN,
-    ROLES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
     WORKER_ROLE,
     bootstrap_name,
     plan_name,

@@ -18,6 +18,7 @@ from remuda.capi.phases import is_paused
 from remuda.capi.well_known import CLUSTER_NAME, kubeconfig_secret
 from remuda.capi.workload_clusters import cluster_secrets
 from remuda.client.idempotent import find, make, remove
+from remuda.kube.builtin_resources import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.objects import (
     GroupVersionResource,
     Key,
@@ -54,10 +55,6 @@ from ..well_known import (
     PLAN_TYPE,
     PRE_TERMINATE_HOOK,
     PRE_TERMINATE_OWNER,
-    ROLE_BINDINGS,
-    ROLES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
     bootstrap_name,
     plan_name,
 )

@@ -13,21 +13,14 @@ import hashlib
 from typing import Any
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, is_being_deleted, metadata, name_of, namespace_of, uid_of
 from remuda.kube.owners import reference
 from remuda.runtime import Informer, Informers
 from remuda.runtime.informer import without_managed_fields
 
-from ..well_known import (
-    ACCOUNT_LABEL,
-    ACCOUNT_OF_TOKEN,
-    ACCOUNT_TOKEN_TYPE,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    TOKEN_OF_ACCOUNT,
-    UID_OF_TOKEN,
-)
+from ..well_known import ACCOUNT_LABEL, ACCOUNT_OF_TOKEN, ACCOUNT_TOKEN_TYPE, TOKEN_OF_ACCOUNT, UID_OF_TOKEN
 
 Obj = dict[str, Any]
 _BY_ACCOUNT = "account"

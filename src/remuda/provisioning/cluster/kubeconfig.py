@@ -19,8 +19,9 @@ from remuda.access.users.user_objects import is_enabled, user_manifest
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, TOKENS, USERS
 from remuda.capi.well_known import CLUSTER_NAME, kubeconfig_secret
 from remuda.capi.well_known import SECRET_TYPE as CLUSTER_SECRET_TYPE
-from remuda.capi.workload_clusters import SECRETS, cluster_secrets, data_of, only_kubeconfigs
+from remuda.capi.workload_clusters import cluster_secrets, data_of, only_kubeconfigs
 from remuda.client.idempotent import find, make, remove
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import Key, is_being_deleted, labels_of, name_of, namespace_of, owner_references_of, resource_version_of

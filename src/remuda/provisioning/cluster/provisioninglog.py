@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from remuda.access.clusters.well_known import LOCAL
 from remuda.access.rancher_conditions import FALSE, condition_of
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.kube.builtin_resources import CONFIG_MAPS
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, name_of, namespace_of, resource_version_of
+from remuda.kube.objects import Key, dig, is_being_deleted, name_of, namespace_of, resource_version_of
 from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, synced
 
 from ..well_known import belongs, is_administrated, managed_name_of
@@ -27,7 +28,7 @@ from .mirror_caches import Views
 Obj = dict[str, Any]
 
 CONTROLLER = "provisioninglog"
-CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+
 NAME = "provisioning-log"
 _FIELDS = f"metadata.name={NAME}"
 DONE_MESSAGE = "provisioning done"

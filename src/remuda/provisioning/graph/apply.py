@@ -16,6 +16,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.client.field_ownership import was_lost
 from remuda.client.idempotent import find, remove
 from remuda.client.server_side_apply import Applier, covers
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersion,
@@ -38,7 +39,6 @@ from remuda.runtime import WARNING, Informer, Manager, Watch, logger
 
 from ..well_known import PRUNE, SET_ID
 from . import Generated, Unrenderable
-from .podsecurity import SECRETS
 
 log = logger(__name__)
 

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from remuda.api import rke_cattle_io
 from remuda.api.management_cattle_io import API_VERSION
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.encoding import yamlio
-from remuda.kube.objects import GroupVersionResource, dig, name_of
+from remuda.kube.objects import dig, name_of
 from remuda.kube.owners import reference
 
 from .generated import Generated, Unrenderable, generated
@@ -24,7 +25,7 @@ Obj = dict[str, Any]
 
 FIELD: Final = "defaultPodSecurityAdmissionConfigurationTemplateName"
 KIND: Final = "PodSecurityAdmissionConfigurationTemplate"
-SECRETS: Final = GroupVersionResource("", "v1", "secrets")
+
 KEY: Final = "admission-config-psact"
 ARGUMENTS, ARGUMENT = "kube-apiserver-arg", "admission-control-config-file"
 _VERSION = re.compile(r"v1\.(\d+)\.\d+.*\+(k3s|rke2)")

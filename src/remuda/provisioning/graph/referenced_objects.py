@@ -19,6 +19,7 @@ from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.idempotent import find
 from remuda.kube.authorization.users import User
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.encoding import gojson
 from remuda.kube.objects import (
     GroupVersion,
@@ -48,7 +49,7 @@ from .podsecurity import BUILT_IN, FIELD, KIND, template_of
 Obj = dict[str, Any]
 
 DYNAMIC_SCHEMAS = GroupVersionResource(management.GROUP, management.VERSION, "dynamicschemas")
-SECRETS = GroupVersionResource("", "v1", "secrets")
+
 _BY_CONFIG = "machine configs"
 
 

@@ -19,10 +19,10 @@ from remuda.api.management_cattle_io import SETTINGS
 from remuda.capi.phases import is_paused
 from remuda.capi.well_known import SKIP_REMEDIATION
 from remuda.client.idempotent import find, remove
+from remuda.kube.builtin_resources import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.objects import (
     GroupVersion,
-    GroupVersionResource,
     Key,
     annotations_of,
     dig,
@@ -42,17 +42,7 @@ from ..bootstrap.bootstraptoken import Terms, end_of, invalidate, is_good, is_in
 from ..bootstrap.service_account_tokens import named_token, token_secrets, tokens_of
 from ..machine_caches import PLAN_FIELDS, Views
 from ..plans.machine_plan_secret import is_in_use
-from ..well_known import (
-    ACCOUNT_LABEL,
-    ACCOUNT_OF_TOKEN,
-    BOOTSTRAP_NAME,
-    LAST_ACCESS,
-    MACHINE_ID,
-    SECRETS,
-    SERVICE_ACCOUNTS,
-    bootstrap_name,
-    plan_name,
-)
+from ..well_known import ACCOUNT_LABEL, ACCOUNT_OF_TOKEN, BOOTSTRAP_NAME, LAST_ACCESS, MACHINE_ID, bootstrap_name, plan_name
 from .host_identity import Refusals, has_acted, refusals_of
 
 log = logger(__name__)
@@ -61,7 +51,7 @@ Obj = dict[str, Any]
 
 CONTROLLER = "awaited-host"
 _BY_SET = "machine set"
-_CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
+
 # A Kubernetes that records the use of tokens has this ConfigMap.
 _TRACKING: Final = ("kube-apiserver-legacy-service-account-token-tracking", "kube-system")
 
@@ -188,7 +178,7 @@ class AwaitedHosts:
         return MACHINE_ID in labels_of(live) and not await self._uses_are_tracked()
 
     async def _uses_are_tracked(self) -> bool:
-        return not self._client.remote or await find(self._client, _CONFIG_MAPS, *_TRACKING) is not None
+        return not self._client.remote or await find(self._client, CONFIG_MAPS, *_TRACKING) is not None
 
 
 def _machine_matters(new: Obj | None, old: Obj | None) -> bool:

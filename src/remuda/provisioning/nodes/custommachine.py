@@ -15,8 +15,9 @@ from remuda.access.rancher_conditions import TRUE, with_condition, write_status
 from remuda.access.settings.validation import duration, seconds
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.workload_clusters import NODES, Workloads
+from remuda.capi.workload_clusters import Workloads
 from remuda.client.idempotent import remove
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import time_of
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError

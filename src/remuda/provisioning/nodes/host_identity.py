@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, rfc3339, time_of
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 
 from ..plans.machine_plan_secret import is_in_use
-from ..well_known import MACHINE_ID, NODE_NAME, PLAN_TOKEN_SHOWN, REFUSALS, REGISTER_AGAIN, SECRETS, TOKEN_LAST_USED
+from ..well_known import MACHINE_ID, NODE_NAME, PLAN_TOKEN_SHOWN, REFUSALS, REGISTER_AGAIN, TOKEN_LAST_USED
 
 Obj = dict[str, Any]
 

@@ -18,6 +18,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.idempotent import find, make, remove
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.objects import (
     GroupVersionResource,
@@ -51,8 +52,6 @@ from ..well_known import (
     REFUSED,
     REQUEST_TYPE,
     ROLE_PLAN,
-    SECRETS,
-    SERVICE_ACCOUNTS,
     plan_name,
 )
 from .host_identity import RefusalNotes, has_acted

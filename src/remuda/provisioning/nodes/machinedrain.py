@@ -16,9 +16,10 @@ from typing import Any
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.machine.drain_plan import MIRROR, daemon_set_of, is_finished, shown
-from remuda.capi.machine.eviction import DAEMON_SETS, PODS, evict, find_node, read_all
-from remuda.capi.workload_clusters import NODES, Workloads
+from remuda.capi.machine.eviction import evict, find_node, read_all
+from remuda.capi.workload_clusters import Workloads
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import DAEMON_SETS, NODES, PODS, SECRETS
 from remuda.kube.clock import deadline, time_of
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
@@ -39,7 +40,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, logg
 from remuda.runtime.informer import without_managed_fields
 
 from ..machine_caches import PLAN_FIELDS, Views
-from ..well_known import DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, SECRETS, UNCORDON
+from ..well_known import DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, UNCORDON
 
 log = logger(__name__)
 

@@ -15,6 +15,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import rke_cattle_io as rke
 from remuda.client.idempotent import find, make, remove
+from remuda.kube.builtin_resources import SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.clock import time_of
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, is_being_deleted, labels_of, metadata, name_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
@@ -31,8 +32,6 @@ from ..well_known import (
     REFUSED,
     REGISTER_AGAIN,
     REQUEST_TYPE,
-    SECRETS,
-    SERVICE_ACCOUNTS,
     is_administrated,
     plan_name,
 )

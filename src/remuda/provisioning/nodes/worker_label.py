@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.workload_clusters import NODES, Workloads
+from remuda.capi.workload_clusters import Workloads
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 from remuda.access.agent_objects import AGENT, NAMESPACE
 from remuda.access.rancher_conditions import is_true
 from remuda.capi.machine.drain_plan import is_finished
-from remuda.capi.machine.eviction import PODS, evict
-from remuda.capi.workload_clusters import NODES, Workloads
+from remuda.capi.machine.eviction import evict
+from remuda.capi.workload_clusters import Workloads
 from remuda.client.interface import Client
 from remuda.kcm.pod_placement import NodeChoice, taints_of, untolerated
+from remuda.kube.builtin_resources import NODES, PODS
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, time_of
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, resource_version_of, uid_of

@@ -19,6 +19,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
 from remuda.client.idempotent import find, make
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy
 from remuda.kube.encoding.mergepatch import create_merge_patch
 from remuda.kube.errors import ApiError
@@ -46,7 +47,7 @@ from ..plans.plan import Plan
 from ..references import Access
 from ..releases.catalog import Release, ReleaseError
 from ..releases.distributions import RKE2
-from ..well_known import SECRETS, plan_name
+from ..well_known import plan_name
 from . import beacon as beacons
 from . import decision_writer, snapshot_reader
 from .decide import plan

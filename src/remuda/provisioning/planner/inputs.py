@@ -21,6 +21,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CONFIG_MAPS, SECRETS
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, name_of, namespace_of, resource_version_of
 from remuda.kube.wrangler import safe_concat
 from remuda.runtime import Informer, Manager, Watch
@@ -29,8 +30,8 @@ from ..references import AUTHORS, Access, Named, References
 from ..references.spec_references import key_of
 from ..releases.catalog import Release, Releases
 from ..releases.distributions import Runtime
-from ..releases.release_data import CONFIG_MAPS, StoredReleases, is_kept_data
-from ..well_known import MACHINE_GROUP, SECRETS
+from ..releases.release_data import StoredReleases, is_kept_data
+from ..well_known import MACHINE_GROUP
 from .render import AgentManifest, BuiltInRegistry, Driver, Facts, Needs, Source, needs
 from .render.node_addresses import driver_of
 from .snapshot import AgentProgram

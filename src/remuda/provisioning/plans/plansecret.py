@@ -13,6 +13,7 @@ from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.conditions import ERROR, FALSE, TRUE, with_condition, with_legacy
 from remuda.kube.encoding.mergepatch import create_merge_patch
 from remuda.kube.objects import (
@@ -32,7 +33,7 @@ from remuda.runtime.patching import Patch
 
 from ..machine_caches import PLAN_FIELDS, Views
 from ..releases.distributions import of_version
-from ..well_known import CA_CHECKSUM, CONTROL_PLANE_ROLE, ETCD_ROLE, PROBES_PASSED, SECRETS
+from ..well_known import CA_CHECKSUM, CONTROL_PLANE_ROLE, ETCD_ROLE, PROBES_PASSED
 from .machine_plan_secret import State, decode, has_failed_to_apply, is_locked, settled
 
 log = logger(__name__)

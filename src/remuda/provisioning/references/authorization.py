@@ -26,13 +26,13 @@ from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import User
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import Key, annotations_of, dig, name_of, namespace_of, uid_of, with_path
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from ..well_known import CONFIG_GROUP
 from . import authors
 from .authors import ACCEPT, Entry
-from .cloud_credentials import SECRETS
 from .driver_addresses import Address
 from .spec_references import Reference, references_of
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from remuda.access.roles.role_names import CREATOR
 from remuda.client.idempotent import find, make
+from remuda.kube.builtin_resources import ROLE_BINDINGS, ROLES, SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.names import path_segment_problems
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, is_being_deleted, name_of, resource_version_of
@@ -25,9 +26,8 @@ Obj = dict[str, Any]
 CONTROLLER = "secret"
 TYPE = "provisioning.cattle.io/cloud-credential"
 _GROUP = "rbac.authorization.k8s.io"
-SECRETS = GroupVersionResource("", "v1", "secrets")
-ROLES = GroupVersionResource(_GROUP, "v1", "roles")
-ROLE_BINDINGS = GroupVersionResource(_GROUP, "v1", "rolebindings")
+
+
 _VERBS = ("get", "update", "delete")
 _FIELDS = f"type={TYPE}"
 GLOBAL = "cattle-global-data"

@@ -25,11 +25,12 @@ from remuda.client.download import FetchError, fetched
 from remuda.client.idempotent import discard, find, make
 from remuda.client.interface import Client
 from remuda.client.proxies import proxy_for
+from remuda.kube.builtin_resources import CONFIG_MAPS
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
 from remuda.kube.network.outbound import Policy
 from remuda.kube.network.outbound_http import Current
-from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, resource_version_of
+from remuda.kube.objects import Key, dig, name_of, resource_version_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Watch, logger, synced
 
@@ -44,7 +45,7 @@ Obj = dict[str, Any]
 CONTROLLER: Final = "release-data"
 SETTING: Final = RELEASES_SETTING
 NAME: Final = "remuda-release-data"
-CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
+
 _CONTENT = "releases.json.gz"
 _FETCH_WITHIN, _LARGEST, _REDIRECTS = 120.0, 32 << 20, 5
 # A ConfigMap may hold a mebibyte, and base64 makes it longer.

@@ -22,6 +22,7 @@ from remuda.access.agent_objects import SERVICE_ACCOUNT as ACCOUNT
 from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import Client
 from remuda.client.kubeconfig import Target
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
@@ -35,7 +36,7 @@ Obj = dict[str, Any]
 TOKEN_SECRET = "cattle-token"
 MANAGER = "remuda-cluster-agent"
 
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
 ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 SECRETS = GroupVersionResource("", "v1", "secrets")
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")

@@ -9,11 +9,12 @@ import pytest
 from remuda import api
 from remuda.api.cluster_x_k8s_io import GROUP, OLD_VERSION, VERSION
 from remuda.api.cluster_x_k8s_io.crds import NO_POOLS
-from remuda.api.crd_installation import CRDS, install_missing
+from remuda.api.crd_installation import install_missing
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import running
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, with_path
 from tests.waiting import until

@@ -14,7 +14,7 @@ from remuda.apiserver.backup.take import take
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.token_sealing import Cost
 from remuda.apiserver.server import Config, Server
-from remuda.kcm.resources import CONFIG_MAPS, SECRETS
+from remuda.kube.builtin_resources import CONFIG_MAPS, SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
 PASSPHRASE = "correct horse battery"

@@ -24,7 +24,7 @@ from remuda.apiserver.server import Config, PartFailed, Server
 from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
 from remuda.apiserver.storage.revision_offset import read_offset
 from remuda.apiserver.storage.store import Compacted, Delete, Op, Put, StoreError
-from remuda.kcm.resources import SECRETS
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, deadline
 
 from .small_backups import PASSPHRASE, QUICK, back_up, fill, gathered, no_progress, read_state, state_of

@@ -24,7 +24,7 @@ from remuda.apiserver.replicas import server_leases
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.store import Compacted, Put, StoreError
-from remuda.kcm.resources import SECRETS
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, VirtualClock
 
 from .small_backups import PASSPHRASE, back_up, fill, no_progress, read_state

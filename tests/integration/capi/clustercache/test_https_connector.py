@@ -17,14 +17,14 @@ from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.capi.clustercache import CacheOptions, ClusterCache, HttpsConnector
 from remuda.capi.clustercache.https_connector import workload_target
-from remuda.capi.workload_clusters import NODES, PROVIDER_ID
+from remuda.capi.workload_clusters import PROVIDER_ID
 from remuda.client.kubeconfig import ConfigError
+from remuda.kube.builtin_resources import CRDS, NAMESPACES, NODES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import GroupVersionResource, Key
-from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.runtime import Manager
 from tests.unit.capi.memory_clusters import NAMESPACE, core_object
 from tests.waiting import until

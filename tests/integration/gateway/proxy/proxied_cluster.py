@@ -24,13 +24,14 @@ from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.proxy.cluster_proxy import Proxy
-from remuda.gateway.proxy.impersonation import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, SERVICE_ACCOUNTS, Impersonation
+from remuda.gateway.proxy.impersonation import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS, Impersonation
 from remuda.gateway.proxy.reverse_proxy import ClientGone
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, TunnelDownstreams
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge
 from remuda.gateway.server.request_context import Asked, Caller
 from remuda.kube.authorization.users import User
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError, unauthorized
 from remuda.kube.objects import GroupVersionResource

@@ -29,10 +29,10 @@ from remuda.gateway.server.request_context import Asked
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, User
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.runtime import Informers
 from tests.unit.access.roles.management_house import WORKSPACE, namespace, provisioning_cluster
 from tests.waiting import until

@@ -17,10 +17,10 @@ from remuda.capi.workload_clusters import Losable
 from remuda.client.https import Unreachable
 from remuda.client.interface import Client
 from remuda.gateway.proxy.cluster_connector import DownstreamConnector
-from remuda.gateway.proxy.impersonation import NAMESPACES
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, only_credential
 from remuda.gateway.server.credentials import Presented
 from remuda.gateway.server.request_context import Caller
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError, OutOfReach, unauthorized

@@ -23,6 +23,7 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.interface import Client
 from remuda.gateway.auth.access_review import ReviewedAccess
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, namespace_of, uid_of
@@ -35,7 +36,6 @@ from remuda.machines.runner.controller import Ground, JobRunner
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.admission import admitted
 from remuda.machines.secretfields.vault import Vault
-from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Elector, Manager
 from tests.real.taking_up import taken_up
 from tests.waiting import until

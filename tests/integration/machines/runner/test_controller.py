@@ -19,6 +19,7 @@ import pytest_asyncio
 from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, uid_of
@@ -28,7 +29,6 @@ from remuda.machines.runner import jail, job_logs, job_status
 from remuda.machines.runner.job_token import run_name
 from remuda.machines.secretfields.markers import is_marker, secret_name
 from remuda.machines.secretfields.vault import Vault
-from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Elector, Term
 
 from .running_jobs import FLEET, PAPERS, TOKEN, Runners, forged, runners

@@ -11,18 +11,10 @@ import pytest
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.kubeconfig import Target
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
-from remuda.tunnel.clusteragent.own_cluster import (
-    ACCOUNTS,
-    BINDINGS,
-    NAMESPACES,
-    ROLES,
-    SECRETS,
-    ClusterError,
-    OwnCluster,
-    address_of,
-)
+from remuda.tunnel.clusteragent.own_cluster import ACCOUNTS, BINDINGS, ROLES, SECRETS, ClusterError, OwnCluster, address_of
 from remuda.tunnel.clusteragent.server_trust import Trust
 from remuda.tunnel.clusteragent.settings import Settings
 

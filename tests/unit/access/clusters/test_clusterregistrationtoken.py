@@ -8,8 +8,8 @@ from remuda.access.clusters import ManagedClusters, RegistrationTokens
 from remuda.access.clusters.clusterregistrationtoken import commands
 from remuda.access.clusters.server_settings import ca_checksum
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, FEATURES
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import parse_rfc3339
-from remuda.lab.sim.beginning import NAMESPACES
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import CA, EVENTS, SECRETS, URL, Obj, Parts, World, world
 

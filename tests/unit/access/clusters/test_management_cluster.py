@@ -9,8 +9,8 @@ import pytest
 from remuda.access.clusters import ManagedClusters, RegistrationTokens, standing
 from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import GroupVersionResource, dig
-from remuda.lab.sim.beginning import NAMESPACES
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import SECRETS, Obj, Parts, World, world
 

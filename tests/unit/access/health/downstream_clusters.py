@@ -13,10 +13,11 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.health_controllers import controllers
 from remuda.client.interface import Client, WatchEvent, WrappedClient
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import GroupVersionResource
-from remuda.lab.sim.beginning import FURNISHED, NAMESPACES
+from remuda.lab.sim.beginning import FURNISHED
 from tests.unit.access.management_api import Parts, World, world
 
 Obj = dict[str, Any]

@@ -11,7 +11,7 @@ from remuda.access.health import cluster_health, nodesync
 from remuda.access.health.downstream_caches import NODES, PODS, machine_name
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
-from remuda.lab.sim.beginning import NAMESPACES
+from remuda.kube.builtin_resources import NAMESPACES
 from tests.unit.access.management_api import SECRETS
 
 from .downstream_clusters import DEPLOYED, ID, Place, place

@@ -6,22 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from remuda.access.health.cluster_removal import (
-    BINDINGS,
-    DEPLOYMENTS,
-    FINALIZER,
-    NAMESPACES,
-    ROLES,
-    SECRETS,
-    SERVICES,
-    Left,
-    clean,
-)
+from remuda.access.health.cluster_removal import BINDINGS, DEPLOYMENTS, FINALIZER, ROLES, SECRETS, SERVICES, Left, clean
 from remuda.access.settings.settings import Settings
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.interface import Client
 from remuda.gateway.proxy.impersonation import Grant, objects_for
 from remuda.gateway.registration.agent_manifest import Wanted, objects
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, name_of, namespace_of
 from tests.unit.access.management_api import EVENTS
 

@@ -22,10 +22,11 @@ from remuda.apiserver.server import Config, Server
 from remuda.app.role_controllers import admitted_types, controllers
 from remuda.client.interface import Client
 from remuda.kube.authorization.users import AUTHENTICATED, User
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, namespace_of
-from remuda.lab.sim.beginning import FURNISHED, NAMESPACES, Beginning
+from remuda.lab.sim.beginning import FURNISHED, Beginning
 from remuda.runtime import Manager
 
 Obj = dict[str, Any]

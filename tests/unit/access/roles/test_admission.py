@@ -14,9 +14,9 @@ from remuda.api.management_cattle_io import (
     ROLE_TEMPLATES,
 )
 from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import with_path
 from remuda.kube.wrangler import marks
-from remuda.lab.sim.beginning import NAMESPACES
 
 from .management_house import (
     WORKSPACE,

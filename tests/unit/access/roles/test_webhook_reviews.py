@@ -11,7 +11,7 @@ from remuda.api.management_cattle_io import API_VERSION, CLUSTERS, GROUP, VERSIO
 from remuda.app.role_controllers import admitted_types
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import User
-from remuda.lab.sim.beginning import CRDS
+from remuda.kube.builtin_resources import CRDS
 from remuda.provisioning.admission.clusters import admitted
 from remuda.runtime import Informers
 from remuda.runtime.admission_reviews import admission

@@ -15,11 +15,12 @@ from remuda.apiserver.replicas.fencing import Fence
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.store import Delete
 from remuda.client.interface import Send, WrappedClient
+from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.errors import ApiError, Fenced
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Elector, NotLeading, Term
-from remuda.runtime.leader_election import LEASES, GuardedClient, lead
+from remuda.runtime.leader_election import GuardedClient, lead
 from tests.unit.runtime.test_leader_election import SlowClock
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")

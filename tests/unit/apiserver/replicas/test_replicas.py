@@ -18,11 +18,11 @@ from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.store import Delete, StoreError, Unavailable
 from remuda.app.embedded import WITHOUT_CORE, chosen, take_turns
 from remuda.capi.controller_context import Options
+from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Term
-from remuda.runtime.leader_election import LEASES
 
 from .sharing import NAMESPACES, SERVICES, Line, Replica, namespace, replicas
 

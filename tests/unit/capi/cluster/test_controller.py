@@ -9,10 +9,10 @@ import pytest
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES
 from remuda.capi.cluster import Clusters
 from remuda.capi.controller_context import Options
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.lab.sim.beginning import CRDS
 from tests.unit.capi.memory_clusters import (
     CONTROL,
     INFRA,

@@ -8,8 +8,8 @@ import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.capi.cluster import Clusters
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.objects import GroupVersionResource
-from remuda.lab.sim.beginning import CRDS
 from tests.unit.capi.memory_clusters import (
     CONTROL,
     INFRA,

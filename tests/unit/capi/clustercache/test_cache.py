@@ -21,8 +21,9 @@ from remuda.apiserver.server import Config, Server
 from remuda.capi.clustercache import CacheOptions, ClusterCache
 from remuda.capi.clustercache import accessor as nodes
 from remuda.capi.machine.noderef import node_info
-from remuda.capi.workload_clusters import NODES, PROVIDER_ID
+from remuda.capi.workload_clusters import PROVIDER_ID
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, OutOfReach

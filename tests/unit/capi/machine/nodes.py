@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import CURRENT, ConditionSet
 from remuda.kube.conditions import get as condition

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import GroupVersionResource
-from remuda.lab.sim.beginning import CRDS
 from tests.unit.capi.memory_clusters import BOOTSTRAP, INFRA, TEST_CONFIGS, TEST_CONTROL_PLANES, TEST_MACHINES, thing
 
 from .deleting import HOLD, NODES, Ranch, ranch

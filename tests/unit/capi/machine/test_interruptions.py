@@ -10,7 +10,7 @@ import pytest
 
 from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.capi.machine import Machines
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, labels_of, owner_references_of
 from tests.unit.capi.memory_clusters import TEST_CONFIGS, TEST_MACHINES, World, world

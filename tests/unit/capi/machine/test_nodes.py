@@ -8,7 +8,7 @@ from typing import Any
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.capi.controller_context import Options
 from remuda.capi.machine.controller import Machines
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.conditions import LEGACY
 from remuda.kube.objects import annotations_of, dig, labels_of, resource_version_of
 from remuda.kube.owners import reference

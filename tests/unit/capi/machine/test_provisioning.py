@@ -10,11 +10,10 @@ import pytest
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_SETS, MACHINES
 from remuda.capi.controller_context import Options
 from remuda.capi.machine.controller import Machines
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import CRDS, NODES
 from remuda.kube.conditions import LEGACY
 from remuda.kube.objects import GroupVersionResource, dig, labels_of, owner_references_of, resource_version_of
 from remuda.kube.owners import reference
-from remuda.lab.sim.beginning import CRDS
 from tests.unit.capi.memory_clusters import (
     BOOTSTRAP,
     INFRA,

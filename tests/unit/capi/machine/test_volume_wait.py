@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.capi.machine.volume_detach import ATTACHMENTS, VOLUMES
+from remuda.kube.builtin_resources import PERSISTENT_VOLUMES, VOLUME_ATTACHMENTS
 
 from .deleting import DAEMON_SETS, NODES, Ranch, ranch
 
@@ -26,18 +26,20 @@ async def volume(found: Ranch, name: str, claim: str = "") -> None:
     }
     if claim:
         spec["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": claim}
-    await found.make(VOLUMES, {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+    await found.make(
+        PERSISTENT_VOLUMES, {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+    )
 
 
 async def attach(found: Ranch, name: str, source: str) -> None:
     spec = {"attacher": "disk.test.io", "nodeName": "n1", "source": {"persistentVolumeName": source}}
     made = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name}, "spec": spec}
-    await found.make(ATTACHMENTS, made)
-    await found.workload.client.patch(ATTACHMENTS, name, {"status": {"attached": True}}, subresource="status")
+    await found.make(VOLUME_ATTACHMENTS, made)
+    await found.workload.client.patch(VOLUME_ATTACHMENTS, name, {"status": {"attached": True}}, subresource="status")
 
 
 async def detach(found: Ranch, name: str) -> None:
-    await found.workload.client.patch(ATTACHMENTS, name, {"status": {"attached": False}}, subresource="status")
+    await found.workload.client.patch(VOLUME_ATTACHMENTS, name, {"status": {"attached": False}}, subresource="status")
 
 
 async def note_on_node(found: Ranch, *names: str) -> None:

@@ -9,12 +9,11 @@ import pytest
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_HEALTH_CHECKS, MACHINES
 from remuda.capi.controller_context import Options
 from remuda.capi.machinehealthcheck import MachineHealthChecks
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import CRDS, NODES
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.kube.owners import reference
-from remuda.lab.sim.beginning import CRDS
 from tests.unit.capi.memory_clusters import INFRA, NAMESPACE, World, core_object, thing, world
 
 Obj = dict[str, Any]

@@ -9,9 +9,9 @@ import pytest
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.capi.controller_context import Options
 from remuda.capi.machineset.scope import AT_ONCE
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import dig, is_being_deleted, name_of, uid_of, with_path
-from remuda.lab.sim.beginning import CRDS
 from tests.unit.capi.memory_clusters import (
     TEST_CONFIG_TEMPLATES,
     TEST_CONFIGS,

@@ -10,8 +10,8 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.cli.exit_codes import Code, Failure
 from remuda.cli.remote import machines
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.errors import ApiError
-from remuda.lab.sim.beginning import NAMESPACES
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS, LOG, log_name
 from tests.unit.machines.machineprovision.driver_machines import PAPERS, Papers, papers
 from tests.unit.provisioning.rke_machines import DEMO, FLEET

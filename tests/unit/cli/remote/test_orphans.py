@@ -10,8 +10,8 @@ import pytest
 from remuda.cli.exit_codes import Failure
 from remuda.cli.remote.orphans import search, with_hosts
 from remuda.hosts.hosts import Hosts
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.objects import GroupVersionResource
-from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.machines.drivers.local import HOSTS_VARIABLE
 from remuda.machines.nodedrivers.machine_crds import definitions
 from tests.unit.access.management_api import world

@@ -8,9 +8,10 @@ import pytest
 
 from remuda.gateway.registration.node_progress import KEPT_SECONDS, LONGEST, MOST_LINES, Rings, clean
 from remuda.kube.authorization.actions import Action
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import Key
-from remuda.provisioning.well_known import SECRETS, request_name
+from remuda.provisioning.well_known import request_name
 from tests.unit.provisioning.rke_machines import DEMO, FLEET
 
 from .waiting_hosts import ID, NODE, OTHER, OWN, hosted, token_in

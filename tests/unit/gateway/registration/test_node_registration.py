@@ -10,11 +10,12 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.provisioning.nodes.machine_request import request_secret
 from remuda.provisioning.plans.plan import File, Plan, encode
-from remuda.provisioning.well_known import MACHINE_ID, REGISTER_AGAIN, REQUEST_TYPE, SECRETS, plan_name, request_name
+from remuda.provisioning.well_known import MACHINE_ID, REGISTER_AGAIN, REQUEST_TYPE, plan_name, request_name
 from tests.unit.access.management_api import CA, URL
 from tests.unit.provisioning.rke_machines import FLEET
 

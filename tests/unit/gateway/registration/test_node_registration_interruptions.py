@@ -12,8 +12,9 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import labels_of, name_of
-from remuda.provisioning.well_known import ACCOUNT_LABEL, MACHINE_ID, REQUEST_TYPE, SECRETS, plan_name, request_name
+from remuda.provisioning.well_known import ACCOUNT_LABEL, MACHINE_ID, REQUEST_TYPE, plan_name, request_name
 from tests.scenarios.mortal import Mortal
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.provisioning.rke_machines import FLEET, Machines, machines

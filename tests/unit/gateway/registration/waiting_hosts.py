@@ -27,9 +27,9 @@ from remuda.gateway.server.path_validation import judge
 from remuda.gateway.server.request_context import Asked, Caller
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import User
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Entropy, Rng
 from remuda.kube.errors import ApiError
-from remuda.lab.sim.beginning import NAMESPACES
 from remuda.provisioning.nodes.host_registration import Hosts
 from remuda.provisioning.well_known import bootstrap_name, request_name
 from remuda.runtime import Informers, Reconciler

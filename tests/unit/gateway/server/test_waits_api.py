@@ -8,9 +8,9 @@ import pytest
 
 from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.gateway.server.waits_api import Belongings, Waits
+from remuda.kube.builtin_resources import LEASES
 from remuda.kube.objects import Key
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime.leader_election import LEASES
 from tests.unit.gateway.registration.waiting_hosts import hosted
 from tests.unit.provisioning.rke_machines import DEMO, FLEET
 

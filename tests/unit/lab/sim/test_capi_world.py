@@ -8,8 +8,8 @@ import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS
 from remuda.app.rehearsal import embedded
-from remuda.capi.workload_clusters import NODES
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.objects import Key, name_of
 from remuda.lab.sim.capi_world import NeverHappened
 from remuda.lab.sim.delays_and_faults import Weather

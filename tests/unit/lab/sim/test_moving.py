@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.app.rehearsal import embedded
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import dig
 from remuda.lab.sim.capi_world import EmbeddedWorld, key

@@ -13,16 +13,15 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import API_VERSION, NODE_DRIVERS
 from remuda.gateway.auth.access_review import ReviewedAccess
+from remuda.kube.builtin_resources import CRDS, NAMESPACES, SECRETS
 from remuda.kube.objects import GroupVersionResource, dig
 from remuda.kube.owners import reference
-from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.machines.machineprovision.controller import MachineProvision
 from remuda.machines.machineprovision.pool_attempts import Attempt, attempts_of
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOBS, STATE_KEY, attempts_name, job_name, state_name
 from remuda.machines.nodedrivers.machine_crds import definitions
 from remuda.machines.provisioner import machine_state
 from remuda.machines.runner import job_status
-from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machines

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.waits import Actor, Code
 from remuda.machines.machineprovision.well_known import FORCE_REMOVE, JOBS, job_name
-from remuda.provisioning.well_known import SECRETS
 from tests.unit.provisioning.rke_machines import FLEET
 
 from .driver_machines import CREDENTIAL, PAPERS, Papers, papers

@@ -9,8 +9,8 @@ import pytest
 from remuda import __version__
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.objects import annotations_of, dig, finalizers_of, labels_of, uid_of
-from remuda.lab.sim.beginning import NAMESPACES
 from remuda.machines.machineprovision.well_known import (
     CAPI_MACHINE,
     FINALIZER,
@@ -22,7 +22,6 @@ from remuda.machines.machineprovision.well_known import (
     job_name,
     state_name,
 )
-from remuda.provisioning.well_known import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from tests.unit.access.management_api import EVENTS
 from tests.unit.provisioning.rke_machines import DEMO, FLEET
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.machines.machineprovision.well_known import JOBS
-from remuda.provisioning.well_known import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.provisioning.cluster.test_interruptions import Mortal
 from tests.unit.provisioning.rke_machines import FLEET

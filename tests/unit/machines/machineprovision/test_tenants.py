@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from remuda.kube.builtin_resources import ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.objects import annotations_of, name_of, owner_references_of, uid_of, with_metadata
 from remuda.kube.owners import reference
 from remuda.machines.machineprovision.well_known import JOB_UID, JOBS, job_name, state_name
-from remuda.provisioning.well_known import ROLES, SECRETS, SERVICE_ACCOUNTS
 from tests.unit.provisioning.rke_machines import DEMO, FLEET
 
 from .driver_machines import CLUSTERS, Papers, papers

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 from remuda.api.management_cattle_io import API_VERSION
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.objects import GroupVersionResource, name_of
-from remuda.lab.sim.beginning import CRDS
 from remuda.machines.nodedrivers.builtin_drivers import BuiltIn, builtin
 from remuda.machines.nodedrivers.dynamicschema import DynamicSchemas
 from remuda.machines.nodedrivers.flag_sources import Sources

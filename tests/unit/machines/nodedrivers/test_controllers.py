@@ -8,10 +8,10 @@ import pytest
 
 from remuda.access.rancher_conditions import condition_of, is_true
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, owner_references_of
-from remuda.lab.sim.beginning import CRDS
 from remuda.machines.nodedrivers.builtin_drivers import builtin
 from tests.unit.access.management_api import World
 

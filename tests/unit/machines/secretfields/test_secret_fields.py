@@ -18,10 +18,10 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.client.interface import JSON_PATCH
 from remuda.kube.admission_attributes import UPDATE, Attributes, Reinvocation
 from remuda.kube.authorization.users import SYSTEM
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of, with_path
 from remuda.kube.owners import reference
-from remuda.lab.sim.beginning import CRDS
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.machines.nodedrivers.builtin_drivers import BuiltIn, builtin
 from remuda.machines.secretfields.admission import Sealing, admitted

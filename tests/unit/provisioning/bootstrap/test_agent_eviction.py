@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.capi.machine.eviction import PODS
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES, PODS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps

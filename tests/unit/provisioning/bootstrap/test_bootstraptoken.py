@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of
 from remuda.provisioning.bootstrap.bootstraptoken import BootstrapTokens, Terms, end_of, is_good, refusal
-from remuda.provisioning.well_known import LAST_ACCESS, SECRETS, TOKEN_INVALIDATED
+from remuda.provisioning.well_known import LAST_ACCESS, TOKEN_INVALIDATED
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.rke_machines import FLEET, Machines, machines

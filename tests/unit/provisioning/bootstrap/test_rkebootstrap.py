@@ -10,7 +10,7 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.objects import Key, annotations_of, labels_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
 from remuda.provisioning.bootstrap.service_account_tokens import shown, text_of
@@ -24,10 +24,6 @@ from remuda.provisioning.well_known import (
     MACHINE_NAME,
     PLAN_SECRET_NAME,
     PRE_TERMINATE_HOOK,
-    ROLE_BINDINGS,
-    ROLES,
-    SECRETS,
-    SERVICE_ACCOUNTS,
     TOKEN_OF_ACCOUNT,
     bootstrap_name,
     plan_name,

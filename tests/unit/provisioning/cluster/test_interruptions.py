@@ -13,9 +13,9 @@ from remuda.access.users.tokens import Presented, owns
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key
-from remuda.lab.sim.beginning import NAMESPACES
 from remuda.provisioning.cluster.kubeconfig import user_name
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.access.management_api import SECRETS, Obj, Parts, World, world

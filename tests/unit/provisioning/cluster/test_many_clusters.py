@@ -10,7 +10,7 @@ import pytest
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.lab.sim.beginning import NAMESPACES
+from remuda.kube.builtin_resources import NAMESPACES
 from remuda.runtime import Informer
 from tests.unit.access.management_api import Parts, World, world
 

@@ -10,7 +10,7 @@ from remuda import __version__
 from remuda.access.rancher_conditions import condition_of, is_true
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.lab.sim.beginning import NAMESPACES
+from remuda.kube.builtin_resources import NAMESPACES
 from tests.unit.access.management_api import EVENTS, Obj, world
 
 from .mirrored_clusters import FLEET, connect, demo, everything, managed, others

@@ -8,8 +8,8 @@ import pytest
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.lab.sim.beginning import NAMESPACES
-from remuda.provisioning.cluster.provisioninglog import CONFIG_MAPS, Line, ProvisioningLogs, line_of, with_line
+from remuda.kube.builtin_resources import CONFIG_MAPS, NAMESPACES
+from remuda.provisioning.cluster.provisioninglog import Line, ProvisioningLogs, line_of, with_line
 from tests.unit.access.management_api import Parts, World, world
 
 from .mirrored_clusters import FLEET, demo, everything

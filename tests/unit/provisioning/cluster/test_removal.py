@@ -14,8 +14,8 @@ from remuda.api.cluster_x_k8s_io import API_VERSION as CAPI_VERSION
 from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io import GROUP as CAPI_GROUP
 from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.wrangler import marks
-from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from tests.unit.access.management_api import SECRETS, Obj, World, world
 
 from .mirrored_clusters import FLEET, connect, demo, everything, others

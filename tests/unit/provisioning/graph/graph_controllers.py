@@ -16,9 +16,9 @@ from remuda.capi.contracts import Contracts
 from remuda.capi.conversion import converter
 from remuda.client.interface import Client
 from remuda.gateway.auth.access_review import ReviewedAccess
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Rng
 from remuda.kube.objects import GroupVersionResource, Key
-from remuda.lab.sim.beginning import CRDS
 from remuda.provisioning.cluster.provisioninglog import ProvisioningLogs
 from remuda.provisioning.cluster.rkecluster import RKEClusters
 from remuda.provisioning.cluster.rkecontrolplane import RKEControlPlanes

@@ -13,10 +13,11 @@ from remuda.access.rancher_conditions import condition_of
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import with_path
 from remuda.provisioning.graph import Unrenderable, graph_of, podsecurity
 from remuda.provisioning.graph.cluster_status import with_support
-from remuda.provisioning.graph.podsecurity import BUILT_IN, SECRETS
+from remuda.provisioning.graph.podsecurity import BUILT_IN
 from tests.unit.access.management_api import World
 from tests.unit.provisioning.cluster.mirrored_clusters import FLEET, demo
 

@@ -10,13 +10,14 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.auth.authenticator import Credentials
 from remuda.app.provisioning_controllers import machine_controllers
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import annotations_of, is_being_deleted, name_of
 from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.provisioning.bootstrap.service_account_tokens import text_of
 from remuda.provisioning.nodes.awaitedhost import GRACE_SECONDS, State, is_turn
 from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refused
-from remuda.provisioning.well_known import ACCOUNT_LABEL, SECRETS, TOKEN_INVALIDATED, bootstrap_name, plan_name
+from remuda.provisioning.well_known import ACCOUNT_LABEL, TOKEN_INVALIDATED, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machines

@@ -11,12 +11,13 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.auth.authenticator import Credentials
 from remuda.app.provisioning_controllers import machine_controllers
+from remuda.kube.builtin_resources import SERVICE_ACCOUNTS
 from remuda.kube.clock import Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import labels_of
 from remuda.provisioning.bootstrap.service_account_tokens import ensure_token, shown, text_of, token_secrets
 from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refused, UnknownToken
-from remuda.provisioning.well_known import MACHINE_ID, SERVICE_ACCOUNTS, bootstrap_name, plan_name
+from remuda.provisioning.well_known import MACHINE_ID, bootstrap_name, plan_name
 from remuda.runtime import Informers, Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.rke_machines import FLEET, Machines, machines

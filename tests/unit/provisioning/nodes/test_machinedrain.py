@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.capi.machine.eviction import PODS
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES, PODS, SERVICE_ACCOUNTS
 from remuda.kube.objects import Key, annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
 from remuda.provisioning.nodes.machinedrain import Do, DrainError, MachineDrain, Options, decide, parse, sort_out
 from remuda.provisioning.operations.etcd_members import DistributionsMembers
-from remuda.provisioning.well_known import (
-    DRAIN_DONE,
-    DRAIN_ERROR,
-    DRAIN_OPTIONS,
-    POST_DRAIN,
-    PRE_DRAIN,
-    SERVICE_ACCOUNTS,
-    UNCORDON,
-)
+from remuda.provisioning.well_known import DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, UNCORDON
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.capi.memory_clusters import MemoryWorkload

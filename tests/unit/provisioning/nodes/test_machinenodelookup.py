@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.workload_clusters import NODES
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.objects import Key
 from remuda.provisioning.nodes.machinenodelookup import MachineNodeLookup, choose
 from remuda.runtime import Reconciler

@@ -12,9 +12,9 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.auth.authenticator import Credentials
+from remuda.kube.builtin_resources import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of, labels_of
-from remuda.lab.sim.beginning import NAMESPACES
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
 from remuda.provisioning.bootstrap.service_account_tokens import text_of, token_secret
 from remuda.provisioning.nodes import unmanaged
@@ -31,8 +31,6 @@ from remuda.provisioning.well_known import (
     PLAN_TOKEN_SHOWN,
     REFUSED,
     REGISTER_AGAIN,
-    SECRETS,
-    SERVICE_ACCOUNTS,
     TOKEN_OF_ACCOUNT,
     plan_name,
     request_name,

@@ -18,10 +18,10 @@ from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
 from remuda.app.provisioning_controllers import machine_controllers
 from remuda.gateway.auth.access_review import ReviewedAccess
+from remuda.kube.builtin_resources import CRDS, NAMESPACES, SECRETS
 from remuda.kube.conditions import TRUE, with_condition
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.kube.waits import Code, Wait
-from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.provisioning.planner.controller import CONTROLLER, Planner
 from remuda.provisioning.planner.join_tokens import state_name
 from remuda.provisioning.planner.render import AgentManifest, BuiltInRegistry
@@ -29,7 +29,7 @@ from remuda.provisioning.plans.machine_plan_secret import decode, packed
 from remuda.provisioning.plans.plan import Plan, checksum, file_at
 from remuda.provisioning.releases.distributions import REMUDA, Runtime
 from remuda.provisioning.releases.release_data import SETTING, ReleaseData, fetcher
-from remuda.provisioning.well_known import AGENT_UPDATE, JOIN_URL, PLAN_FAILURE, SECRETS
+from remuda.provisioning.well_known import AGENT_UPDATE, JOIN_URL, PLAN_FAILURE
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machines

@@ -13,6 +13,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.kube.authorization.users import User
+from remuda.kube.builtin_resources import SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.provisioning.admission.provider_objects import admitted
@@ -20,7 +21,7 @@ from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
 from remuda.provisioning.operations.etcd_members import DistributionsMembers
 from remuda.provisioning.plans.host_write_rules import HOST_KEYS, HOST_SHARE, kept_data, refusal
 from remuda.provisioning.plans.machine_plan_secret import decode
-from remuda.provisioning.well_known import INIT_NODE, JOIN_URL, JOINED_TO, SECRETS, SERVICE_ACCOUNTS, bootstrap_name, plan_name
+from remuda.provisioning.well_known import INIT_NODE, JOIN_URL, JOINED_TO, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
 from remuda.runtime.webhook_server import Address, validating_configuration
 from tests.unit.access.management_api import Parts

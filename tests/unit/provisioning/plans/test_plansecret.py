@@ -7,6 +7,7 @@ from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.app.provisioning_controllers import HandedOut, _follow_ca
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
@@ -14,7 +15,7 @@ from remuda.provisioning.operations.etcd_members import DistributionsMembers
 from remuda.provisioning.plans.machine_plan_secret import decode, packed
 from remuda.provisioning.plans.plan import PeriodicInstruction, Plan, checksum, encode
 from remuda.provisioning.plans.plansecret import PlanSecrets
-from remuda.provisioning.well_known import CA_CHECKSUM, MACHINE_NAME, PROBES_PASSED, SECRETS, plan_name
+from remuda.provisioning.well_known import CA_CHECKSUM, MACHINE_NAME, PROBES_PASSED, plan_name
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.rke_machines import ETCD, FLEET, Machines, machines

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from remuda.provisioning.references.cloud_credentials import ROLE_BINDINGS, ROLES, TYPE, CloudCredentials
+from remuda.kube.builtin_resources import ROLE_BINDINGS, ROLES
+from remuda.provisioning.references.cloud_credentials import TYPE, CloudCredentials
 from tests.unit.access.management_api import SECRETS, Parts, World, world
 from tests.unit.provisioning.cluster.mirrored_clusters import FLEET
 

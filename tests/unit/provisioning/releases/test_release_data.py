@@ -11,10 +11,10 @@ import pytest
 
 from remuda.access.agent_objects import NAMESPACE
 from remuda.client.download import FetchError
-from remuda.lab.sim.beginning import NAMESPACES
+from remuda.kube.builtin_resources import CONFIG_MAPS, NAMESPACES
 from remuda.provisioning.releases import distributions
 from remuda.provisioning.releases.catalog import built_in
-from remuda.provisioning.releases.release_data import CONFIG_MAPS, NAME, SETTING, ReleaseData, StoredReleases, source_of
+from remuda.provisioning.releases.release_data import NAME, SETTING, ReleaseData, StoredReleases, source_of
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import EVENTS, Parts, World, world
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from remuda.client.interface import Client
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, find_by, name_of
@@ -14,7 +15,7 @@ Obj = dict[str, Any]
 GROUP: Final = "k3s.cattle.io"
 ADDONS: Final = GroupVersionResource(GROUP, "v1", "addons")
 SNAPSHOT_FILES: Final = GroupVersionResource(GROUP, "v1", "etcdsnapshotfiles")
-CRDS: Final = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
 
 _TEXT: Final[Obj] = {"type": "string"}
 _TEXTS: Final[Obj] = {"type": "object", "additionalProperties": _TEXT}

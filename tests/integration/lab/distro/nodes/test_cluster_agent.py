@@ -18,7 +18,7 @@ from remuda.apiserver.auth.token_webhook import WebhookAuthenticator
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.webhook_client import Endpoint, WebhookClient
 from remuda.gateway.registration.agent_manifest import Wanted, objects
-from remuda.kcm.workloads.resources import DEPLOYMENTS, PODS
+from remuda.kube.builtin_resources import DEPLOYMENTS, PODS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import GroupVersion, GroupVersionResource, name_of, uid_of

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from remuda.client.interface import Send, WrappedClient
-from remuda.kcm.workloads.resources import PODS
+from remuda.kube.builtin_resources import EVENTS, PODS
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import is_true
 from remuda.kube.errors import ApiError
@@ -24,7 +24,6 @@ from remuda.lab.distro.nodes import NodeConfig, Pace, Program, run_node
 from remuda.lab.distro.nodes.builtin_programs import BUILT_IN, program_of
 from remuda.lab.distro.nodes.container_process import Process
 from remuda.lab.distro.nodes.pod_volumes import CONFIG_MAPS, SECRETS
-from remuda.runtime.events import EVENTS
 from tests.unit.lab.distro.nodes.simulated_cluster import NAMESPACE, Village, village
 from tests.waiting import until
 

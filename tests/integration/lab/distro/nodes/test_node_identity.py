@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.keys.pki import Pki, kubeconfig
-from remuda.kcm.workloads.resources import PODS
+from remuda.kube.builtin_resources import PODS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import dig

@@ -13,7 +13,7 @@ from remuda.apiserver.server import Config, Server
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.kcm import TokenIssuer
-from remuda.kcm.workloads.resources import DEPLOYMENTS, NODES, PODS
+from remuda.kube.builtin_resources import DEPLOYMENTS, NODES, PODS
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
 from remuda.kube.conditions import is_true
 from remuda.kube.errors import ApiError

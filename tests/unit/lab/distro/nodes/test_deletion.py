@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 
-from remuda.kcm.resources import NAMESPACES
-from remuda.kcm.volume_protection import CLAIM_FINALIZER, CLAIMS
-from remuda.kcm.workloads.resources import DAEMON_SETS, DEPLOYMENTS, JOBS, NODES, PODS, SERVICES, STATEFUL_SETS
+from remuda.kcm.volume_protection import CLAIM_FINALIZER
+from remuda.kube.builtin_resources import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SERVICES,
+    STATEFUL_SETS,
+)
 from remuda.kube.objects import GroupVersionResource, finalizers_of, is_being_deleted
 
 from .simulated_cluster import Village, deployment, job, service, template, village, workload
@@ -41,34 +50,34 @@ async def gone(place: Village, resource: GroupVersionResource, name: str, namesp
 
 async def test_a_claim_goes_after_the_pods_that_use_it() -> None:
     async with village("a") as place:
-        await place.make(CLAIMS, claim())
+        await place.make(PERSISTENT_VOLUME_CLAIMS, claim())
         await place.make(DEPLOYMENTS, deployment("web", 2, pod={"volumes": VOLUMES}))
         await place.until("both run", lambda: place.running("web", 2))
-        await place.client.delete(CLAIMS, "data", "default")
+        await place.client.delete(PERSISTENT_VOLUME_CLAIMS, "data", "default")
         await place.settle(60)
-        held = await place.get(CLAIMS, "data")
+        held = await place.get(PERSISTENT_VOLUME_CLAIMS, "data")
         assert is_being_deleted(held) and finalizers_of(held) == [CLAIM_FINALIZER]
         await place.client.delete(DEPLOYMENTS, "web", "default")
-        await gone(place, CLAIMS, "data")
+        await gone(place, PERSISTENT_VOLUME_CLAIMS, "data")
         assert await place.pods("web") == []
 
 
 async def test_a_claim_is_protected_through_a_change_of_controllers() -> None:
     async with village("a") as place:
-        await place.make(CLAIMS, claim())
+        await place.make(PERSISTENT_VOLUME_CLAIMS, claim())
         await place.deploy("web", 1, pod={"volumes": VOLUMES})
         await place.kill_controllers()
-        await place.client.delete(CLAIMS, "data", "default")
+        await place.client.delete(PERSISTENT_VOLUME_CLAIMS, "data", "default")
         place.control()
         await place.settle(60)
-        assert is_being_deleted(await place.get(CLAIMS, "data"))
+        assert is_being_deleted(await place.get(PERSISTENT_VOLUME_CLAIMS, "data"))
         await place.kill_controllers()
         (pod,) = await place.pods("web")
         await place.client.delete(PODS, pod["metadata"]["name"], "default", grace_seconds=0)
         place.control()
         # The Deployment makes another pod, which can't have the claim any more: it has no node yet, or the claim is gone.
         await place.client.delete(DEPLOYMENTS, "web", "default")
-        await gone(place, CLAIMS, "data")
+        await gone(place, PERSISTENT_VOLUME_CLAIMS, "data")
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
@@ -94,7 +103,7 @@ async def test_a_namespace_full_of_workloads_is_deleted(node_dies: bool) -> None
         await place.settle(5)
         template_of = {"spec": {"template": template("late", restartPolicy="Never")}}
         made: list[tuple[GroupVersionResource, Obj]] = [
-            (CLAIMS, claim()),
+            (PERSISTENT_VOLUME_CLAIMS, claim()),
             (DEPLOYMENTS, deployment("web", 2, pod={"volumes": VOLUMES})),
             (STATEFUL_SETS, workload("StatefulSet", "db", replicas=2, serviceName="db")),
             (DAEMON_SETS, workload("DaemonSet", "guard")),
@@ -124,5 +133,5 @@ async def test_a_namespace_full_of_workloads_is_deleted(node_dies: bool) -> None
             await place.client.delete(NODES, "a")
         await place.client.delete(NAMESPACES, "shop")
         await gone(place, NAMESPACES, "shop", "")
-        for resource in (PODS, CLAIMS, JOBS):
+        for resource in (PODS, PERSISTENT_VOLUME_CLAIMS, JOBS):
             assert (await place.client.list(resource, "shop"))["items"] == []

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from remuda.client.interface import Client
-from remuda.kcm.disruption import BUDGETS
-from remuda.kcm.workloads.resources import DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
+from remuda.kube.builtin_resources import DAEMON_SETS, DEPLOYMENTS, JOBS, POD_DISRUPTION_BUDGETS, REPLICA_SETS, STATEFUL_SETS
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import dig
 from tests.scenarios.mortal import Mortal
@@ -20,7 +19,7 @@ Obj = dict[str, Any]
 
 
 async def _story(place: Village) -> None:
-    await place.make(BUDGETS, budget("web", maxUnavailable=1))
+    await place.make(POD_DISRUPTION_BUDGETS, budget("web", maxUnavailable=1))
     await place.make(DEPLOYMENTS, deployment("web", 4))
     await place.make(DAEMON_SETS, workload("DaemonSet", "guard"))
     await place.make(STATEFUL_SETS, workload("StatefulSet", "db", serviceName="db", replicas=2))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from remuda.kcm.workloads.resources import LEASES, NODE_LEASES, NODES
+from remuda.kcm.workloads.pods import NODE_LEASES
+from remuda.kube.builtin_resources import LEASES, NODES
 from remuda.kube.conditions import get, is_true
 from remuda.kube.objects import annotations_of, dig, labels_of, uid_of
 from remuda.lab.distro.nodes import NodeConfigError, Taint, parse_label, role_labels

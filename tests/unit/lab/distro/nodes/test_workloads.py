@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from remuda.kcm.disruption import BUDGETS
-from remuda.kcm.workloads.resources import (
+from remuda.kube.builtin_resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,
     JOBS,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
     SERVICES,
@@ -89,10 +89,10 @@ async def test_a_drain_honours_the_budget() -> None:
     async with village("a") as place:
         await place.deploy("web", 4)
         await place.add_node("b")
-        await place.make(BUDGETS, budget("web", maxUnavailable=1))
+        await place.make(POD_DISRUPTION_BUDGETS, budget("web", maxUnavailable=1))
 
         async def allowed() -> bool:
-            return bool(dig(await place.get(BUDGETS, "web"), "status", "disruptionsAllowed") == 1)
+            return bool(dig(await place.get(POD_DISRUPTION_BUDGETS, "web"), "status", "disruptionsAllowed") == 1)
 
         await place.until("the budget is counted", allowed)
         witness = await place.witness("web")
@@ -105,7 +105,7 @@ async def test_a_drain_honours_the_budget() -> None:
 async def test_a_drain_that_no_budget_allows_gets_nowhere() -> None:
     async with village("a", "b") as place:
         await place.deploy("web", 2)
-        await place.make(BUDGETS, budget("web", minAvailable=2))
+        await place.make(POD_DISRUPTION_BUDGETS, budget("web", minAvailable=2))
         await place.settle(5)
         pod = (await place.pods("web"))[0]
         with pytest.raises(ApiError) as refused:
