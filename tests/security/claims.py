@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_DOOR = "tests/integration/gateway/server/test_handler.py"
+_DOOR = "tests/integration/gateway/test_handler.py"
 _LOGIN = "tests/integration/gateway/auth/test_login.py"
 _CSRF = "tests/unit/gateway/server/test_csrf.py"
 _HEADERS = "tests/unit/gateway/server/test_headers.py"

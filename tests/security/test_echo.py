@@ -14,8 +14,8 @@ from aiohttp import web
 from remuda.apiserver.http.connection_limits import Lines
 from remuda.apiserver.http.listener import Listener
 from remuda.gateway.auth.authenticator import Callers
+from remuda.gateway.handler import Door
 from remuda.gateway.server.audit_log import Record, render
-from remuda.gateway.server.handler import Door
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.network.unreadable import Runner, reason
 from remuda.runtime.probe_server import Endpoints

@@ -8,7 +8,7 @@ from remuda.access.downstreams import while_working
 from remuda.capi.clustercache import ClusterCache, HttpsConnector
 from remuda.capi.workload_clusters import Workloads
 from remuda.gateway.gateway import Gateway
-from remuda.gateway.registration.provisioning_port import ProvisioningDoor
+from remuda.gateway.provisioning_port import ProvisioningDoor
 from remuda.provisioning import CONTROLLERS
 from remuda.runtime import Manager
 

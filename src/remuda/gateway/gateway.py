@@ -35,6 +35,7 @@ from .auth.login import Login
 from .auth.login_providers import LocalProvider, Providers
 from .auth.tokens import Sessions, TokenApi
 from .auth.users_api import UserApi
+from .handler import Auditing, Door, Unaudited
 from .proxy.cluster_connector import DownstreamConnector
 from .proxy.cluster_proxy import Proxy
 from .proxy.impersonation import Impersonation
@@ -44,12 +45,11 @@ from .registration.agent_downloads import AgentFiles
 from .registration.import_manifest import Importing
 from .registration.node_progress import Progress
 from .registration.node_registration import Joining, WrongTokens
+from .registration.public_endpoints import Facts
 from .registration.registration_tokens import RegistrationApi, Registrations
 from .server.audit_log import AuditLog
 from .server.dependencies import Access, Authority, Live, Services
-from .server.handler import Auditing, Door, Unaudited
 from .server.image_registry import ImageRegistry
-from .server.public_endpoints import Facts
 from .server.rate_limit import LoginThrottle
 from .server.routing import Behind
 from .server.waits_api import Waits

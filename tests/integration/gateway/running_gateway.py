@@ -18,8 +18,8 @@ from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import chosen, running
 from remuda.app.embedded_gateway import Embedded
 from remuda.gateway.gateway import Gateway
+from remuda.gateway.handler import Door
 from remuda.gateway.server.audit_log import Record
-from remuda.gateway.server.handler import Door
 from remuda.gateway.server.routing import InProcess
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from tests.waiting import until

@@ -11,7 +11,7 @@ import pytest
 from remuda.access.users.tokens import Presented
 from remuda.api.management_cattle_io import API_VERSION, CLUSTERS
 from remuda.kube.objects import GroupVersionResource
-from tests.integration.gateway.server.test_public_endpoints import TOKEN, with_registration
+from tests.integration.gateway.registration.test_public_endpoints import TOKEN, with_registration
 
 from .running_gateway import Standing, standing
 

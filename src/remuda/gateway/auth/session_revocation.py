@@ -1,7 +1,7 @@
 """Long requests (a watch, a shell, a forwarded port) end with the token that started them.
 
 Every request is authenticated anew, but a shell is one request for hours: it must end when its user is disabled or its token
-revoked. :mod:`..server.handler` reports which requests begin and end; changes of users and tokens are noticed at once, expiry
+revoked. :mod:`..handler` reports which requests begin and end; changes of users and tokens are noticed at once, expiry
 within 15 seconds. The client's connection is cut, which ends everything that was done for it.
 """
 

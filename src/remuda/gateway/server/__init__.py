@@ -1,7 +1,7 @@
-"""The listener side of every request: path and header checks, routing, CSRF, rate limits, the audit log, the serving
-certificate, public endpoints, Norman's wire format.
+"""Parts of one request on the listener: path and header checks, routing, CSRF, rate limits, the audit log, the serving
+certificate, the image registry, Norman's wire format.
 
-Not here: login (`..auth`), proxying (`..proxy`).
-Parts get :class:`.dependencies.Services` and add their routes to it.
-Read :mod:`.handler`, then :mod:`.request_context` and :mod:`.routing`.
+Not here: the request's way through them (`..handler`), login (`..auth`), proxying (`..proxy`).
+Parts of the gateway get :class:`.dependencies.Services` and add their routes to it.
+Read :mod:`.request_context` and :mod:`.routing` first.
 """

@@ -1,6 +1,6 @@
 """The context of one request: the input of every route, and of the audit line.
 
-Filled step by step by :mod:`.handler`: the target, then the caller, then the route's findings (which cluster, why not).
+Filled step by step by :mod:`..handler`: the target, then the caller, then the route's findings (which cluster, why not).
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Routes:
 # The backend at `/`: the Kubernetes API that Remuda is managed through.
 #
 # Here it is in the same process (:class:`InProcess`); a foreign Kubernetes is reached over the network as the caller
-# (:mod:`..proxy.kubernetes_backend`). Either way :mod:`.handler` passes it all requests for other paths than the gateway's own.
+# (:mod:`..proxy.kubernetes_backend`). Either way :mod:`..handler` passes it all requests for other paths than the gateway's own.
 
 
 class Behind(Protocol):

@@ -21,8 +21,8 @@ from remuda.apiserver.http.connection_limits import Lines
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.auth.authenticator import Callers
 from remuda.gateway.gateway import Identity
+from remuda.gateway.handler import Door
 from remuda.gateway.server.audit_log import Record
-from remuda.gateway.server.handler import Door
 from remuda.gateway.server.request_context import Asked
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.gateway.management_gateway import Management, management

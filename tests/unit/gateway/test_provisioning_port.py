@@ -11,7 +11,7 @@ import pytest
 from remuda import __version__
 from remuda.api import management_cattle_io as management
 from remuda.app.rehearsal import provisioning
-from remuda.gateway.registration.provisioning_port import ProvisioningDoor
+from remuda.gateway.provisioning_port import ProvisioningDoor
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import dig
 from remuda.lab.sim.provisioning_world import URL, ProvisioningWorld

@@ -26,12 +26,12 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.errors import not_found
 from remuda.kube.objects import resource_version_of
 
-from ..registration.registration_tokens import Registrations
-from . import norman
-from .dependencies import Services
-from .request_context import Asked
-from .routing import Who
-from .serving_certificate import ca_text
+from ..server import norman
+from ..server.dependencies import Services
+from ..server.request_context import Asked
+from ..server.routing import Who
+from ..server.serving_certificate import ca_text
+from .registration_tokens import Registrations
 
 _LONGEST_NONCE = 1024
 _SHA256 = 32

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from remuda.api.management_cattle_io import TOKENS
 from remuda.apiserver.http.listener import Listener
-from remuda.gateway.server import handler as module
+from remuda.gateway import handler as module
 from remuda.gateway.server.audit_log import Result
 from remuda.gateway.server.csrf import CSRF_COOKIE, CSRF_HEADER, issue
 from remuda.gateway.server.request_context import Asked

@@ -1,7 +1,7 @@
 """The gateway's services for provisioning: the manifest of a cluster's agent, the install script of a machine, our own images.
 
 Implements the ports of :mod:`remuda.app.provisioning_controllers`. The plans of control planes contain the manifest as a file,
-and the distribution applies it; its inputs are those of :mod:`.import_manifest` for imported clusters.
+and the distribution applies it; its inputs are those of :mod:`.registration.import_manifest` for imported clusters.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from remuda.provisioning.planner.render import AgentManifest, BuiltInRegistry, T
 from remuda.provisioning.releases.distributions import REMUDA, Runtime
 from remuda.runtime import Informers, synced
 
-from ..gateway import Gateway
-from ..server.serving_certificate import ca_checksum, ca_text
-from .agent_downloads import assets, script
-from .agent_manifest import Wanted, agent_image, render
-from .import_manifest import wanted
+from .gateway import Gateway
+from .registration.agent_downloads import assets, script
+from .registration.agent_manifest import Wanted, agent_image, render
+from .registration.import_manifest import wanted
+from .server.serving_certificate import ca_checksum, ca_text
 
 Obj = dict[str, Any]
 

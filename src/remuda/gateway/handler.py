@@ -1,9 +1,10 @@
 """Every request on the one listener, from its first check to its line in the audit log.
 
-In this order: is there one way to read it (:mod:`.headers`, :mod:`.path_validation`), is the path ours or the management API's
-(:mod:`.routing`), who is the caller (:mod:`..auth.authenticator`) and is the request their own (:mod:`.csrf`), has the token
-room for a request, is the body not too large or too slow; then the route or the API answers, with the headers that every answer
-carries. Errors become a Kubernetes Status with no more detail than necessary; the audit log has the reason.
+In this order: is there one way to read it (:mod:`.server.headers`, :mod:`.server.path_validation`), is the path ours or the
+management API's (:mod:`.server.routing`), who is the caller (:mod:`.auth.authenticator`) and is the request their own
+(:mod:`.server.csrf`), has the token room for a request, is the body not too large or too slow; then the route or the API answers,
+with the headers that every answer carries. Errors become a Kubernetes Status with no more detail than necessary; the audit log
+has the reason.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from remuda.kube import errors
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 
-from ..auth.authenticator import Callers, NotLetIn
-from . import csrf
-from .audit_log import Record, Result
-from .dependencies import Services
-from .headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
-from .path_validation import BadTarget, Target, judge
-from .request_context import Asked
-from .routing import Behind, Route, Who
+from .auth.authenticator import Callers, NotLetIn
+from .server import csrf
+from .server.audit_log import Record, Result
+from .server.dependencies import Services
+from .server.headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
+from .server.path_validation import BadTarget, Target, judge
+from .server.request_context import Asked
+from .server.routing import Behind, Route, Who
 
 log = logging.getLogger(__name__)
 
