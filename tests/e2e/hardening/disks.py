@@ -51,9 +51,9 @@ class Disk:
             room = found.f_bavail * found.f_frsize
             if room <= left:
                 return
-            with (self.seen / "filler").open("ab") as filler, contextlib.suppress(OSError):
+            # Unbuffered: bytes that did not fit would be written again on close, outside of `suppress`.
+            with (self.seen / "filler").open("ab", buffering=0) as filler, contextlib.suppress(OSError):
                 filler.write(b"\0" * min(room - left, 1 << 20))
-                filler.flush()
 
     def free(self) -> None:
         (self.seen / "filler").unlink()
