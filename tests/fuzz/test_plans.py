@@ -14,12 +14,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.agent.clock import Clock, FixedClock, elapsed, parse_unix_date
+from remuda.agent.clock import Clock, elapsed, parse_unix_date
 from remuda.agent.errors import AgentError, PlanError
 from remuda.agent.plan_secret import KubeApi, SecretWatch
 from remuda.agent.plans import decide, outputs, plan, probes
 from remuda.agent.remote_mode import Remote
-from tests.integration.agent.builders import engine
+from tests.integration.agent.builders import FixedClock, engine
 from tests.integration.agent.fakeapi import KUBECONFIG, FakeApi
 
 from .budget import fuzzing

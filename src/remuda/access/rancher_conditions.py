@@ -59,11 +59,6 @@ def with_condition(obj: Obj, kind: str, status: str, reason: str = "", message: 
     return with_path(obj, ("status", "conditions"), after)
 
 
-def without_condition(obj: Obj, kind: str) -> Obj:
-    kept = [each for each in conditions_of(obj) if each.get("type") != kind]
-    return obj if len(kept) == len(conditions_of(obj)) else with_path(obj, ("status", "conditions"), kept)
-
-
 async def write_status(
     client: Client, resource: GroupVersionResource, before: Obj, after: Obj, *, subresource: str = "", field_manager: str = ""
 ) -> Obj | None:

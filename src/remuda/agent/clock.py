@@ -31,30 +31,6 @@ class Clock:
         return event.wait(max(0.0, seconds))
 
 
-class FixedClock(Clock):
-    """A clock that moves only when told to, or when a caller waits on it."""
-
-    def __init__(self, at: float = 1_800_000_000.0) -> None:
-        self.at = at
-        self.ticks = 0.0
-
-    def now(self) -> float:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.ticks
-
-    def advance(self, seconds: float) -> None:
-        self.at += seconds
-        self.ticks += seconds
-
-    def wait(self, event: threading.Event, seconds: float) -> bool:
-        if event.is_set():
-            return True
-        self.advance(max(0.0, seconds))
-        return False
-
-
 def unix_date(moment: float) -> str:
     """``Sun Nov 15 07:03:16 UTC 2026``, in the host's zone."""
     t = time.localtime(moment)

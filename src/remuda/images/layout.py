@@ -161,14 +161,6 @@ class Layout:
                 path.unlink()
 
 
-def repositories(directory: Path) -> dict[str, Layout]:
-    """All layouts below a directory, by the name with which a client pulls them."""
-    found = {}
-    for path in sorted(directory.glob("**/oci-layout")):
-        found[path.parent.relative_to(directory).as_posix()] = Layout(path.parent)
-    return found
-
-
 def _descriptor(media_type: str, content: bytes) -> Obj:
     return {"mediaType": media_type, "digest": digest_of(content), "size": len(content)}
 

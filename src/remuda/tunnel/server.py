@@ -145,9 +145,6 @@ class TunnelServer:
             for session in sessions:
                 listener.session_added(key, session.number)
 
-    def remove_listener(self, listener: SessionListener) -> None:
-        self._listeners.remove(listener)
-
     def clients(self) -> list[str]:
         """The keys of all connected clients."""
         return [key for key in self._sessions if self.has_session(key)]

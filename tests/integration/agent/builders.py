@@ -11,9 +11,33 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from remuda.agent.clock import FixedClock
+from remuda.agent.clock import Clock
 from remuda.agent.config import Config
 from remuda.agent.plans.apply import Engine
+
+
+class FixedClock(Clock):
+    """A clock that moves only when told to, or when a caller waits on it."""
+
+    def __init__(self, at: float = 1_800_000_000.0) -> None:
+        self.at = at
+        self.ticks = 0.0
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.ticks
+
+    def advance(self, seconds: float) -> None:
+        self.at += seconds
+        self.ticks += seconds
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        if event.is_set():
+            return True
+        self.advance(max(0.0, seconds))
+        return False
 
 
 def config(root: Path, **changes: Any) -> Config:

@@ -9,12 +9,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from remuda.agent.clock import FixedClock
 from remuda.agent.local_mode import Local, plans_in
 from remuda.agent.plans import outputs
 from remuda.agent.plans.plan import parse
 
-from .builders import engine, plan_bytes, shell
+from .builders import FixedClock, engine, plan_bytes, shell
 
 
 def local(root: Path) -> Local:

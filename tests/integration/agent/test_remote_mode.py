@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from remuda.agent.clock import Clock, FixedClock
+from remuda.agent.clock import Clock
 from remuda.agent.errors import AgentError, ApiError, ConfigError, UntrustedServer
 from remuda.agent.plan_secret import KubeApi, SecretWatch
 from remuda.agent.plans import outputs
 from remuda.agent.remote_mode import Progress, Remote, Superseded
 from tests.unit.certificates import certificate
 
-from .builders import engine, file, plan_bytes, server, shell
+from .builders import FixedClock, engine, file, plan_bytes, server, shell
 from .fakeapi import KUBECONFIG, FakeApi
 
 

@@ -81,7 +81,6 @@ async def test_listeners_hear_of_every_session_even_of_earlier_ones() -> None:
         await until(lambda: len(heard.told) == 3)
         assert heard.told[2][:2] == ("removed", "c-two")
         assert not door.tunnels.has_session("c-two")
-        door.tunnels.remove_listener(heard)
 
 
 async def test_the_oldest_session_is_used_and_the_next_takes_over() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from remuda.access.rancher_conditions import condition_of, conditions_of, is_true, tell_status, with_condition, without_condition
+from remuda.access.rancher_conditions import condition_of, conditions_of, is_true, tell_status, with_condition
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.interface import Client
 from remuda.kube.encoding.mergepatch import apply_merge_patch
@@ -45,12 +45,6 @@ def test_another_message_moves_the_update_and_another_status_the_transition() ->
     moved = condition_of(with_condition(said, "Ready", "True", now=LATER), "Ready")
     assert moved == {"type": "Ready", "status": "True", "lastUpdateTime": LATER_TEXT, "lastTransitionTime": LATER_TEXT}
     assert [each["type"] for each in conditions_of(said)] == ["Ready", "Other"]
-
-
-def test_what_is_not_there_is_not_taken_away() -> None:
-    made = with_condition({}, "Ready", "True", now=AT)
-    assert without_condition(made, "Other") is made
-    assert conditions_of(without_condition(made, "Ready")) == []
 
 
 class _Quicker:

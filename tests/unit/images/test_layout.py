@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from remuda.images import Image, Layout, LayoutError, Node, Tree, images_directory, layer_of
-from remuda.images.layout import repositories
 
 
 def tree(*order: str) -> Tree:
@@ -98,7 +97,6 @@ def test_a_layout_as_the_format_says(tmp_path: Path) -> None:
     config = json.loads((layout.blob(manifest["config"]["digest"]) or Path()).read_text())
     assert config["config"] == {"Entrypoint": ["/hello"]}
     assert config["created"] == "1970-01-01T00:00:00Z"
-    assert list(repositories(tmp_path)) == ["a/b"]
 
 
 def test_the_same_image_twice_is_the_same_and_another_replaces_it(tmp_path: Path) -> None:

@@ -55,11 +55,6 @@ async def found_downstream(client: Client) -> dict[Id, Obj]:
     return by_id("ClusterRole", roles["items"]) | by_id("ClusterRoleBinding", bindings["items"])
 
 
-async def remove_downstream(client: Client) -> None:
-    """Remove all roles and bindings of ours from a removed cluster."""
-    await bring_about(client, [], await found_downstream(client))
-
-
 class DownstreamAccess:
     def __init__(self, manager: Manager, views: Views, downstreams: Downstreams) -> None:
         self._client, self._clock = manager.client, manager.clock

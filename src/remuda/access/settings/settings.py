@@ -224,21 +224,6 @@ def _metadata(found: Obj) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, Mapping) else {}
 
 
-def setting_object(effective: Effective, stored: Obj | None = None) -> dict[str, Any]:
-    """The Setting to show or store: the stored value stays, default and source are added."""
-    value = (stored or {}).get("value")
-    said = value if isinstance(value, str) else ""
-    return {
-        "apiVersion": "management.cattle.io/v3",
-        "kind": "Setting",
-        "metadata": dict(_metadata(stored)) if stored else {"name": effective.name},
-        "value": said if effective.source != ENVIRONMENT else effective.value,
-        "default": effective.default,
-        "customized": effective.value != effective.default,
-        "source": effective.source,
-    }
-
-
 # --- features ---------------------------------------------------------------------------------------------------------------
 #
 # A Feature's `status.lockedValue` decides, then its `spec.value`, then the environment (as in `fleet=false,turtles=true`), then

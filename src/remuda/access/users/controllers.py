@@ -22,7 +22,6 @@ from .user_objects import is_enabled, local_principal
 
 log = logger(__name__)
 
-NAMES = ("user", "token")
 _BY_USER = "user"
 # A clock that was set wrong for a moment must not empty the store; an expired token is refused meanwhile.
 _GRACE_SECONDS = 60.0

@@ -31,11 +31,6 @@ def is_hash(stored: str) -> bool:
     return stored[:3] in ("$1:", "$2:", "$3:")
 
 
-def needs_rehash(stored: str) -> bool:
-    """True for plain text or an older form: the caller, who has just seen the secret, stores a new hash."""
-    return not stored.startswith("$3:1:")
-
-
 def same_secret(stored: str, is_hashed: bool, secret: str) -> bool:
     """True if `secret` is the stored one. An unreadable or empty one never matches."""
     if not stored or not secret:

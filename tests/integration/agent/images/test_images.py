@@ -18,13 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from remuda.agent.clock import FixedClock
 from remuda.agent.errors import ImageError
 from remuda.agent.images import Reference, Stager, parse
 from remuda.agent.images.extract import Tree
 from remuda.agent.images.pull import Puller, host_architecture
 from remuda.agent.images.registries import Registries, load, rewritten
-from tests.integration.agent.builders import server
+from tests.integration.agent.builders import FixedClock, server
 from tests.unit.certificates import certificate
 
 

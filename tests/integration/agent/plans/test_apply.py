@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from remuda.agent.clock import FixedClock, parse_unix_date, unix_date
+from remuda.agent.clock import parse_unix_date, unix_date
 from remuda.agent.errors import InterlockHeld, OutsideRoot, PlanError
 from remuda.agent.plans import outputs
 from remuda.agent.plans.apply import Engine, Result
 from remuda.agent.plans.plan import parse
-from tests.integration.agent.builders import engine, file, plan_bytes, shell
+from tests.integration.agent.builders import FixedClock, engine, file, plan_bytes, shell
 
 
 def apply(

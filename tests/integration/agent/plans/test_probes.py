@@ -8,11 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from remuda.agent.clock import FixedClock
 from remuda.agent.http_client import proxy_for
 from remuda.agent.plans.plan import HttpGet, Probe
 from remuda.agent.plans.probes import Prober, Status, after, decode, encode
-from tests.integration.agent.builders import server
+from tests.integration.agent.builders import FixedClock, server
 
 
 def test_counts_stop_at_their_thresholds() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.access.roles.downstream_access import remove_downstream
 from remuda.access.roles.role_names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DOWNSTREAM
-from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, ROLE_TEMPLATES
+from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS, ROLE_TEMPLATES
 from remuda.client.interface import Client
 from remuda.kube.authorization.actions import Action
 
@@ -133,18 +132,3 @@ async def test_an_external_template_is_the_cluster_role_of_its_name() -> None:
         assert may(here, "u-root", "list", "secrets")
         found = await inside.get(CLUSTER_ROLES, "cluster-admin")
         assert DOWNSTREAM not in found["metadata"]["labels"]
-
-
-async def test_a_cluster_that_is_given_up_keeps_nothing_of_ours() -> None:
-    async with house() as here:
-        await here.grant("admin", "u-admin")
-        await here.cluster(A, creator="u-owner")
-        inside = await here.downstreams.connect(A)
-        await here.settle()
-        assert await ours(inside) != []
-        await here.client.delete(CLUSTERS, A)
-        await here.settle()
-        await remove_downstream(inside)
-        await here.settle(700)
-        assert await ours(inside) == []
-        assert not may(here, "u-owner", "list", "secrets")

@@ -17,7 +17,6 @@ from remuda.access.settings.settings import (
     Settings,
     parse_features,
     problem_of,
-    setting_object,
 )
 from remuda.kube import certificates
 from remuda.kube.clock import Entropy, VirtualClock
@@ -215,15 +214,6 @@ def test_values_come_as_what_they_are() -> None:
     assert settings.number("crt-default-ttl-minutes") == 43200
     assert settings.flag("system-agent-installer-token-ttl-enabled") is True
     assert settings.seconds("delete-machine-on-failure-after") == 5400.5
-
-
-def test_a_shown_setting_says_value_default_and_source() -> None:
-    found = Settings([], {"CATTLE_AGENT_TLS_MODE": "system-store"}).effective("agent-tls-mode")
-    shown = setting_object(found)
-    assert (shown["value"], shown["default"], shown["source"], shown["customized"]) == ("system-store", "strict", "env", True)
-    object_ = {**stored("agent-tls-mode", ""), "metadata": {"name": "agent-tls-mode", "uid": "1"}}
-    shown = setting_object(Settings([object_]).effective("agent-tls-mode"), object_)
-    assert (shown["value"], shown["source"], shown["customized"], shown["metadata"]["uid"]) == ("", "default", False, "1")
 
 
 @given(st.sampled_from(sorted(SETTINGS)), st.text())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.access.users.token_hashes import hashed_secret, needs_rehash, same_secret
+from remuda.access.users.token_hashes import hashed_secret, same_secret
 from remuda.access.users.tokens import (
     HASHED_ANNOTATION,
     Wish,
@@ -154,7 +154,6 @@ def test_all_of_ranchers_hashes_are_read_and_only_the_newest_stays(version: int)
     assert same_secret(stored, True, SECRET)
     assert not same_secret(stored, True, SECRET + "b")
     assert not same_secret(stored, True, "")
-    assert needs_rehash(stored) is (version != 3)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +194,11 @@ def test_a_hash_is_of_one_secret(one: str, other: str) -> None:
         return
     assert same_secret(stored, True, one)
     assert same_secret(stored, True, other) is (one == other)
-    assert not needs_rehash(stored)
 
 
 def test_a_plain_secret_of_old_still_opens() -> None:
     token = {"metadata": {"name": "token-abcde"}, "token": SECRET}
     assert owns(token, Presented("token-abcde", SECRET))
-    assert needs_rehash(SECRET)
     assert not owns(
         {**token, "metadata": {"name": "token-abcde", "annotations": {HASHED_ANNOTATION: "true"}}}, Presented("x", SECRET)
     )
