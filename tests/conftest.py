@@ -1,7 +1,7 @@
 """For every test: the caches of all servers, in this process or started by it, are watched for changes in place, and their logs
 for secrets (:mod:`tests.lookout`).
 
-Objects of the cache are shared and read-only (:mod:`remuda.apiserver.cache.mutation_detector` says how that is checked). Every
+Objects of the cache are shared and read-only (:mod:`remuda.apiserver.cache.entries` says how that is checked). Every
 process of the session reports to one file; if anything is in it at the end the session has failed, whatever the tests said.
 """
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.backup.sealed_file import Backup
+from remuda.apiserver.backup.format import Backup
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.store import Op, Put
 from tests.api.harness import Endpoint

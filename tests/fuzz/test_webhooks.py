@@ -15,8 +15,7 @@ from aiohttp import web
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.apiserver.crd.conversion import ConversionError
-from remuda.apiserver.crd.webhook_conversion import WebhookConverter
+from remuda.apiserver.crd.conversion import ConversionError, WebhookConverter
 from remuda.apiserver.webhook_client import CallError, Endpoint
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError

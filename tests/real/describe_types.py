@@ -19,8 +19,8 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from remuda.apiserver.scheme import builtin_types
 from remuda.apiserver.scheme import description as d
-from remuda.apiserver.scheme import openapi_schema
 from tests.real import build
 from tests.real.cluster import RealCluster
 
@@ -45,9 +45,9 @@ class Served:
                 self.versions += [(group["metadata"].get("name", ""), version) for version in group["versions"]]
 
     def _add(self, path: str, name: str, found: Json) -> None:
-        if name in openapi_schema.IN_EVERY_GROUP:
+        if name in builtin_types.IN_EVERY_GROUP:
             group, _, version = path.removeprefix("apis/").removeprefix("api/").rpartition("/")
-            if found.pop(openapi_schema.KINDS) != openapi_schema.kinds_in_document(name, group, version):
+            if found.pop(builtin_types.KINDS) != builtin_types.kinds_in_document(name, group, version):
                 raise SystemExit(f"{name} has other kinds than expected in {path}")
         if self.schemas.setdefault(name, found) != found:
             raise SystemExit(f"two OpenAPI documents disagree on {name}")
@@ -194,7 +194,7 @@ class Writer:
                 self._add_field_additions(plain, inner, wanted, fields_by_name)
                 continue
             served = wanted["properties"][field.name]
-            raw[4] = self._additions.index(difference(openapi_schema.derive_field(field, plain), served))
+            raw[4] = self._additions.index(difference(builtin_types.derive_field(field, plain), served))
 
     def _plain(self) -> Json:
         return {"t": self._types.values, "x": [{}], "d": self._definitions, "g": [], "r": []}
@@ -263,7 +263,7 @@ def verify(content: bytes, served: Served) -> None:
     """Every schema, expanded again, must be what the server said."""
     written = d.Description(content)
     for name, wanted in served.schemas.items():
-        made = openapi_schema.derive(written.definition(name), written)
+        made = builtin_types.derive(written.definition(name), written)
         if made != wanted:
             raise SystemExit(f"{name} does not come back as served:\n{json.dumps(made)}\n{json.dumps(wanted)}")
 

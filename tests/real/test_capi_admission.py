@@ -21,7 +21,7 @@ import pytest
 from remuda.capi.admission import admitted
 from remuda.kube.encoding import jsonpatch
 from remuda.kube.objects import dig, without_path
-from remuda.runtime import admission_reviews
+from remuda.runtime import webhook_server
 from tests.api.harness import RemudaProcess
 from tests.e2e.upstream_capi import Manager
 from tests.real import need
@@ -141,7 +141,7 @@ def in_no_order(message: str, causes: list[Obj]) -> str:
 
 def compare(upstream: Upstream, kind: str, obj: Obj, old: Obj | None, *, mutating: bool) -> Obj:
     asked = review(kind, obj, old)
-    ours = outcome(admission_reviews.admission(asked, TYPES[kind], mutating=mutating), obj)
+    ours = outcome(webhook_server.admission(asked, TYPES[kind], mutating=mutating), obj)
     theirs = outcome(upstream.ask(asked, mutating=mutating), obj)
     assert ours == theirs, f"{json.dumps(obj)}\nbefore: {json.dumps(old)}\nours:   {ours}\ntheirs: {theirs}"
     return ours
@@ -190,7 +190,7 @@ def test_upstream_agrees_about_random_templates_of_names(upstream: Upstream) -> 
     for _ in range(RANDOM_OBJECTS * 2):
         template = random_template(chance)
         obj = merged(VALID["MachineSet"], {"spec": {"machineNaming": {"template": template}}})
-        ours = admission_reviews.admission(review("MachineSet", obj, None), TYPES["MachineSet"], mutating=False)["response"]
+        ours = webhook_server.admission(review("MachineSet", obj, None), TYPES["MachineSet"], mutating=False)["response"]
         if ours["allowed"] or "is not supported in machineNaming.template" not in ours["status"]["message"]:
             compare(upstream, "MachineSet", obj, None, mutating=False)
 
@@ -200,7 +200,7 @@ def test_upstream_agrees_about_random_templates_of_names(upstream: Upstream) -> 
 
 def test_upstream_refuses_a_topology_too_but_for_a_flag(upstream: Upstream) -> None:
     asked = review("Cluster", merged(VALID["Cluster"], TOPOLOGY), None)
-    ours = admission_reviews.admission(asked, TYPES["Cluster"], mutating=False)["response"]
+    ours = webhook_server.admission(asked, TYPES["Cluster"], mutating=False)["response"]
     theirs = upstream.ask(asked, mutating=False)["response"]
     fields = [[cause["field"] for cause in answer["status"]["details"]["causes"]] for answer in (ours, theirs)]
     assert fields == [["spec.topology"], ["spec.topology"]]
@@ -216,7 +216,7 @@ def test_upstream_fills_in_nothing_of_a_plain_cluster(upstream: Upstream) -> Non
 
 def test_upstream_fails_to_decode_what_we_leave_to_the_schema(upstream: Upstream) -> None:
     asked = review("Machine", merged(VALID["Machine"], {"spec": {"version": 3}}), None)
-    assert admission_reviews.admission(asked, TYPES["Machine"], mutating=True)["response"]["allowed"]
+    assert webhook_server.admission(asked, TYPES["Machine"], mutating=True)["response"]["allowed"]
     theirs = upstream.ask(asked, mutating=True)["response"]
     assert theirs["status"]["code"] == 400
     assert re.search("cannot unmarshal", theirs["status"]["message"])

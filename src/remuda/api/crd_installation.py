@@ -15,8 +15,8 @@ from typing import Any
 
 from remuda import __version__
 from remuda.apiserver.discovery.documents import version_order
-from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import Client
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.conditions import TRUE, get

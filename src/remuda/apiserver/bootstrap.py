@@ -17,8 +17,7 @@ from remuda.kube.objects import GroupVersionKind, name_of, namespace_of
 from .auth import bootstrap_policy as roles
 from .builtin.core.service_addresses import SERVICE_RANGE
 from .verbs import create, delete, update
-from .verbs.call import Call, DeleteOptions
-from .verbs.context import Api
+from .verbs.context import Api, Call, DeleteOptions
 
 Obj = dict[str, Any]
 

@@ -30,7 +30,7 @@ from .registry.resources import Version, served
 from .server import Server
 from .verbs import create, delete, get, patch, update, watch
 from .verbs import list as listing
-from .verbs.call import Call, DeleteOptions, ListOptions
+from .verbs.context import Call, DeleteOptions, ListOptions
 from .verbs.delete import Deletion
 from .verbs.subresources import Ask
 from .watch.watchers import BOOKMARK, DELETED, Watcher

@@ -47,9 +47,8 @@ from .background import Upkeep
 from .builtin import registration
 from .builtin.core.service_addresses import ServiceLedger, guards_of
 from .cache.watch_cache import Cache, Opener
-from .crd.conversion import Converter, InProcess
+from .crd.conversion import Converter, InProcess, WebhookConverter
 from .crd.custom_resources import CustomResources
-from .crd.webhook_conversion import WebhookConverter
 from .history.past import Past
 from .http.connection_limits import DEFAULT_ROOM, Lines, Room
 from .http.handler import Handler
@@ -71,8 +70,7 @@ from .storage.memory import Base, MemoryStore
 from .storage.sqlite import SqliteStore
 from .storage.store import HistoryStore, Store
 from .verbs import patch
-from .verbs.call import Call
-from .verbs.context import Api, Source
+from .verbs.context import Api, Call, Source
 from .verbs.subresources import Subresources
 from .watch.watchers import Feeds
 from .webhook_client import NoServices, WebhookClient

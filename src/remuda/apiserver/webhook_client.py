@@ -5,7 +5,7 @@ People search for these texts, and tests of other projects match on them, so a r
 address and CA bundle; proxies in the environment are ignored, since a proxy between an API server and its webhooks is
 almost never intended. `policy` decides on allowed addresses: webhooks are administrators' objects, and one on this
 machine is usual. Requests and responses are made and read by :mod:`.admission.webhook_reviews` and
-:mod:`.crd.webhook_conversion`.
+:mod:`.crd.conversion`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import jsonio, yamlio
 from remuda.kube.errors import ApiError, go_quote
 from remuda.kube.network import outbound, outbound_http
-from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import ObjectSource
 
 from .limits import flow_control
 

@@ -7,7 +7,7 @@ from remuda.access.settings.controller import admitted as admitted_choices
 from remuda.access.users.admission import admitted as admitted_identity
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
-from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import ObjectSource
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
 from remuda.machines.nodedrivers.credential_admission import admitted as admitted_credentials

@@ -15,8 +15,8 @@ from remuda.access.settings.settings import Settings
 from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import SETTINGS
 from remuda.capi.workload_clusters import Workloads
-from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import Client
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.clock import Entropy
 from remuda.kube.network.outbound_http import Current
 from remuda.kube.objects import GroupVersionResource, name_of

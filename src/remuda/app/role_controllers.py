@@ -10,7 +10,7 @@ from remuda.access.roles.holdings import Holdings
 from remuda.access.roles.protected_cluster_fields import ClusterRules
 from remuda.access.roles.role_caches import Views
 from remuda.kube.authorization.rbac import Rbac
-from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import ObjectSource
 from remuda.runtime import Manager, Reconciler
 from remuda.runtime.admitted_types import AdmittedType
 

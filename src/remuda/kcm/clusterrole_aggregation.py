@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import Client
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.builtin_resources import CLUSTER_ROLES
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import labels_of, name_of

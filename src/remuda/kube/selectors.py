@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import names
-from .encoding.go_integers import IntegerError, parse_int
+from .encoding.go_format import IntegerError, parse_int
 from .errors import FieldError, aggregate_text, go_quote, invalid_value, required
 
 

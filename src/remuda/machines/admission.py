@@ -22,8 +22,16 @@ from remuda.kube.admission_attributes import DELETE, EVERY, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import GroupVersion, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of
+from remuda.kube.objects import (
+    GroupVersion,
+    ObjectSource,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    owner_references_of,
+)
 from remuda.provisioning.admission.last_etcd import Rules as LastEtcdRules
 from remuda.provisioning.bootstrap.machine_objects import UserdataError, cloud_config
 from remuda.provisioning.graph import Unrenderable

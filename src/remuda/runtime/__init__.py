@@ -7,14 +7,13 @@ Begin with `controller`, then `lifecycle`.
 
 from .controller import Controller, Reconciler, Watch, any_change, itself, label, owner, spec_change
 from .events import NORMAL, WARNING, Recorder
-from .freshness import Freshness
 from .informer import Informer, Informers, synced, without_managed_fields
 from .leader_election import Elector, NotLeading, Term
 from .lifecycle import Manager, Working
 from .metrics import Registry
 from .reflector import Pauses, Reflector, Sink
 from .work_queue import QueueClosed, WorkQueue
-from .workers import DONE, Result, Retry, Workers, logger
+from .workers import DONE, Freshness, Result, Retry, Workers, logger
 
 __all__ = [
     "DONE",

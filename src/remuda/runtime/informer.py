@@ -22,7 +22,7 @@ from .reflector import MOST_REMOTE, Pauses, Reflector
 log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
-# Called with (new, old), as kube.object_reader.Listener: old is None for an object that appeared, new is None for one that went.
+# Called with (new, old), as kube.objects.Listener: old is None for an object that appeared, new is None for one that went.
 Handler = Callable[[Obj | None, Obj | None], None]
 IndexFunction = Callable[[Obj], Iterable[Hashable]]
 Transform = Callable[[Obj], Obj]

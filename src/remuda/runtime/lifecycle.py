@@ -23,12 +23,11 @@ from remuda.kube.waits import Wait
 
 from .controller import Reconciler, Watch
 from .events import Recorder
-from .freshness import Freshness
 from .informer import Informer, Informers, synced
 from .leader_election import Elector, GuardedClient
 from .metrics import QueueMetrics, ReconcileMetrics, Registry
 from .work_queue import FRESH, LOW, WorkQueue
-from .workers import DONE, Result, Workers, logger
+from .workers import DONE, Freshness, Result, Workers, logger
 
 log = logger(__name__)
 

@@ -52,7 +52,7 @@ class Patch:
         field_manager: str = "",
         on_written: Callable[[Obj], None] | None = None,
     ) -> None:
-        """`on_written` gets the object as each request left it (:meth:`~remuda.runtime.freshness.Freshness.wrote`)."""
+        """`on_written` gets the object as each request left it (:meth:`~remuda.runtime.workers.Freshness.wrote`)."""
         self._client = client
         self._resource = resource
         self._clock = clock

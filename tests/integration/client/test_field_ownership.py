@@ -11,9 +11,8 @@ import pytest
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
 from remuda.app.embedded import running
-from remuda.client.field_ownership import apply_owned, entries_of, owns, was_lost, without_leftovers
 from remuda.client.interface import JSON_PATCH
-from remuda.client.server_side_apply import Applier
+from remuda.client.server_side_apply import Applier, apply_owned, entries_of, owns, was_lost, without_leftovers
 from remuda.kube.objects import GroupVersionResource
 
 Obj = dict[str, Any]

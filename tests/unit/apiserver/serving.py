@@ -13,7 +13,7 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.registry.resources import Version
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.verbs import watch
-from remuda.apiserver.verbs.call import Call, ListOptions
+from remuda.apiserver.verbs.context import Call, ListOptions
 from remuda.apiserver.watch.watchers import Watcher
 from remuda.kube.objects import GroupVersionResource, with_metadata
 

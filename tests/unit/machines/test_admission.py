@@ -15,8 +15,7 @@ from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.errors import ApiError
-from remuda.kube.object_reader import Listener
-from remuda.kube.objects import name_of, namespace_of
+from remuda.kube.objects import Listener, name_of, namespace_of
 from remuda.machines.admission import Rules, admitted
 from remuda.runtime.webhook_server import Address, path_of, validating_configuration
 

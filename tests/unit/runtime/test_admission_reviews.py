@@ -11,7 +11,7 @@ import pytest
 
 from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, forbidden_field
-from remuda.runtime import admission_reviews
+from remuda.runtime import webhook_server
 from remuda.runtime.admitted_types import AdmittedType
 from remuda.runtime.webhook_server import Address, mutating_configuration, path_of, validating_configuration
 from tests.e2e.widgets import GROUP, TYPE, widget
@@ -35,23 +35,23 @@ def review(obj: Obj | None, operation: str = "CREATE", old: Obj | None = None) -
 
 
 def test_defaults_are_a_patch_and_none_is_none() -> None:
-    answered = admission_reviews.admission(review(widget("a")), TYPE, mutating=True)
+    answered = webhook_server.admission(review(widget("a")), TYPE, mutating=True)
     assert (answered["kind"], answered["apiVersion"]) == ("AdmissionReview", "admission.k8s.io/v1")
     response = answered["response"]
     assert (response["uid"], response["allowed"], response["patchType"]) == ("u1", True, "JSONPatch")
     assert json.loads(base64.b64decode(response["patch"])) == [{"op": "add", "path": "/spec/size", "value": 1}]
-    assert admission_reviews.admission(review(widget("a", size=2)), TYPE, mutating=True)["response"] == {
+    assert webhook_server.admission(review(widget("a", size=2)), TYPE, mutating=True)["response"] == {
         "uid": "u1",
         "allowed": True,
     }
 
 
 def test_a_refusal_names_the_fields() -> None:
-    response = admission_reviews.admission(review(widget("a", size=11)), TYPE, mutating=False)["response"]
+    response = webhook_server.admission(review(widget("a", size=11)), TYPE, mutating=False)["response"]
     assert not response["allowed"] and response["warnings"] == ["spec.size: this is rather large"]
     assert (response["status"]["code"], response["status"]["reason"]) == (422, "Invalid")
     assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["spec.size"]
-    gone = admission_reviews.admission(review(None, "DELETE", widget("a", locked=True)), TYPE, mutating=False)["response"]
+    gone = webhook_server.admission(review(None, "DELETE", widget("a", locked=True)), TYPE, mutating=False)["response"]
     assert not gone["allowed"]
 
 
@@ -63,11 +63,9 @@ async def test_what_somebody_else_says_is_asked_for_last() -> None:
         return [forbidden_field("spec.key", "the provider does not take it")]
 
     of = replace(TYPE, verify=verify)
-    assert not (await admission_reviews.verified_admission(review(widget("a", size=11)), of, mutating=False))["response"][
-        "allowed"
-    ]
+    assert not (await webhook_server.verified_admission(review(widget("a", size=11)), of, mutating=False))["response"]["allowed"]
     assert not asked, "something else is wrong already"
-    response = (await admission_reviews.verified_admission(review(widget("a", size=2)), of, mutating=False))["response"]
+    response = (await webhook_server.verified_admission(review(widget("a", size=2)), of, mutating=False))["response"]
     assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["spec.key"]
 
 
@@ -85,13 +83,13 @@ async def test_a_change_that_takes_a_write_elsewhere_comes_after_the_defaults_an
     of = replace(TYPE, mutate=mutate)
     asked = review(widget("a"))
     asked["request"]["dryRun"] = True
-    response = (await admission_reviews.verified_admission(asked, of, mutating=True))["response"]
+    response = (await webhook_server.verified_admission(asked, of, mutating=True))["response"]
     assert seen == [(1, True)] and response["allowed"]
     patched = {each["path"]: each["value"] for each in json.loads(base64.b64decode(response["patch"]))}
     assert patched == {"/spec/size": 1, "/spec/kept": "elsewhere"}
-    plain = (await admission_reviews.verified_admission(review(widget("a", size=2)), of, mutating=True))["response"]
+    plain = (await webhook_server.verified_admission(review(widget("a", size=2)), of, mutating=True))["response"]
     assert plain == {"uid": "u1", "allowed": True}
-    refused = (await admission_reviews.verified_admission(review(widget("a", size=7)), of, mutating=True))["response"]
+    refused = (await webhook_server.verified_admission(review(widget("a", size=7)), of, mutating=True))["response"]
     assert not refused["allowed"] and "not seven" in refused["status"]["message"]
     only = replace(of, default=None)
     (hook,) = mutating_configuration("n", [only], Address(url="https://a:1"), b"ca")["webhooks"]
@@ -104,7 +102,7 @@ def test_a_failure_of_ours_refuses_and_says_where_to_look() -> None:
     def broken(_: object) -> Obj:
         raise RuntimeError("on purpose")
 
-    response = admission_reviews.admission(
+    response = webhook_server.admission(
         review(widget("a")), AdmittedType(GROUP, "v2", "widgets", "Widget", broken), mutating=True
     )["response"]
     assert not response["allowed"] and response["status"]["code"] == 500
@@ -115,7 +113,7 @@ def test_objects_are_converted_together_or_not_at_all() -> None:
     def ask(*objects: Obj) -> Obj:
         request = {"uid": "u2", "desiredAPIVersion": f"{GROUP}/v2", "objects": list(objects)}
         asked = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}
-        return dict(admission_reviews.conversion(asked, [TYPE])["response"])
+        return dict(webhook_server.conversion(asked, [TYPE])["response"])
 
     response = ask(widget("a", "v1", count=3), widget("b", size=1))
     assert response["result"] == {"status": "Success"}
@@ -128,8 +126,8 @@ def test_objects_are_converted_together_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("body", [None, [], {}, {"kind": "AdmissionReview"}, {"kind": "Other", "request": {"uid": "u"}}])
 def test_what_is_no_review_is_refused(body: Any) -> None:
-    with pytest.raises(admission_reviews.BadReview):
-        admission_reviews.admission(body, TYPE, mutating=True)
+    with pytest.raises(webhook_server.BadReview):
+        webhook_server.admission(body, TYPE, mutating=True)
 
 
 def test_the_registration_names_paths_and_operations_as_upstream_does() -> None:

@@ -34,8 +34,7 @@ from remuda.kube.authorization.rbac import Permitted, Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, MASTERS, User
 from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.errors import go_quote, unavailable
-from remuda.kube.object_reader import Listener, ObjectSource
-from remuda.kube.objects import GroupVersionResource, dig, is_being_deleted
+from remuda.kube.objects import GroupVersionResource, Listener, ObjectSource, dig, is_being_deleted
 from remuda.runtime import Informer, Informers
 
 from .binding_subjects import subject_of

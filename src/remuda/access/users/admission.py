@@ -23,8 +23,7 @@ from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import MASTERS, User
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, required
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import metadata, name_of
+from remuda.kube.objects import ObjectSource, metadata, name_of
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..roles.holdings import Holdings

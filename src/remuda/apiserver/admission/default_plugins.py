@@ -14,8 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
 from remuda.kube.errors import forbidden, not_found
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import Obj, dig, finalizers_of, labels_of, name_of, with_metadata
+from remuda.kube.objects import Obj, ObjectSource, dig, finalizers_of, labels_of, name_of, with_metadata
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 TOLERATION_SECONDS = 300

@@ -10,8 +10,7 @@ from collections.abc import Collection
 from typing import Final
 
 from remuda.kube.admission_attributes import CREATE, Attributes
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import Obj, annotations_of, dig, labels_of, metadata, uid_of
+from remuda.kube.objects import Obj, ObjectSource, annotations_of, dig, labels_of, metadata, uid_of
 
 from ..auth.node_authorizer import GROUP, LEASES_IN, node_of
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes, Obj
 from remuda.kube.clock import Clock, Rng
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import annotations_of, name_of
+from remuda.kube.objects import ObjectSource, annotations_of, name_of
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 VOLUME_PREFIX = "kube-api-access-"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes, Obj
 from remuda.kube.errors import ApiError, internal, not_found
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import GroupVersionKind, GroupVersionResource, labels_of, name_of
+from remuda.kube.objects import GroupVersionKind, GroupVersionResource, ObjectSource, labels_of, name_of
 from remuda.kube.selectors import EVERYTHING, LabelSelector, SelectorError, from_structure
 
 from ..webhook_client import Endpoint

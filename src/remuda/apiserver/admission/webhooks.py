@@ -15,7 +15,7 @@ from remuda.kube.authorization.actions import Authorizer
 from remuda.kube.clock import Entropy
 from remuda.kube.encoding import jsonio, jsonpatch
 from remuda.kube.errors import ApiError, bad_request, go_quote, internal
-from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import ObjectSource
 
 from ..webhook_client import CallError, WebhookClient, no_object
 from .chain import reinvocation_of

@@ -6,14 +6,14 @@ through two versions is two owners. :mod:`.updater` changes ownership; this modu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.encoding.jsonio import dumps_text
-from remuda.kube.errors import go_quote
+from remuda.kube.errors import FieldError, forbidden_field, go_quote, invalid_value, required, too_long
 
-from .field_set import Fields, FieldsError, parse
+from .field_set import Fields, FieldsError, difference, has, of_paths, parse
 
 Obj = dict[str, Any]
 
@@ -179,3 +179,109 @@ def capped(owners: Owners, union: Any) -> Owners:
         owners[bucket] = Owner(merged, owner.api_version, False, owner.time)
         left -= 1
     return owners
+
+
+# --- names of managers ----------------------------------------------------------------------------------------------------
+#
+# The field manager of a request, its default name, and the validation of patch options.
+
+
+MAX_MANAGER_BYTES = 128
+
+
+def manager_of(field_manager: str, user_agent: str) -> str:
+    """The manager that a request names, else the beginning of its User-Agent."""
+    return field_manager or manager_from_user_agent(user_agent)
+
+
+def manager_from_user_agent(user_agent: str) -> str:
+    """The printable characters before the first slash, at most 128 bytes of them."""
+    found = bytearray()
+    for char in user_agent.split("/", 1)[0]:
+        if not _printable(char):
+            continue
+        encoded = char.encode("utf-8", "replace")
+        if len(found) + len(encoded) > MAX_MANAGER_BYTES:
+            break
+        found += encoded
+    return found.decode()
+
+
+def _printable(char: str) -> bool:
+    return char.isprintable()
+
+
+def patch_option_errors(field_manager: str, force: bool | None, apply: bool) -> list[FieldError]:
+    """Errors in a patch's options; they make a `PatchOptions.meta.k8s.io "" is invalid` Status."""
+    found: list[FieldError] = []
+    if apply and not field_manager:
+        found.append(required("fieldManager", "is required for apply patch"))
+    if not apply and force is not None:
+        found.append(forbidden_field("force", "may not be specified for non-apply patch"))
+    return found + field_manager_errors(field_manager)
+
+
+def field_manager_errors(field_manager: str, path: str = "fieldManager") -> list[FieldError]:
+    found: list[FieldError] = []
+    if len(field_manager.encode("utf-8", "replace")) > MAX_MANAGER_BYTES:
+        found.append(too_long(path, MAX_MANAGER_BYTES))
+    position = 0
+    for char in field_manager:
+        if not _printable(char):
+            found.append(invalid_value(path, field_manager, f"invalid character U+{ord(char):04X} (at position {position})"))
+        position += len(char.encode("utf-8", "replace"))
+    return found
+
+
+# --- the scale subresource ------------------------------------------------------------------------------------------------
+#
+# managedFields of the scale subresource, which shows one field of its parent under another name.
+#
+# A scale request's body is a Scale, whose `spec.replicas` is some path in the parent. Before the write, owners of that path
+# become owners of `spec.replicas`; after it, the owners of `spec.replicas` own the parent's path.
+
+
+SCALE_VERSION = "autoscaling/v1"
+_REPLICAS = ("f:spec", "f:replicas")
+_REPLICAS_SET: Fields = of_paths([("spec", "replicas")])
+
+
+class ScalePaths:
+    """The path of the replicas in each version of a kind; None for a version without the subresource."""
+
+    def __init__(self, api_version: str, paths: Mapping[str, Sequence[str] | None]) -> None:
+        self._api_version = api_version
+        self._paths = {version: None if path is None else tuple(f"f:{name}" for name in path) for version, path in paths.items()}
+        self._sets = {version: of_paths([path]) for version, path in paths.items() if path is not None}
+
+    def to_scale(self, parent: list[Obj] | None) -> list[Obj]:
+        """The parent's entries that own the replicas, as entries of a Scale."""
+        owners: Owners = {}
+        for key, owner in decode(parent).items():
+            path = self._paths.get(owner.api_version)
+            if path is not None and has(owner.fields, path):
+                owners[key] = Owner(_REPLICAS_SET, SCALE_VERSION, owner.applied, owner.time)
+        return encode(owners)
+
+    def to_parent(self, parent: list[Obj] | None, scale: list[Obj] | None) -> list[Obj]:
+        """The parent's entries after a write through the scale subresource.
+
+        As upstream, an updater's entry in the Scale is a different owner from its entry in the parent (the versions
+        differ), and owners that come from the Scale have no time.
+        """
+        scaled = decode(scale)
+        before = decode(parent)
+        owners: Owners = {}
+        for key, owner in before.items():
+            if owner.api_version not in self._paths:
+                continue
+            path = self._paths[owner.api_version]
+            if path is None or not has(owner.fields, path) or scaled.pop(key, None) is not None:
+                owners[key] = owner
+            elif fields := difference(owner.fields, self._sets[owner.api_version]):
+                owners[key] = owner.with_fields(fields)
+        for key, owner in scaled.items():
+            if has(owner.fields, _REPLICAS) and self._api_version in self._sets:
+                time = before[key].time if key in before else None
+                owners[key] = Owner(self._sets[self._api_version], self._api_version, owner.applied, time)
+        return encode(owners)

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import User
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import Key, dig, namespace_of
+from remuda.kube.objects import Key, ObjectSource, dig, namespace_of
 
 Obj = dict[str, Any]
 # Resource, namespace, name.

@@ -11,7 +11,7 @@ from remuda.kube.authorization.actions import Action, Authorizer
 from remuda.kube.authorization.policy_rules import Rule
 from remuda.kube.authorization.rbac import RuleError
 from remuda.kube.authorization.users import User
-from remuda.kube.clock import Clock
+from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.encoding.jsonio import dumps_sorted, dumps_text, loads
 from remuda.kube.errors import (
     FieldError,
@@ -26,7 +26,7 @@ from remuda.kube.errors import (
 from remuda.kube.selectors import SelectorError, parse_fields, parse_labels
 
 from ..registry.object_meta import META_FIELDS
-from .authenticator import Chain
+from .authenticator import INVALID_TOKEN, BadCredentials, Chain, Credentials, bearer_token
 
 Obj = dict[str, Any]
 
@@ -281,11 +281,10 @@ Handler = Callable[[Obj, User, Services, str], Awaitable[Obj]]
 
 def handlers() -> dict[tuple[str, str], Handler]:
     """The handlers by API group and resource."""
-    from . import identity_reviews
 
     return {
-        ("authentication.k8s.io", "tokenreviews"): identity_reviews.token_review,
-        ("authentication.k8s.io", "selfsubjectreviews"): identity_reviews.self_subject_review,
+        ("authentication.k8s.io", "tokenreviews"): token_review,
+        ("authentication.k8s.io", "selfsubjectreviews"): self_subject_review,
         ("authorization.k8s.io", "subjectaccessreviews"): subject_access_review,
         ("authorization.k8s.io", "localsubjectaccessreviews"): local_subject_access_review,
         ("authorization.k8s.io", "selfsubjectaccessreviews"): self_subject_access_review,
@@ -301,4 +300,43 @@ def answer(kind: str, api_version: str, body: Obj, status: Obj) -> Obj:
         "metadata": body.get("metadata") or {},
         "spec": body.get("spec") or {},
         "status": status,
+    }
+
+
+# --- TokenReview, SelfSubjectReview ---------------------------------------------------------------------------------------
+#
+# TokenReview ("whose token is this?") and SelfSubjectReview ("who am I?", `kubectl auth whoami`).
+
+
+_IDENTITY_VERSION = "authentication.k8s.io/v1"
+
+
+async def token_review(body: Obj, user: User, services: Services, namespace: str = "") -> Obj:
+    spec = body.get("spec") or {}
+    text = spec.get("token") or ""
+    if not text:
+        raise bad_request("token is required for TokenReview in authentication")
+    # Parsed like a request's header: text after a space is not part of the token.
+    credentials = Credentials(bearer=bearer_token(f"Bearer {text}"), audiences=tuple(spec.get("audiences") or ()))
+    status: Obj = {"user": {}}
+    try:
+        identity = await services.chain.identify(credentials)
+    except BadCredentials as error:
+        return answer("TokenReview", _IDENTITY_VERSION, body, {**status, "error": error.why})
+    if identity is None:
+        return answer(
+            "TokenReview", _IDENTITY_VERSION, body, {**status, "error": INVALID_TOKEN} if credentials.bearer else status
+        )
+    status = {"authenticated": True, "user": identity.user.info()}
+    if identity.audiences:
+        status["audiences"] = list(identity.audiences)
+    return answer("TokenReview", _IDENTITY_VERSION, body, status)
+
+
+async def self_subject_review(body: Obj, user: User, services: Services, namespace: str = "") -> Obj:
+    return {
+        "kind": "SelfSubjectReview",
+        "apiVersion": _IDENTITY_VERSION,
+        "metadata": {"creationTimestamp": rfc3339(services.clock.time())},
+        "status": {"userInfo": user.info()},
     }

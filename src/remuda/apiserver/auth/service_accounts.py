@@ -27,8 +27,7 @@ from remuda.kube.authorization.users import (
 )
 from remuda.kube.clock import Clock, parse_rfc3339, rfc3339
 from remuda.kube.errors import ApiError, go_quote, not_found
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import labels_of, metadata, name_of, namespace_of, uid_of
+from remuda.kube.objects import ObjectSource, labels_of, metadata, name_of, namespace_of, uid_of
 
 from .authenticator import CREDENTIAL_ID, BadCredentials, Credentials, Identity
 from .token_keys import BadSignature, TokenKeys, audiences_of, peek

@@ -12,8 +12,7 @@ from typing import Any
 from remuda.kube.authorization.users import service_account_name
 from remuda.kube.clock import Clock, Entropy, rfc3339
 from remuda.kube.errors import FieldError, bad_request, conflict, go_quote, invalid, invalid_value, not_found
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import GroupVersion, metadata, name_of, namespace_of, uid_of
+from remuda.kube.objects import GroupVersion, ObjectSource, metadata, name_of, namespace_of, uid_of
 
 from .service_accounts import LEGACY_CLAIM, LEGACY_ISSUER
 from .token_keys import TokenKeys

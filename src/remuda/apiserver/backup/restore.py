@@ -16,9 +16,8 @@ from remuda.kube.clock import Clock
 from ..keys import rotation_record
 from ..keys.encryption import EncryptionError
 from ..keys.shared_keys import Material, fill_directory, is_unmade, read_directory
-from .format import BackupError, Damaged, File, Note, Object
+from .format import Backup, BackupError, Damaged, File, Note, Object
 from .key_files import Keyring, are_the_same
-from .sealed_file import Backup
 
 # Clients may remember resourceVersions from after the backup, and the number of these is unknown. A thousand writes a second
 # would need eleven days for this.

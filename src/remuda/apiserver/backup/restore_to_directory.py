@@ -13,11 +13,9 @@ from ..storage.sqlite import reader, tables
 from ..storage.sqlite.files import speaking, transaction
 from ..storage.store import StoreError
 from . import key_files, restore_staging
-from .format import BackupError, InUse, NotEmpty
+from .format import Backup, BackupError, InUse, NotEmpty
 from .restore import MARGIN, Contents, Restored, check_keys_fit, contents, share_keys, timed_name
-from .sealed_file import Backup
-from .sources import is_over, sealed
-from .take import Progress
+from .take import Progress, is_over, sealed
 
 _INSERT = "INSERT INTO log (id, prev, created, at, expires, key, value) VALUES (?, 0, ?, ?, ?, ?, ?)"
 

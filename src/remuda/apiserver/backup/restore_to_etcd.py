@@ -25,11 +25,9 @@ from ..storage import key_layout
 from ..storage import revision_offset as shifting
 from ..storage.etcd import EtcdConfig, EtcdStore
 from ..storage.store import Check, Delete, KeyValue, Mismatch, Op, Put, StoreError, Unknown
-from .format import BackupError, InUse, NotEmpty, Object
+from .format import Backup, BackupError, InUse, NotEmpty, Object
 from .restore import MARGIN, Contents, Restored, check_keys_fit, contents, share_keys, timed_name
-from .sealed_file import Backup
-from .sources import is_over, of_store, sealed
-from .take import Progress, take
+from .take import Progress, is_over, of_store, sealed, take
 
 # Limits of one transaction: etcd's defaults are 128 operations and 1.5 MiB.
 _OPS, _BYTES = 100, 512 * 1024

@@ -11,8 +11,7 @@ from remuda.kube import names, selectors
 from remuda.kube.errors import duplicate, invalid_value, not_supported, required, too_many
 
 from ..registry import object_meta
-from ..registry.printer_columns import AGE, NAME, length, number
-from ..registry.strategy import Strategy
+from ..registry.strategy import AGE, NAME, Strategy, length, number
 from ..registry.webhook_addresses import service_errors, url_errors
 from . import checks
 from .checks import Errors, Obj, sub

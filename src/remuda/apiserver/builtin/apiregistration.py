@@ -7,8 +7,7 @@ import base64
 from remuda.kube import names
 from remuda.kube.errors import go_quote, invalid_value, not_supported, required
 
-from ..registry.printer_columns import AGE, NAME, column
-from ..registry.strategy import Strategy
+from ..registry.strategy import AGE, NAME, Strategy, column
 from . import checks
 from .checks import Errors, Obj, sub
 

@@ -12,8 +12,7 @@ from remuda.kube import names
 from remuda.kube.duration import human_duration
 from remuda.kube.errors import duplicate, forbidden_field, go_quote, invalid_value, not_supported, required, too_long
 
-from ..registry.printer_columns import AGE, NAME, NONE, at, column
-from ..registry.strategy import Strategy
+from ..registry.strategy import AGE, NAME, NONE, Strategy, at, column
 from . import checks
 from .checks import Errors, Obj, sub
 

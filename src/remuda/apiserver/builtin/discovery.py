@@ -8,8 +8,7 @@ from remuda.kube import names
 from remuda.kube.errors import duplicate, invalid_value, required, too_many
 
 from ..registry import object_meta
-from ..registry.printer_columns import AGE, NAME, at, column, few
-from ..registry.strategy import Strategy
+from ..registry.strategy import AGE, NAME, Strategy, at, column, few
 from . import checks
 from .checks import Errors, Obj, sub
 

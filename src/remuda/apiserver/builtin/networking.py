@@ -9,8 +9,7 @@ from remuda.kube import names, selectors
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required, too_long
 
 from ..registry import object_meta
-from ..registry.printer_columns import AGE, NAME, NONE, at, column, format_selector
-from ..registry.strategy import Strategy
+from ..registry.strategy import AGE, NAME, NONE, Strategy, at, column, format_selector
 from . import checks
 from .checks import Errors, Obj, sub
 from .storage import default_marked

@@ -6,8 +6,7 @@ from remuda.kube import names, selectors
 from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import invalid_value, not_supported, required
 
-from ..registry.printer_columns import AGE, DEFAULT, NAME, column
-from ..registry.strategy import Strategy
+from ..registry.strategy import AGE, DEFAULT, NAME, Strategy, column
 from . import checks
 from .checks import Errors, Obj, sub
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from remuda.kube.errors import forbidden_field
 
 from ..registry import object_meta
-from ..registry.printer_columns import AGE, NAME, at, column, number
-from ..registry.strategy import Strategy
+from ..registry.strategy import AGE, NAME, Strategy, at, column, number
 from . import checks
 from .checks import Errors, Obj, sub
 

@@ -6,8 +6,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import Verbatim, duplicate, forbidden_field, invalid_value, not_supported, required, too_long
 
 from ..registry import object_meta
-from ..registry.printer_columns import AGE, NAME, NONE, UNSET, at, column, length, number
-from ..registry.strategy import Column, Strategy
+from ..registry.strategy import AGE, NAME, NONE, UNSET, Column, Strategy, at, column, length, number
 from . import checks
 from .checks import Errors, Obj, sub
 from .pods.volumes import csi_driver_errors

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from remuda.kube import selectors
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
-from ..registry.printer_columns import format_selector as format_selector
 from . import checks
 from .checks import Errors, Obj, shown_selector, sub
 from .pods.spec import template_errors

@@ -24,7 +24,7 @@ from ..keys.encryption import EncryptionError, UnknownKey
 from ..replicas import consistent_retry
 from ..storage import key_layout
 from ..storage.store import Compacted, Event, KeyValue, Range, Store, StoreError, Unavailable
-from . import mutation_detector
+from . import entries
 from .entries import Entry, Parsed, ensure_canonical
 from .resource_cache import Bucket, Change
 
@@ -101,14 +101,14 @@ class Cache:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if mutation_detector.DETECTOR is not None:
+        if entries.DETECTOR is not None:
             # Drop all objects first, past revisions too: held objects stay watched, and a session of many servers would check
             # the objects of all previous ones again and again.
             self._parsed.forget()
             for bucket in self.buckets():
                 for entry in bucket.entries.values():
                     entry.forget()
-            mutation_detector.DETECTOR.verify()
+            entries.DETECTOR.verify()
 
     async def _follow(self, started: asyncio.Future[None]) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, not_supported, required
 
-from . import cel_rules, schema_paths
+from . import cel_rules, structural
 from .internal_version import Obj, dict_of, list_of, shown_items
 from .structural import conversion_problem
 
@@ -327,8 +327,8 @@ def _rule_errors(schema: Obj, rules: list[Any], path: str) -> list[FieldError]:
 
 def _leads_somewhere(path: str, schema: Obj) -> bool:
     try:
-        schema_paths.resolve(path, schema)
-    except schema_paths.PathError:
+        structural.resolve(path, schema)
+    except structural.PathError:
         return False
     return True
 

@@ -12,7 +12,7 @@ from remuda.kube import names as rules
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required, too_many
 
 from ..registry.webhook_addresses import service_errors, url_errors
-from . import schema_paths
+from . import structural
 from .conditions import is_established
 from .internal_version import Internal, Obj, dict_of, list_of, schema_of, shown_text
 from .schema_rules import Options
@@ -93,8 +93,8 @@ def unreadable_selectable_errors(fields: list[Any], path: str) -> Errors:
             errors.append(required(f"{path}[{index}].jsonPath"))
         elif where[0] not in ".[":
             try:
-                schema_paths.resolve(where, {})
-            except schema_paths.PathError as error:
+                structural.resolve(where, {})
+            except structural.PathError as error:
                 errors.append(invalid_value(f"{path}[{index}].jsonPath", where, f"is an invalid path: {error}"))
     return errors
 
@@ -109,8 +109,8 @@ def selectable_errors(fields: list[Any], schema: Obj, path: str, options: Option
             errors.append(required(at))
             continue
         try:
-            found, target = schema_paths.resolve(where, schema, allow_brackets=False)
-        except schema_paths.PathError as error:
+            found, target = structural.resolve(where, schema, allow_brackets=False)
+        except structural.PathError as error:
             errors.append(invalid_value(at, where, f"is an invalid path: {error}"))
             continue
         if found.partition(".")[0].partition("[")[0] == "metadata":

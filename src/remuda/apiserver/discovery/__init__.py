@@ -1,6 +1,6 @@
 """Discovery documents and OpenAPI v3: descriptions of the served resources, for clients.
 
 `documents` is both forms of discovery, `openapi` one document per group and version, `openapi_schemas` operations and CRDs'
-schemas, `explain` our words for kubectl explain.
+schemas, and our words for kubectl explain.
 The served resources are in `registry/`; the paths are in `http/nonresource_paths`. Begin with `documents`.
 """

@@ -2,7 +2,7 @@
 
 Clients read three things in it: that PATCH takes `fieldValidation` (so that the server validates, not the client), the kind of
 a path, and the schemas (`kubectl explain`). Built-in schemas come from the generated description, with our texts from
-:mod:`.explain`; a CRD's come from the CRD. Operations and the schemas of CRDs are made by :mod:`.openapi_schemas`.
+:mod:`.openapi_schemas`, which also makes operations; a CRD's come from the CRD.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from remuda.kube.encoding import jsonio
 from ..registry.resources import Registry, Subresource, Version
 from ..scheme import builtin_types
 from .documents import Discovery
-from .explain import described
-from .openapi_schemas import REFERENCE, Part, Served, model_name, operations, schemas
+from .openapi_schemas import REFERENCE, Part, Served, described, model_name, operations, schemas
 
 Obj = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Time travel: objects and lists at a past moment, and the life of one object.
 
-`past` answers requests to `/history/…`, `moments` finds the revision that is meant, `rights` the one since which the caller may
-see it, `changes` the changes of one step.
+`past` answers requests to `/history/…`, `moments` finds the revision that is meant, `past.Rights` the one since which
+the caller may see it, `changes` the changes of one step.
 The rows are kept by `storage/sqlite/history`; the user of a write is set in `storage/store`. Begin with `past`.
 """

@@ -1,7 +1,7 @@
 """Objects and lists at a past moment, and the life of one object, from the history that the store keeps.
 
-`/history` comes before the path of a resource. The caller needs the right to read it now; :mod:`.rights` says how far back
-they may see:
+`/history` comes before the path of a resource. The caller needs the right to read it now; :class:`Rights` says how far
+back they may see:
 
 - `GET /history/api/v1/namespaces/NAMESPACE/configmaps/NAME?at=MOMENT`: the object as it was; without NAME the list, which also
   takes `labelSelector`, `limit` and `continue`. Both are Tables on request.
@@ -22,12 +22,13 @@ from aiohttp import web
 
 from remuda.kube import errors
 from remuda.kube.authorization.actions import Action, forbidden_action
-from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.rbac import GROUP, Rbac, allows, binds
+from remuda.kube.authorization.users import MASTERS
 from remuda.kube.clock import rfc3339, rfc3339_micro, yield_to_loop
 from remuda.kube.encoding import jsonio
-from remuda.kube.encoding.go_integers import IntegerError, parse_uint
+from remuda.kube.encoding.go_format import IntegerError, parse_uint
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import dig
+from remuda.kube.objects import Key, dig
 
 from ..cache.entries import Entry, encode, splice
 from ..crd.custom_resources import CustomResources
@@ -45,7 +46,6 @@ from ..verbs.list import Page, decode_continue, encode_continue
 from ..watch.selection import select
 from . import changes, moments
 from .moments import Moment
-from .rights import Rights
 
 Obj = dict[str, Any]
 # A function from an object to the form that the caller may see: the same when nothing is to be hidden.
@@ -344,3 +344,80 @@ async def _before_rights(action: Action, history: HistoryStore, since: int, mome
         f"as of revision {moment.revision} ({rfc3339(moment.time)}), since that right is held only from revision {since} "
         f"({held}) on; who may get {action.resource}/history in the whole cluster sees what was before",
     )
+
+
+# --- since when a caller may see the past ---------------------------------------------------------------------------------
+#
+# The moment from which on a caller may see the past.
+#
+# A right to read covers the present state. A user who gets access to a namespace today does not get to see objects deleted from
+# it yesterday; and a name (of a namespace, of an object) may have belonged to another before. So the past is shown as far back
+# as the caller has held the right without a break, by one binding and its role: their history tells since when. A binding that
+# was deleted and created again counts from then on.
+#
+# Two see everything that is kept: system:masters, and users who may `get` the subresource `history` of the kind in all
+# namespaces, a right that cluster-admin's `*` includes and that can be given to auditors.
+
+
+# A role is not followed further than this; if it changes all the time, older history is not shown.
+_MOST_STATES = 2000
+_PAGE = 100
+_PAGE_BYTES = 4 * 1024 * 1024
+
+
+class Rights:
+    def __init__(self, rbac: Rbac, history: HistoryStore, read: Callable[[KeyValue], Obj]) -> None:
+        self._rbac = rbac
+        self._history = history
+        self._read = read
+
+    async def since(self, action: Action) -> int:
+        """The revision since which the caller has held this right, which they have now; 0: all that is kept."""
+        if MASTERS in action.user.groups:
+            return 0
+        everything = action.but(verb="get", subresource="history", namespace="", name="")
+        if self._rbac.authorize(everything).allowed:
+            return 0
+        best = self._history.revision
+        for grant in self._rbac.grants(action):
+            held = await self._held(_binding_key(grant.binding), lambda binding: binds(binding, action.user))
+            if held < best:
+                role = Key(grant.binding.namespace if grant.role_kind == "Role" else "", grant.role_name)
+                held = max(held, await self._held(_role_key(role), lambda found: allows(found.get("rules") or (), action)))
+            best = min(best, held)
+            if not best:
+                break
+        return best
+
+    async def _held(self, key: str, gives: Callable[[Obj], bool]) -> int:
+        """The revision since which the object has given the right without a break; 0 when that was before all that is kept."""
+        since, before, looked = self._history.revision, 0, 0
+        while looked < _MOST_STATES:
+            page = await self._history.history(key, before=before, limit=_PAGE, most_bytes=_PAGE_BYTES)
+            if not page:
+                # Older states are not kept; the object existed before, since it was not created here.
+                return 0 if looked else since
+            for version in page:
+                # Roles may be large, so other tasks get a turn between them.
+                await yield_to_loop()
+                if version.kv is None or not gives(self._read(version.kv)):
+                    return since
+                since = version.revision
+                if version.kv.create_revision == version.revision:
+                    return since
+            looked += len(page)
+            before = since
+        return since
+
+
+def _binding_key(binding: Key) -> str:
+    return _rbac_key("rolebindings" if binding.namespace else "clusterrolebindings", binding)
+
+
+def _role_key(role: Key) -> str:
+    return _rbac_key("roles" if role.namespace else "clusterroles", role)
+
+
+def _rbac_key(resource: str, of: Key) -> str:
+    prefix = key_layout.prefix_for(GROUP, resource, builtin=True)
+    return f"{prefix}{of.namespace}/{of.name}" if of.namespace else prefix + of.name

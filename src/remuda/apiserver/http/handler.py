@@ -30,8 +30,7 @@ from ..registry.resources import no_such_subresource, served
 from ..storage import store
 from ..verbs import create, delete, get, patch, update, watch
 from ..verbs import list as listing
-from ..verbs.call import Call, ListOptions
-from ..verbs.context import Api
+from ..verbs.context import Api, Call, ListOptions
 from ..verbs.subresources import Ask, Subresources
 from ..watch.filtered_list import Partly, Sight
 from ..watch.selection import SLICE, Selection

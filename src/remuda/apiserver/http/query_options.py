@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import errors
-from remuda.kube.encoding.go_integers import IntegerError, parse_int
+from remuda.kube.encoding.go_format import IntegerError, parse_int
 from remuda.kube.errors import FieldError, not_supported
 
 from ..registry.object_meta import field_manager_errors
 from ..verbs import delete
-from ..verbs.call import IGNORE, STRICT, WARN, DeleteOptions, ListOptions
+from ..verbs.context import IGNORE, STRICT, WARN, DeleteOptions, ListOptions
 from .paths import Query
 
 Obj = dict[str, Any]

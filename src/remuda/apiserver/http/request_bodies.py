@@ -20,7 +20,7 @@ from ..limits.caller_caps import BodyRoom, HeldBody
 from ..scheme import protobuf
 from ..scheme.codec import decoder_for
 from ..verbs.bodies import kind_problem, not_an_object, not_registered, unrecognized
-from ..verbs.call import Call
+from ..verbs.context import Call
 from ..verbs.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from . import negotiation
 

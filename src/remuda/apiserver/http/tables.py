@@ -11,9 +11,8 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.objects import with_metadata
 
 from ..cache.entries import Entry
-from ..registry.printer_columns import cell, wire_format
 from ..registry.resources import Version
-from ..registry.strategy import Column
+from ..registry.strategy import Column, cell, wire_format
 from ..watch.selection import SLICE
 from ..watch.watchers import BOOKMARK, blank, framed
 

@@ -1,7 +1,7 @@
 """The registry of served resources, their versions, and each kind's part in the generic verbs (its Strategy).
 
-`resources` holds Registry, Resource and Version; `object_meta` the rules of every object's metadata; `printer_columns` the
-building blocks of tables.
+`resources` holds Registry, Resource and Version; `object_meta` the rules of every object's metadata; `strategy` the
+Strategy and the building blocks of its printer columns.
 Built-in kinds are registered by `builtin/registration`, custom ones by `crd/custom_resources`.
 Begin with `resources`, then `strategy`.
 """

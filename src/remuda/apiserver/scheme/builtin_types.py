@@ -1,18 +1,18 @@
 """Descriptions of the built-in kinds: schemas, Go names, protobuf numbers, and their discovery entries.
 
-All of it comes from one generated file, `builtins.json`, read at first use. Kubernetes' texts are not included; `explain`
-has its own. `remuda.apiserver.scheme.protobuf` decodes bodies with it.
+All of it comes from one generated file, `builtins.json`, read at first use. Kubernetes' texts are not included; ours are in
+`discovery/openapi_schemas`. `remuda.apiserver.scheme.protobuf` decodes bodies with it.
 
 Returned values are shared and must not be changed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
 
-from . import openapi_schema as _schema
 from .description import Definition, Description, Field, GoType, Resource, Subresource
 
 __all__ = [
@@ -33,8 +33,6 @@ __all__ = [
     "structure",
     "type_of",
 ]
-
-REFERENCE = _schema.REFERENCE
 
 
 @cache
@@ -72,14 +70,14 @@ def definition(name: str) -> dict[str, Any]:
     depends on the document; `definition_in` has it.
     """
     description = _description()
-    return _schema.derive(description.definition(name), description)
+    return derive(description.definition(name), description)
 
 
 def definition_in(name: str, group: str, version: str) -> dict[str, Any]:
     """The same for the document of one group version."""
-    if name not in _schema.IN_EVERY_GROUP:
+    if name not in IN_EVERY_GROUP:
         return definition(name)
-    return {**definition(name), _schema.KINDS: _schema.kinds_in_document(name, group, version)}
+    return {**definition(name), KINDS: kinds_in_document(name, group, version)}
 
 
 def structure(name: str) -> Definition:
@@ -96,7 +94,7 @@ def fields(name: str) -> tuple[Field, ...]:
 def flat_fields(name: str) -> tuple[Field, ...]:
     """The fields of a definition in Go's order as JSON has them: inlined structs opened up."""
     description = _description()
-    return tuple(_schema.flat_fields(description.definition(name), description))
+    return tuple(_flattened(description.definition(name), description))
 
 
 def go_type(name: str) -> str:
@@ -112,7 +110,7 @@ def go_type(name: str) -> str:
 # A create is compared with such an object, which is why no manager ever owns `spec` itself in a Deployment, but one does in a
 # custom resource.
 
-_ZERO: dict[str, Any] = {"string": "", "bool": False, "int32": 0, "int64": 0, "int": 0, "float64": 0}
+_ZERO: Mapping[str, Any] = {"string": "", "bool": False, "int32": 0, "int64": 0, "int": 0, "float64": 0}
 # Structs with their own JSON encoding, and the JSON of their zero value.
 _CUSTOM: dict[str, Any] = {"Quantity": "0", "IntOrString": 0}
 
@@ -134,3 +132,124 @@ def _empty_struct(name: str) -> Any:
     if structure(name).custom:
         return _CUSTOM.get(name.rpartition(".")[2])
     return empty_builtin(name)
+
+
+# --- OpenAPI schemas from Go types ----------------------------------------------------------------------------------------
+#
+# OpenAPI v3 schemas of built-in types, made from their Go types plus the additions of `builtins.json`.
+#
+# Most of a schema follows from the Go type: an `int32` is an integer of that format, a slice an array, a field that is
+# always written has its zero value as default. `derive_field` is that rule. The rest of a served document (list
+# types and keys, enums, patch strategies, other defaults) is the field's addition. The generator uses the same rule to
+# find the additions, so both sides agree by construction, and a test compares the result with a real server's documents.
+
+
+REFERENCE = "#/components/schemas/"
+KINDS = "x-kubernetes-group-version-kind"
+
+# Types that every group version registers as a kind of its own.
+IN_EVERY_GROUP = frozenset(
+    {"io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"}
+)
+
+_SCALARS: Mapping[str, Mapping[str, Any]] = {
+    "string": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "int": {"type": "integer", "format": "int32"},
+    "float64": {"type": "number", "format": "double"},
+    "bytes": {"type": "string", "format": "byte"},
+    "any": {"type": "object"},
+}
+
+
+def derive_field(field: Field, description: Description) -> dict[str, Any]:
+    """The part of a field's schema that follows from its Go type."""
+    always_written = not (field.omitempty or field.omitzero)
+    if field.type.kind == "struct" or field.type.value.kind == "struct":
+        reference = {"$ref": REFERENCE + field.type.value.definition}
+        # A reference with siblings is wrapped; a field nearly always has one, its description.
+        schema: dict[str, Any] = {"allOf": [reference]}
+        if _defaults_to_empty(field.type, description):
+            schema["default"] = {}
+        return schema
+    schema = _value(field.type.value, description)
+    if always_written and field.type.kind in _ZERO:
+        schema["default"] = _ZERO[field.type.kind]
+    return schema
+
+
+def _defaults_to_empty(kind: GoType, description: Description) -> bool:
+    return kind.kind == "struct" and not description.definition(kind.definition).custom
+
+
+def _value(kind: GoType, description: Description) -> dict[str, Any]:
+    match kind.kind:
+        case "list" | "wrapped":
+            assert kind.elem is not None
+            return {"type": "array", "items": _element(kind.elem, description)}
+        case "map":
+            assert kind.elem is not None
+            return {"type": "object", "additionalProperties": _element(kind.elem, description)}
+    return dict(_SCALARS[kind.kind])
+
+
+def _element(kind: GoType, description: Description) -> dict[str, Any]:
+    inner = kind.value
+    if inner.kind == "struct":
+        reference = {"$ref": REFERENCE + inner.definition}
+        return {"default": {}, "allOf": [reference]} if _defaults_to_empty(kind, description) else reference
+    schema = _value(inner, description)
+    if kind.kind in _ZERO:
+        schema["default"] = _ZERO[kind.kind]
+    return schema
+
+
+def merged(schema: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with its addition; None removes a key, a dict under `items` or `additionalProperties` is merged."""
+    result = dict(schema)
+    for key, value in addition.items():
+        if value is None:
+            result.pop(key, None)
+        elif key in ("items", "additionalProperties") and isinstance(result.get(key), dict):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def _flattened(definition: Definition, description: Description) -> Iterator[Field]:
+    """The fields of the JSON form: those of inlined structs in their place."""
+    for field in definition.fields or ():
+        if field.inline:
+            yield from _flattened(description.definition(field.type.value.definition), description)
+        else:
+            yield field
+
+
+def derive(definition: Definition, description: Description) -> dict[str, Any]:
+    """The whole schema of one definition."""
+    schema: dict[str, Any] = {}
+    if not definition.custom and definition.fields is not None:
+        schema = _struct(definition, description)
+    return merged(schema, definition.addition)
+
+
+def _struct(definition: Definition, description: Description) -> dict[str, Any]:
+    fields = list(_flattened(definition, description))
+    schema: dict[str, Any] = {"type": "object"}
+    required = [field.name for field in fields if field.required]
+    if required:
+        schema["required"] = required
+    properties = {field.name: merged(derive_field(field, description), field.addition) for field in fields}
+    if properties:
+        schema["properties"] = dict(sorted(properties.items()))
+    return schema
+
+
+def kinds_in_document(name: str, group: str, version: str) -> list[dict[str, str]]:
+    """The kinds of a type of every group in one document: the core kind, and the document's own."""
+    kind = name.rpartition(".")[2]
+    places = [("", "v1")] if (group, version) == ("", "v1") else [("", "v1"), (group, version)]
+    return [{"group": each_group, "kind": kind, "version": each_version} for each_group, each_version in places]

@@ -1,4 +1,4 @@
-"""The shape of `builtins.json` and the values read from it; `openapi_schema.py` makes OpenAPI schemas of them.
+"""The shape of `builtins.json` and the values read from it; `builtin_types.py` makes OpenAPI schemas of them.
 
 The file is generated (`tests/real/describe_types.py`) from a real kube-apiserver's OpenAPI and discovery documents and
 from the Go types behind them. It is compact because every program start may read it: arrays instead of objects, types
@@ -6,7 +6,7 @@ and schema additions listed once and named by index. Its parts:
 
     t   types: ["string"], ["string", "v1.Protocol"] (named), ["*", t], ["[]", t], ["{}", key, t], ["w", t, name] (a
         list that protobuf wraps in a message), ["#", definition]; a trailing string is the Go name
-    x   additions: parts of a schema that do not follow from its Go type (`openapi_schema.py` has the rule); null removes
+    x   additions: parts of a schema that do not follow from its Go type (`builtin_types.py` has the rule); null removes
     d   definitions: [OpenAPI name, Go name, flags, fields or null, addition]
         field: [JSON name, type, flags, protobuf number, addition]; missing tail items are zero
     g   kinds: [group, version, kind, definition]

@@ -2,5 +2,5 @@
 
 Values are bytes here. Encryption at rest is `keys/encryption`, the decoded bytes are `cache/entries`, coordination of
 several servers is `replicas/`.
-`watch_hub` and `transaction` are shared by the engines. Begin with `store`.
+`watch_hub` and the transactions of `store` are shared by the engines. Begin with `store`.
 """

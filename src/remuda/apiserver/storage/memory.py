@@ -17,8 +17,22 @@ from typing import Self
 
 from remuda.kube.clock import Clock
 
-from .store import Compacted, Delete, Event, FutureRevision, KeyValue, Op, Put, Range, StoreError, Version
-from .transaction import after_prefix, changing, check, events
+from .store import (
+    Compacted,
+    Delete,
+    Event,
+    FutureRevision,
+    KeyValue,
+    Op,
+    Put,
+    Range,
+    StoreError,
+    Version,
+    after_prefix,
+    changing,
+    check,
+    events,
+)
 from .watch_hub import mark
 
 

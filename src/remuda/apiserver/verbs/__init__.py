@@ -1,7 +1,7 @@
 """The verbs of the API, one module each, and subresources (`subresources`, `scale`, `pod_subresources`).
 
-Every verb takes a `context.Api` (the services of a server) and a `call.Call` (one request) and is the same over HTTP and in
-process.
+Every verb takes a `context.Api` (the services of a server) and a `context.Call` (one request) and is the same over HTTP and
+in process.
 Decoding by path and headers is `http/`; the parts of each kind are in its Strategy (`registry/strategy`).
 Begin with `context`, then `create` and `update.guaranteed_update`.
 """

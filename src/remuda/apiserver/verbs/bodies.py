@@ -11,7 +11,7 @@ from remuda.kube.objects import GroupVersionKind, dig
 
 from ..registry.resources import Version
 from ..scheme import builtin_types
-from .call import IGNORE, STRICT, Call
+from .context import IGNORE, STRICT, Call
 
 Obj = dict[str, Any]
 

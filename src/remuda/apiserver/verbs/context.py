@@ -1,7 +1,7 @@
 """The services that every verb needs, in one place: registry, store, authorizer and clock.
 
 The verbs are functions in :mod:`remuda.apiserver.verbs` that take an :class:`Api` and a
-:class:`~remuda.apiserver.verbs.call.Call`. HTTP (:mod:`remuda.apiserver.http`) and the in-process client call the same
+:class:`~remuda.apiserver.verbs.context.Call`. HTTP (:mod:`remuda.apiserver.http`) and the in-process client call the same
 functions.
 """
 
@@ -9,25 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from remuda.kube import errors
 from remuda.kube.authorization.actions import Action, Authorizer, forbidden_action
+from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.clock import Clock, Entropy, Rng, deadline
-from remuda.kube.object_reader import Listener
+from remuda.kube.objects import Listener
 
 from ..admission.chain import Chain
 from ..cache.entries import Entry, encode
 from ..cache.resource_cache import Change
 from ..cache.watch_cache import Cache
 from ..keys.rotation_record import still_used
-from ..registry.resources import Registry, Resource
+from ..registry.resources import Registry, Resource, Version
 from ..replicas import consistent_retry, fencing
 from ..replicas.allocation_locks import Guarded, Taken
 from ..storage import store as attribution
 from ..storage.store import Check, Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
-from .call import Call
+from ..watch.filtered_list import Sight
 
 Obj = dict[str, Any]
 T = TypeVar("T")
@@ -37,7 +38,7 @@ _SHOWN = 5.0
 
 
 class Source:
-    """The :class:`~remuda.kube.object_reader.ObjectSource` on the watch cache."""
+    """The :class:`~remuda.kube.objects.ObjectSource` on the watch cache."""
 
     def __init__(self, registry: Registry, cache: Cache) -> None:
         self._registry = registry
@@ -272,3 +273,90 @@ def _too_large(size: int) -> errors.ApiError:
     return errors.ApiError(
         413, "RequestEntityTooLarge", f"Request entity too large: limit is {_VALUE_LIMIT}, object is {size} bytes encoded"
     )
+
+
+# --- a request ------------------------------------------------------------------------------------------------------------
+#
+# One request to the API in the form of the verbs, over HTTP or in process.
+
+
+STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+
+
+@dataclass(slots=True)
+class Call:
+    """`version` is the resource, in the version of the caller."""
+
+    version: Version
+    verb: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    user: User = SYSTEM
+    manager: str = ""
+    # Set when the caller gave a field manager itself; `manager` may also come from its User-Agent.
+    field_manager: str = ""
+    dry_run: bool = False
+    # Empty when the caller gave none: then it warns.
+    field_validation: str = ""
+    force: bool | None = None
+    warnings: list[str] = field(default_factory=list)
+    # The body as it came over the wire, for messages that quote it.
+    sent: bytes = b""
+    # In-process callers are the server itself and are not authorized again.
+    trusted: bool = False
+    # For a list or watch of which the caller may see a part.
+    only: Sight | None = None
+
+    def options(self, kind: str) -> Obj:
+        """The options object for admission webhooks."""
+        found: Obj = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+        if self.dry_run:
+            found["dryRun"] = ["All"]
+        if self.field_manager:
+            found["fieldManager"] = self.field_manager
+        if kind != "DeleteOptions" and self.field_validation:
+            found["fieldValidation"] = self.field_validation
+        return found
+
+
+@dataclass(slots=True)
+class DeleteOptions:
+    grace_seconds: int | None = None
+    propagation: str = ""
+    orphan_dependents: bool | None = None
+    uid: str = ""
+    resource_version: str = ""
+
+    def to_object(self, dry_run: bool) -> Obj:
+        found: Obj = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+        if self.grace_seconds is not None:
+            found["gracePeriodSeconds"] = self.grace_seconds
+        if self.propagation:
+            found["propagationPolicy"] = self.propagation
+        if self.orphan_dependents is not None:
+            found["orphanDependents"] = self.orphan_dependents
+        preconditions = {}
+        if self.uid:
+            preconditions["uid"] = self.uid
+        if self.resource_version:
+            preconditions["resourceVersion"] = self.resource_version
+        if preconditions:
+            found["preconditions"] = preconditions
+        if dry_run:
+            found["dryRun"] = ["All"]
+        return found
+
+
+@dataclass(slots=True)
+class ListOptions:
+    labels: str = ""
+    fields: str = ""
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    watch: bool = False
+    bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout_seconds: int = 0

@@ -13,8 +13,7 @@ from ..cache.entries import Entry, encode
 from ..replicas.allocation_locks import Taken
 from ..storage.store import Check, Mismatch
 from . import bodies, metadata
-from .call import Call
-from .context import Api
+from .context import Api, Call
 
 Obj = dict[str, Any]
 

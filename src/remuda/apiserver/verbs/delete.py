@@ -20,8 +20,7 @@ from ..builtin.pods.pod import deletion_grace_seconds
 from ..cache.entries import Entry, encode
 from ..crd.conditions import condition, with_condition
 from ..storage.store import Mismatch
-from .call import Call, DeleteOptions, ListOptions
-from .context import Api
+from .context import Api, Call, DeleteOptions, ListOptions
 from .list import Page, list_
 
 Obj = dict[str, Any]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from remuda.kube import errors
 from remuda.kube.clock import deadline
-from remuda.kube.encoding.go_integers import IntegerError, parse_uint
+from remuda.kube.encoding.go_format import IntegerError, parse_uint
 
 from ..cache.entries import Entry
-from .call import Call
-from .context import Api
+from .context import Api, Call
 
 _WAIT_FOR_REVISION = 3.0
 

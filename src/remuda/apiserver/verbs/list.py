@@ -14,8 +14,7 @@ from remuda.kube.errors import FieldError, forbidden_field
 from ..cache.entries import Entry
 from ..storage.store import Compacted, FutureRevision
 from ..watch.selection import Selection, select
-from .call import Call, ListOptions
-from .context import Api
+from .context import Api, Call, ListOptions
 from .get import parse_revision, wait_for
 
 Obj = dict[str, Any]

@@ -10,8 +10,7 @@ from remuda.kube.errors import FieldError
 
 from ..registry.object_meta import path_segment_name, validate_object_meta, validate_object_meta_update
 from ..registry.resources import Version
-from .call import Call
-from .context import Api
+from .context import Api, Call
 
 Obj = dict[str, Any]
 

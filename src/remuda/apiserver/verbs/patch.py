@@ -14,8 +14,7 @@ from remuda.kube.objects import GroupVersionKind
 
 from ..apply.strategic_merge import apply_strategic_patch
 from . import bodies, metadata
-from .call import STRICT, Call
-from .context import Api
+from .context import STRICT, Api, Call
 from .update import Outcome, guaranteed_update
 
 Obj = dict[str, Any]

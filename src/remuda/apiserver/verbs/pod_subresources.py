@@ -23,8 +23,7 @@ from ..cache.entries import Entry
 from ..registry.resources import Version
 from ..storage.store import Mismatch
 from . import delete, update
-from .call import Call, DeleteOptions
-from .context import Api
+from .context import Api, Call, DeleteOptions
 
 Obj = dict[str, Any]
 

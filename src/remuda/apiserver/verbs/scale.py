@@ -16,11 +16,10 @@ from remuda.kube.errors import go_quote, invalid_value
 from remuda.kube.objects import dig, with_path
 from remuda.kube.selectors import from_structure
 
-from ..apply.scale import ScalePaths
+from ..apply.managed_fields import ScalePaths
 from ..registry.object_meta import subdomain_name, validate_object_meta
 from . import bodies, metadata, patch, update
-from .call import Call
-from .context import Api
+from .context import Api, Call
 from .subresource_types import SCALE, SubKinds
 
 Obj = dict[str, Any]

@@ -17,11 +17,10 @@ from ..builtin import registration
 from ..builtin.reviews import TOKEN_REQUEST as _TOKEN_STRATEGY
 from ..cache.entries import Parsed
 from ..cache.resource_cache import Bucket
-from ..registry.printer_columns import AGE, at, column
 from ..registry.resources import Resource, Version
-from ..registry.strategy import Column, Strategy
+from ..registry.strategy import AGE, Column, Strategy, at, column
 from ..scheme import builtin_types
-from .call import Call
+from .context import Call
 
 Obj = dict[str, Any]
 

@@ -21,8 +21,7 @@ from ..auth.token_issuer import TokenIssuer
 from ..cache.entries import Entry, encode
 from . import bodies, create, metadata, update
 from . import patch as patching
-from .call import Call
-from .context import Api
+from .context import Api, Call
 from .pod_subresources import PodActions
 from .scale import Scaling
 from .subresource_types import BINDING, EVICTION, SCALE, TOKEN_REQUEST, SubKinds

@@ -13,7 +13,7 @@ from typing import Any
 from remuda.kube import errors
 from remuda.kube.admission_attributes import UPDATE, Attributes
 from remuda.kube.encoding import jsonio
-from remuda.kube.encoding.go_integers import IntegerError, parse_uint
+from remuda.kube.encoding.go_format import IntegerError, parse_uint
 from remuda.kube.errors import invalid_value
 
 from ..builtin.core import namespace as namespaces
@@ -22,8 +22,7 @@ from ..registry.strategy import hearing
 from ..replicas.allocation_locks import Taken
 from ..storage.store import Mismatch
 from . import bodies, create, metadata
-from .call import Call
-from .context import Api
+from .context import Api, Call
 from .delete import delete_companion
 
 Obj = dict[str, Any]

@@ -15,8 +15,7 @@ from ..registry.resources import Version
 from ..storage.store import Compacted
 from ..watch.selection import Selection, select
 from ..watch.watchers import ADDED, DELETED, Feeds, Sink, Watcher, step
-from .call import Call, ListOptions
-from .context import Api
+from .context import Api, Call, ListOptions
 from .get import asked_revision, wait_for
 from .list import option_errors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.encoding.go_integers import IntegerError, parse_int32
+from remuda.kube.encoding.go_format import IntegerError, parse_int32
 from remuda.kube.errors import ApiError, FieldError, invalid_value
 from remuda.kube.names import annotation_errors, dns_subdomain_problems, label_errors, qualified_name_problems
 from remuda.kube.objects import dig, with_metadata, with_path

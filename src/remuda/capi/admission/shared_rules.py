@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import semver
-from remuda.kube.encoding.go_integers import IntegerError, atoi
+from remuda.kube.encoding.go_format import IntegerError, atoi
 from remuda.kube.errors import FieldError, Verbatim, forbidden_field, go_quote, invalid_value, required, show_value
 from remuda.kube.objects import dig
 from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from remuda.api.cluster_x_k8s_io import API_VERSION
 from remuda.kube.clock import time_of
 from remuda.kube.encoding import jsonio
-from remuda.kube.encoding.go_integers import IntegerError, parse_int
+from remuda.kube.encoding.go_format import IntegerError, parse_int
 from remuda.kube.objects import annotations_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
 from remuda.kube.owners import reference
 

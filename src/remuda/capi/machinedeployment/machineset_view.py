@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.kube.encoding.go_integers import IntegerError, atoi
+from remuda.kube.encoding.go_format import IntegerError, atoi
 from remuda.kube.objects import dig, metadata, name_of
 
 Obj = dict[str, Any]

@@ -16,7 +16,7 @@ from typing import Any
 from remuda.kube import conditions
 from remuda.kube.clock import time_of
 from remuda.kube.duration import go_duration
-from remuda.kube.encoding.go_integers import IntegerError, atoi
+from remuda.kube.encoding.go_format import IntegerError, atoi
 from remuda.kube.errors import go_quote
 from remuda.kube.objects import annotations_of, dig, find_by, is_being_deleted, labels_of, metadata
 

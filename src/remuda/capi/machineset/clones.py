@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from remuda.api.cluster_x_k8s_io import MACHINES
-from remuda.client.field_ownership import ENTRIES, Operations, entries_of, is_entry, without_leftovers
 from remuda.client.interface import JSON_PATCH
+from remuda.client.server_side_apply import ENTRIES, Operations, entries_of, is_entry, without_leftovers
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.client.field_ownership import was_lost
+from remuda.client.server_side_apply import was_lost
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import ApiError, go_quote
 from remuda.kube.objects import (

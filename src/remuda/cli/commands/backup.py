@@ -19,7 +19,7 @@ from ..views.output import is_terminal
 
 if TYPE_CHECKING:
     from remuda.apiserver.backup.format import Header
-    from remuda.apiserver.backup.sources import Source
+    from remuda.apiserver.backup.take import Source
     from remuda.kube.clock import Entropy
 
 
@@ -47,8 +47,7 @@ def read_passphrase(path: Path | None, *, new: bool) -> str:
     """`new`: asked for twice, and it must be a good one."""
     found = _read_file(path) if path is not None else os.environ.get(VARIABLE, "") or _asked(new)
     if new:
-        from remuda.apiserver.backup.format import BackupError
-        from remuda.apiserver.backup.sealed_file import check_passphrase
+        from remuda.apiserver.backup.format import BackupError, check_passphrase
 
         try:
             check_passphrase(found)
@@ -118,7 +117,7 @@ async def _take(path: Path, data_dir: Path, sharing: Sharing, passphrase: str, f
 
 
 def _source(data_dir: Path, sharing: Sharing, entropy: Entropy) -> AbstractAsyncContextManager[Source]:
-    from remuda.apiserver.backup.sources import of_data_directory, of_etcd
+    from remuda.apiserver.backup.take import of_data_directory, of_etcd
     from remuda.kube.clock import SYSTEM_CLOCK, Rng
 
     if sharing.etcd is None:

@@ -15,8 +15,8 @@ from ..options.locations import data_dir_option, owner_of
 from .backup import Counter, counting, passphrase_option, read_passphrase
 
 if TYPE_CHECKING:
+    from remuda.apiserver.backup.format import Backup
     from remuda.apiserver.backup.restore import Restored
-    from remuda.apiserver.backup.sealed_file import Backup
 
 
 @click.command()
@@ -32,8 +32,7 @@ def command(file: Path, data_dir: Path, sharing: Sharing, passphrase_file: Path 
     The server must be stopped, and the data directory, or the part of etcd, must be empty. All of the backup is there
     afterwards or, if anything goes wrong, none of it. Start the server with the same options then.
     """
-    from remuda.apiserver.backup.format import BackupError
-    from remuda.apiserver.backup.sealed_file import Backup
+    from remuda.apiserver.backup.format import Backup, BackupError
     from remuda.apiserver.storage.store import StoreError
 
     try:

@@ -16,9 +16,9 @@ from remuda.access.clusters.well_known import DEFAULT_TOKEN
 from remuda.access.downstreams import Downstreams, while_working
 from remuda.access.health.cluster_conditions import is_administrated
 from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
-from remuda.client.field_ownership import apply_owned
 from remuda.client.idempotent import discard, find
 from remuda.client.interface import Client
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.clock import deadline
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced

@@ -20,9 +20,9 @@ from typing import Any
 
 from remuda.access.agent_objects import IMPERSONATION_NAMESPACE, MADE_FOR
 from remuda.api.management_cattle_io import USERS
-from remuda.client.field_ownership import apply_owned
 from remuda.client.idempotent import discard
 from remuda.client.interface import Client
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.errors import ApiError

@@ -1,6 +1,6 @@
 """Shared work of pods' owners: find their pods, adopt matching orphans, release pods that don't match, create and delete.
 
-An owner acts only on a cache that has seen its earlier writes (:mod:`remuda.runtime.freshness`), so it makes nothing twice.
+An owner acts only on a cache that has seen its earlier writes (:mod:`remuda.runtime.workers`), so it makes nothing twice.
 """
 
 from __future__ import annotations

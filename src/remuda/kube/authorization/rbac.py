@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import aggregate_text, go_quote
-from ..object_reader import ObjectSource
-from ..objects import Key
+from ..objects import Key, ObjectSource
 from .actions import ALLOWED, REFUSED, Action, Decision
 from .policy_rules import CompiledRules, Rule, resource_keys
 from .users import MASTERS, User, service_account_name

@@ -24,8 +24,7 @@ from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
 from remuda.kube.admission_attributes import CREATE, DELETE, EVERY, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, required
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import dig, is_being_deleted, name_of
+from remuda.kube.objects import ObjectSource, dig, is_being_deleted, name_of
 from remuda.provisioning.graph.machine_pools import pools_written
 from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 from remuda.runtime.admitted_types import AdmittedType

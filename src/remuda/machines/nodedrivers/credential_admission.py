@@ -28,8 +28,7 @@ from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
 from remuda.kube.network import outbound
 from remuda.kube.network.outbound import Policy
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import annotations_of, dig, is_being_deleted, with_path
+from remuda.kube.objects import ObjectSource, annotations_of, dig, is_being_deleted, with_path
 from remuda.provisioning.references.cloud_credentials import GLOBAL, MARK, TYPE
 from remuda.runtime.admitted_types import AdmittedType
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, GROUP
-from remuda.client.field_ownership import apply_owned
 from remuda.client.idempotent import find, remove
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.builtin_resources import CRDS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from remuda.access.rancher_conditions import FALSE, TRUE, with_condition, write_status
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, GROUP, NODE_DRIVERS
-from remuda.client.field_ownership import apply_owned
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of, with_path

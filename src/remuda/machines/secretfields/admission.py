@@ -23,8 +23,7 @@ from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.encoding import gojson
 from remuda.kube.errors import ApiError, FieldError, forbidden_field, invalid
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import dig, name_of, namespace_of, with_path, without_path
+from remuda.kube.objects import ObjectSource, dig, name_of, namespace_of, with_path, without_path
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.machine_pools import config_of, pools_written, sealed_digests, template_digest
 from remuda.provisioning.references.driver_addresses import Address, listed, written

@@ -19,8 +19,7 @@ from remuda.kube import semver
 from remuda.kube.admission_attributes import CREATE, Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
 from remuda.kube.names import dns_label_problems, label_value_problems
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import Key, annotations_of, dig, name_of
+from remuda.kube.objects import Key, ObjectSource, annotations_of, dig, name_of
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime.admitted_types import AdmittedType
 

@@ -18,8 +18,8 @@ from remuda.api import rke_cattle_io as rke
 from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube.admission_attributes import DELETE, Attributes
 from remuda.kube.errors import FieldError, forbidden_field
-from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import (
+    ObjectSource,
     annotations_of,
     dig,
     is_being_deleted,

@@ -18,8 +18,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, not_supported, required
 from remuda.kube.names import dns_subdomain_problems, qualified_name_problems
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, name_of, with_path
+from remuda.kube.objects import ObjectSource, annotations_of, dig, is_being_deleted, labels_of, name_of, with_path
 from remuda.kube.selectors import structure_errors
 from remuda.runtime.admitted_types import AdmittedType
 

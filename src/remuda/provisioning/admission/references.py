@@ -27,8 +27,7 @@ from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import MASTERS, User
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
-from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import Key, annotations_of, name_of, resource_version_of, with_path, without_path
+from remuda.kube.objects import Key, ObjectSource, annotations_of, name_of, resource_version_of, with_path, without_path
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..graph.machine_pools import config_of, credential_of, pools_written

@@ -13,9 +13,8 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.client.field_ownership import was_lost
 from remuda.client.idempotent import find, remove
-from remuda.client.server_side_apply import Applier, covers
+from remuda.client.server_side_apply import Applier, covers, was_lost
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (

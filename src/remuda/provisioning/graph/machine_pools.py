@@ -13,7 +13,7 @@ from remuda.apiserver.cel.library.timestamps import parse_duration
 from remuda.capi.well_known import AUTOSCALER_MAX, AUTOSCALER_MIN, CONTROL_PLANE, DEPLOYMENT_NAME, EXCLUDE_NODE_DRAINING
 from remuda.capi.well_known import CLUSTER_NAME as CAPI_CLUSTER_NAME
 from remuda.kube.encoding import gojson
-from remuda.kube.encoding.go_integers import IntegerError, atoi
+from remuda.kube.encoding.go_format import IntegerError, atoi
 from remuda.kube.objects import GroupVersion, annotations_of, dig, name_of
 
 from ..well_known import (

@@ -19,9 +19,9 @@ from remuda.access.agent_objects import ADMIN_ROLE as ROLE
 from remuda.access.agent_objects import AGGREGATION_SECRET as AGGREGATION
 from remuda.access.agent_objects import BY_AGENT, MADE_BY, NAMESPACE
 from remuda.access.agent_objects import SERVICE_ACCOUNT as ACCOUNT
-from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import Client
 from remuda.client.kubeconfig import Target
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.apiserver.backup import restore_to_directory
-from remuda.apiserver.backup.sealed_file import Backup
+from remuda.apiserver.backup.format import Backup
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
 STEPS = ("rename", "replace", "fsync", "unlink", "rmdir", "mkdir")

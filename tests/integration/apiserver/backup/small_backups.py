@@ -7,10 +7,8 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from remuda.apiserver.backup.format import File, Header, Note, Object, Stretching
-from remuda.apiserver.backup.sealed_file import Writer, stretch
-from remuda.apiserver.backup.sources import Source, of_data_directory
-from remuda.apiserver.backup.take import take
+from remuda.apiserver.backup.format import File, Header, Note, Object, Stretching, Writer, stretch
+from remuda.apiserver.backup.take import Source, of_data_directory, take
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.token_sealing import Cost
 from remuda.apiserver.server import Config, Server

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.backup import restore_to_directory, restore_to_etcd
-from remuda.apiserver.backup.format import BackupError, InUse, NotEmpty
+from remuda.apiserver.backup.format import Backup, BackupError, InUse, NotEmpty
 from remuda.apiserver.backup.restore import MARGIN, Restored
 from remuda.apiserver.backup.restore_to_etcd import Marked, Place
-from remuda.apiserver.backup.sealed_file import Backup
-from remuda.apiserver.backup.sources import of_etcd
-from remuda.apiserver.backup.take import take
+from remuda.apiserver.backup.take import of_etcd, take
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys import key_agreement
 from remuda.apiserver.replicas import server_leases

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.backup import sealed_file
-from remuda.apiserver.backup.format import BackupError, Damaged, File, NotABackup, Note, Object, TooNew, WrongPassphrase
-from remuda.apiserver.backup.sealed_file import Backup
+from remuda.apiserver.backup import format
+from remuda.apiserver.backup.format import Backup, BackupError, Damaged, File, NotABackup, Note, Object, TooNew, WrongPassphrase
 
 from .small_backups import PASSPHRASE, write
 
@@ -28,7 +27,7 @@ RECORDS: list[File | Note | Object] = [
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A backup of several chunks."""
-    monkeypatch.setattr(sealed_file, "CHUNK", 2000)
+    monkeypatch.setattr(format, "CHUNK", 2000)
     made = tmp_path / "x.backup"
     write(made, RECORDS)
     return made
@@ -76,7 +75,7 @@ def test_another_passphrase_is_told_from_damage(path: Path) -> None:
 @pytest.mark.parametrize("passphrase", ["", "short", "eleven char"])
 def test_a_short_passphrase_seals_nothing(passphrase: str) -> None:
     with pytest.raises(BackupError, match="must have at least 12"):
-        sealed_file.check_passphrase(passphrase)
+        format.check_passphrase(passphrase)
 
 
 def test_a_newer_format_is_named(path: Path) -> None:

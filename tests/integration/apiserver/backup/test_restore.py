@@ -14,9 +14,8 @@ import msgspec
 import pytest
 
 from remuda.apiserver.backup import restore_staging, restore_to_directory
-from remuda.apiserver.backup.format import BackupError, Damaged, InUse, NotEmpty
+from remuda.apiserver.backup.format import Backup, BackupError, Damaged, InUse, NotEmpty
 from remuda.apiserver.backup.restore import MARGIN, Restored
-from remuda.apiserver.backup.sealed_file import Backup
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys import rotation_record
 from remuda.apiserver.keys.shared_keys import ensure_directory

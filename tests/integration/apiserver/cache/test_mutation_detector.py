@@ -9,9 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from remuda.apiserver.cache import mutation_detector
-from remuda.apiserver.cache.entries import Entry, Parsed, encode
-from remuda.apiserver.cache.mutation_detector import Detector
+from remuda.apiserver.cache import entries
+from remuda.apiserver.cache.entries import Detector, Entry, Parsed, encode
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
 from remuda.app.embedded import running
@@ -24,7 +23,7 @@ CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 def detector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Detector]:
     """One of our own, so that what we do here does not fail the session."""
     made = Detector(str(tmp_path / "report"))
-    monkeypatch.setattr(mutation_detector, "DETECTOR", made)
+    monkeypatch.setattr(entries, "DETECTOR", made)
     yield made
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.crd.conversion import ConversionError, InProcess, NoConversion
-from remuda.apiserver.crd.webhook_conversion import WebhookConverter
+from remuda.apiserver.crd.conversion import ConversionError, InProcess, NoConversion, WebhookConverter
 from remuda.apiserver.webhook_client import WebhookClient
 from remuda.kube.clock import Entropy, SystemClock
 from tests.integration.apiserver.admission.hookserver import HookServer, respond, serve_hooks

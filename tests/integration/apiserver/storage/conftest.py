@@ -18,8 +18,7 @@ from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
 from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.revision_offset import Shifted
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.apiserver.storage.store import HistoryStore, Store
-from remuda.apiserver.storage.transaction import after_prefix
+from remuda.apiserver.storage.store import HistoryStore, Store, after_prefix
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
 from tests.real import need
 from tests.real.etcd import EtcdCluster

@@ -14,8 +14,8 @@ from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import CRDS
 from remuda.provisioning.admission.clusters import admitted
 from remuda.runtime import Informers
-from remuda.runtime.admission_reviews import admission
 from remuda.runtime.admitted_types import AdmittedType
+from remuda.runtime.webhook_server import admission
 
 from .management_house import WORKSPACE, cluster_binding, global_binding, house, management_cluster, person, provisioning_cluster
 

@@ -8,8 +8,7 @@ from typing import Any
 from remuda.apiserver.admission.webhook_matching import Served
 from remuda.kube.admission_attributes import CREATE, Attributes
 from remuda.kube.authorization.users import User
-from remuda.kube.object_reader import Listener
-from remuda.kube.objects import GroupVersionKind, GroupVersionResource
+from remuda.kube.objects import GroupVersionKind, GroupVersionResource, Listener
 
 Obj = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.apply import FieldManager, ScalePaths, empty_builtin, manager_from_user_agent, patch_option_errors
-from remuda.apiserver.apply.manager_names import field_manager_errors
+from remuda.apiserver.apply.managed_fields import field_manager_errors
 from remuda.apiserver.scheme import builtin_types
 from remuda.kube.clock import VirtualClock
 

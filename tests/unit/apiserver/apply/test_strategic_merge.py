@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.apply.patch_metadata import Lookup, PatchError
-from remuda.apiserver.apply.strategic_merge import apply_strategic_patch, merge
+from remuda.apiserver.apply.strategic_merge import Lookup, PatchError, apply_strategic_patch, merge
 from remuda.kube.errors import ApiError
 
 Obj = dict[str, Any]

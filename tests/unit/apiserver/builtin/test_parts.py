@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remuda.apiserver.builtin import admissionregistration, checks, reviews, strategies
-from remuda.apiserver.builtin.batch.cron import schedule_problem
+from remuda.apiserver.builtin.batch.cronjob import schedule_problem
 from remuda.apiserver.builtin.core import event, namespace, node, resource_quantities, service_addresses
 from remuda.apiserver.builtin.pods import pod
 from remuda.apiserver.builtin.pods.defaults import pull_policy, qos_class

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.builtin.strategies import strategy_for
-from remuda.apiserver.registry import printer_columns
+from remuda.apiserver.registry.strategy import cell as cell_of
+from remuda.apiserver.registry.strategy import wire_format
 from remuda.kube.duration import seconds_of
 
 from .cases import KINDS, Obj
@@ -24,10 +25,7 @@ def test_a_row_is_printed_as_the_real_server_does(row: Row) -> None:
     obj = record["object"]
     now = seconds_of(obj["metadata"]["creationTimestamp"])
     assert now is not None
-    cells = [printer_columns.cell(column, obj, now) for column in strategy.columns]
-    defined = [
-        {"name": c.name, "type": c.type, "format": printer_columns.wire_format(c), "priority": c.priority}
-        for c in strategy.columns
-    ]
+    cells = [cell_of(column, obj, now) for column in strategy.columns]
+    defined = [{"name": c.name, "type": c.type, "format": wire_format(c), "priority": c.priority} for c in strategy.columns]
     assert defined == record["columns"]
     assert ["AGE" if cell == "0s" else cell for cell in cells] == record["cells"]

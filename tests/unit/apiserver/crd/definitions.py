@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.apiserver.crd.defaults import set_defaults
+from remuda.apiserver.crd.definition_strategy import set_defaults
 from remuda.kube.encoding.jsonio import copy
 
 Obj = dict[str, Any]

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.crd.additional_printer_columns import columns_of
-from remuda.apiserver.crd.custom_resource_strategy import crd_strategy
-from remuda.apiserver.registry.printer_columns import Moment
-from remuda.apiserver.registry.strategy import Strategy
+from remuda.apiserver.crd.custom_resource_strategy import columns_of, crd_strategy
+from remuda.apiserver.registry.strategy import Moment, Strategy
 from remuda.apiserver.schema import compile_schema
 
 from .definitions import crd, version

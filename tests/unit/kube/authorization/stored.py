@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.kube.object_reader import Listener
+from remuda.kube.objects import Listener
 
 Obj = dict[str, Any]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube.encoding.go_integers import IntegerError, atoi, parse_int, parse_int32, parse_uint
+from remuda.kube.encoding.go_format import IntegerError, atoi, parse_int, parse_int32, parse_uint
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))

@@ -12,8 +12,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
 from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import FieldError
-from remuda.kube.object_reader import Listener
-from remuda.kube.objects import name_of, namespace_of
+from remuda.kube.objects import Listener, name_of, namespace_of
 from remuda.provisioning.admission.provider_objects import ClusterRules, admitted
 from remuda.provisioning.operations.snapshot_specs import SPEC_KEY
 from tests.unit.provisioning.operations.test_snapshot_specs import packed, remembering

@@ -11,8 +11,7 @@ from remuda.access.roles.holdings import Holdings
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import SYSTEM, User
-from remuda.kube.object_reader import Listener
-from remuda.kube.objects import annotations_of, name_of, with_path
+from remuda.kube.objects import Listener, annotations_of, name_of, with_path
 from remuda.provisioning.admission.references import Rules, admitted
 from remuda.provisioning.references import ACCEPT, AUTHORS
 from remuda.provisioning.references.authors import read

@@ -7,8 +7,18 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, at, column, container_columns, format_selector, number, selector_text
-from ...registry.strategy import Column, Strategy
+from ...registry.strategy import (
+    AGE,
+    NAME,
+    Column,
+    Strategy,
+    at,
+    column,
+    container_columns,
+    format_selector,
+    number,
+    selector_text,
+)
 from .. import checks, workloads
 from ..checks import Errors, Obj, same, sub
 from ..pods.defaults import default_template

@@ -7,8 +7,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, NONE, at, column, container_columns, format_labels, number
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, NONE, Strategy, at, column, container_columns, format_labels, number
 from .. import checks, workloads
 from ..checks import Errors, Obj, same, sub
 from ..core.claim_spec import claim_spec_errors

@@ -7,8 +7,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import OMITTED, duplicate, invalid_value, not_supported, required, too_long, too_many
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, Moment, between, column, container_columns
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, Moment, Strategy, between, column, container_columns, format_selector
 from .. import checks, workloads
 from ..checks import MAX_INT32, Errors, Obj, same, sub
 from ..core import internal_types
@@ -410,7 +409,7 @@ STRATEGY = Strategy(
         column("Duration", _duration, "How long it ran, or has been running."),
         AGE,
         *container_columns("spec", "template", "spec", "containers"),
-        column("Selector", lambda obj: workloads.format_selector(sub(obj, "spec").get("selector")), "Its pods.", wide=True),
+        column("Selector", lambda obj: format_selector(sub(obj, "spec").get("selector")), "Its pods.", wide=True),
     ),
     generation=True,
 )

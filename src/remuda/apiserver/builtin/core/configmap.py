@@ -5,8 +5,7 @@ from __future__ import annotations
 from remuda.kube.errors import forbidden_field, invalid_value, too_long
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, column
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, Strategy, column
 from .. import checks
 from ..checks import Errors, Obj
 from .secret import MAX_SIZE, decoded_size

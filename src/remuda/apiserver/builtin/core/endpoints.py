@@ -5,8 +5,7 @@ from __future__ import annotations
 from remuda.kube.errors import required
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, NONE, column
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, NONE, Strategy, column
 from .. import checks
 from ..checks import Errors, Obj, sub
 

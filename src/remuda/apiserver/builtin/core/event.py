@@ -11,8 +11,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import FieldError, invalid_value, required
 
 from ...registry import object_meta
-from ...registry.printer_columns import UNKNOWN, Moment, at, column
-from ...registry.strategy import Column, Strategy
+from ...registry.strategy import UNKNOWN, Column, Moment, Strategy, at, column
 from .. import checks
 from ..checks import Errors, Obj, sub
 

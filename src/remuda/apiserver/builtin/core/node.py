@@ -9,8 +9,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, NONE, UNKNOWN, at, column
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, NONE, UNKNOWN, Strategy, at, column
 from .. import checks
 from ..checks import Errors, Obj, sub
 from .resource_quantities import quantity_errors

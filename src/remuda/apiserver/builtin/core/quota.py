@@ -5,8 +5,7 @@ from __future__ import annotations
 from remuda.kube.errors import duplicate, forbidden_field, invalid_value, required
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, DEFAULT, NAME, column
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, DEFAULT, NAME, Strategy, column
 from .. import checks
 from ..checks import Errors, Obj, sub
 from .resource_quantities import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from remuda.kube.errors import invalid_value, required
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, at, column, container_columns, format_labels, number
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, Strategy, at, column, container_columns, format_labels, number
 from .. import checks, workloads
 from ..checks import Errors, Obj, sub
 from ..pods.defaults import default_template

@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from remuda.kube.errors import forbidden_field, invalid_value, required, too_long
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, at, column, length
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, Strategy, at, column, length
 from .. import checks
 from ..checks import Errors, Obj, sub
 

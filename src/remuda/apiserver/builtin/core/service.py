@@ -7,8 +7,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import duplicate, forbidden_field, invalid_value, not_supported, required
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, NONE, UNKNOWN, at, column, format_labels
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, NONE, UNKNOWN, Strategy, at, column, format_labels
 from .. import checks
 from ..checks import Errors, Obj, sub
 from .endpoints import PROTOCOLS

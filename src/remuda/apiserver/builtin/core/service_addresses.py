@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from remuda.kube.errors import ApiError, internal, invalid, invalid_value
-from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import ObjectSource
 
 from ...replicas.allocation_locks import guard
 from ..checks import Obj, sub

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
 from ...registry import object_meta
-from ...registry.printer_columns import AGE, NAME, UNSET, at, column
-from ...registry.strategy import Strategy
+from ...registry.strategy import AGE, NAME, UNSET, Strategy, at, column
 from .. import checks
 from ..checks import Errors, Obj, same, sub
 from ..pods import volumes

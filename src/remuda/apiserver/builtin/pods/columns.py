@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...registry.printer_columns import AGE, NAME, NONE, Moment, column
+from ...registry.strategy import AGE, NAME, NONE, Moment, column
 from ..checks import Obj, sub
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import COST_LIMIT_TEXT, CompileError, CostExceeded, EvalError, no_such_overload
-from ..library.implementations import IMPLEMENTATIONS
+from ..library import kubernetes, lists, network, standard, strings
 from ..library.signatures import BY_ID, Signature
 from ..library.strings import runtime_name
 from ..re2 import Pattern, RegexError, compile_pattern
@@ -265,3 +265,34 @@ def _with_regex(node: Call, args: list[Plan], types: list[CelType]) -> Plan:
         return text[span[0] : span[1]] if span is not None else ""
 
     return _dispatching(node, args, types, dict.fromkeys(node.overloads, search))
+
+
+# --- implementations of overloads -----------------------------------------------------------------------------------------
+#
+# The implementations of all overloads by id, from all libraries.
+#
+# An overload in `signatures` without an entry here would only fail when called, so completeness is checked on import.
+
+
+IMPLEMENTATIONS: dict[str, Callable[..., Value]] = {
+    **standard.FUNCTIONS,
+    **strings.FUNCTIONS,
+    **lists.FUNCTIONS,
+    **network.FUNCTIONS,
+    **kubernetes.FUNCTIONS,
+}
+
+# Planned by `compiler.planner`, `compiler.selections` and `compiler.calls`, without a function here.
+_BUILT_IN = frozenset(
+    {"logical_and", "logical_or", "conditional", "equals", "not_equals", "select_optional_field", "@mapInsert_map_map"}
+    | {"optional_or_optional", "optional_orValue_value"}
+)
+_OPERATOR_PREFIXES = ("index_", "less_", "greater_", "optional_list_", "optional_map_", "list_optindex", "map_optindex")
+
+missing = [
+    overload
+    for overload in BY_ID
+    if overload not in IMPLEMENTATIONS and overload not in _BUILT_IN and not overload.startswith(_OPERATOR_PREFIXES)
+]
+if missing:
+    raise RuntimeError(f"overloads without implementation: {missing}")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import EvalError, Issues
-from ..library.implementations import IMPLEMENTATIONS
 from ..library.strings import VERBS, FormatError, clauses, runtime_name, unknown_verb, wrong_argument
 from ..re2 import RegexError, compile_pattern
 from ..static_types import CelType
+from .calls import IMPLEMENTATIONS
 from .syntax_tree import Call, Comprehension, Expr, ListExpr, Literal, MapExpr, Select
 
 

@@ -2,7 +2,7 @@
 
 `name overload-id (arguments) -> result`, with `receiver.(arguments)` for methods; single letters are type parameters.
 The list and its order are those of Kubernetes 1.36's environment for new expressions: order matters where several
-overloads fit an argument of unknown type. `compiler.checker` resolves calls against it, `implementations` has the
+overloads fit an argument of unknown type. `compiler.checker` resolves calls against it, `compiler.calls` has the
 functions.
 """
 

@@ -1,6 +1,6 @@
 """CEL's standard functions: arithmetic with overflow checks, conversions, sizes, timestamps, optionals.
 
-Functions take and return values and raise `EvalError`. They are found by overload id through `implementations`.
+Functions take and return values and raise `EvalError`. They are found by overload id through `compiler.calls`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from typing import Any, Self
 
 from remuda.kube.clock import Clock, Rng
 
-from ..store import Compacted, Event, FutureRevision, KeyValue, Op, Range, StoreError, Unavailable
-from ..transaction import check
+from ..store import Compacted, Event, FutureRevision, KeyValue, Op, Range, StoreError, Unavailable, check
 from ..watch_hub import Hub, Replay, Watcher
 from .gateway import Failed
 from .keyspace import COMPACTION_KEY, Keyspace

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..store import Event, KeyValue
-from ..transaction import after_prefix
+from ..store import Event, KeyValue, after_prefix
 from .rpc import WireEvent, WireKeyValue
 
 Obj = dict[str, Any]

@@ -5,8 +5,8 @@
        ▲                           │ (fsync)
        └── futures, events ◀───────┘ one wake-up a batch    range(), replay, history
 
-`engine` is the store, `writer` the one thread that writes, `reader` the queries, `history` reads past states, `history_pruning`
-their deletion, `tables` the schema, `migration` its changes, `files` locks, damage and copies.
+`engine` is the store, `writer` the one thread that writes, `reader` the queries, `history` reads and
+deletes past states, `tables` has the schema and its upgrades, `files` locks, damage and copies.
 Not here: watchers (`..watch_hub`), requests for past states (`apiserver/history`). Begin with `engine`, then `writer`.
 """
 

@@ -14,13 +14,12 @@ from typing import Self, TypeVar
 
 from remuda.kube.clock import Clock, SettledTime
 
-from ..store import Compacted, Delete, Event, FutureRevision, KeyValue, Mismatch, Op, Range, StoreError, Version
-from ..transaction import check
+from ..store import Compacted, Delete, Event, FutureRevision, KeyValue, Mismatch, Op, Range, StoreError, Version, check
 from ..watch_hub import Hub, Replay, Watcher
 from . import history as past
 from . import reader
 from .files import Lock, connect, open_writer, speaking
-from .history_pruning import WITHOUT_HISTORY, Pruner
+from .history import WITHOUT_HISTORY, Pruner
 from .tables import get_meta
 from .writer import Outcome, Writer
 

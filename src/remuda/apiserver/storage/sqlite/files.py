@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..store import StoreError
-from . import migration
 from . import tables as schema
 
 OLDEST_SQLITE = (3, 35, 0)
@@ -103,7 +102,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, backups: Path, fresh: b
     if fresh or not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         schema.create(connection)
     # A newer one is left as it is, and a damaged one is not copied and used.
-    older = migration.check_version(connection, path) < schema.VERSION
+    older = schema.check_version(connection, path) < schema.VERSION
     if not schema.get_meta(connection).get("clean") and path.stat().st_size <= CHECK_UP_TO:
         found = connection.execute("PRAGMA quick_check(3)").fetchall()
         if found != [("ok",)]:
@@ -111,7 +110,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, backups: Path, fresh: b
     if older:
         backups.mkdir(mode=0o700, parents=True, exist_ok=True)
         sync(backups.parent)
-        migration.migrate(connection, path, backups, now, back_up)
+        schema.migrate(connection, path, backups, now, back_up)
     with transaction(connection):
         schema.set_meta(connection, {"clean": 0})
 

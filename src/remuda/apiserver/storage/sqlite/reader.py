@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from operator import itemgetter
 
-from ..store import Event, KeyValue, Range
-from ..transaction import MAX_OPS, after_prefix
+from ..store import MAX_OPS, Event, KeyValue, Range, after_prefix
 from ..watch_hub import Replay
 from .tables import ORDINAL_BITS, first_id, last_id
 

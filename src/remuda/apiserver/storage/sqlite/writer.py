@@ -25,8 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from remuda.kube.clock import Clock
 
-from ..store import Delete, Event, KeyValue, Mismatch, Op, Put, StoreError
-from ..transaction import changing, events
+from ..store import Delete, Event, KeyValue, Mismatch, Op, Put, StoreError, changing, events
 from . import tables
 from .files import failure, transaction
 from .tables import ORDINAL_BITS, first_id

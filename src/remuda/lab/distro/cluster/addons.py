@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from remuda.client.field_ownership import apply_owned
 from remuda.client.interface import Client
+from remuda.client.server_side_apply import apply_owned
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError

@@ -17,8 +17,7 @@ from remuda.apiserver.storage.etcd import EtcdConfig
 from remuda.apiserver.storage.etcd.gateway import Failed
 from remuda.apiserver.storage.etcd.members import Members
 from remuda.apiserver.storage.etcd.rpc import DELETE, PUT, RANGE, TXN, UNREADABLE, GatewayError, decoder, refusal_of
-from remuda.apiserver.storage.store import Unavailable
-from remuda.apiserver.storage.transaction import after_prefix
+from remuda.apiserver.storage.store import Unavailable, after_prefix
 from remuda.kube.clock import Clock, Rng, deadline
 
 _PAGE = 200

@@ -59,7 +59,7 @@ async def test_a_database_of_schema_1_opens_with_all_that_was_in_it(
     assert [version.who for version in await store.history(MAP)] == ["ann", "", ""]
     await store.close()
     assert meta_of(old)["schema"] == tables.VERSION
-    told = [record.getMessage() for record in caplog.records if record.name.endswith("migration")]
+    told = [record.getMessage() for record in caplog.records if record.name.endswith("tables")]
     assert "copying it first" in told[0] and "from schema 1 to 2" in "".join(told) and "has schema 2 now" in told[-1]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.verbs import create, delete
-from remuda.apiserver.verbs.call import Call, DeleteOptions
+from remuda.apiserver.verbs.context import Call, DeleteOptions
 from remuda.kube.errors import ApiError
 
 Obj = dict[str, Any]
