@@ -19,7 +19,7 @@ from remuda.client.interface import Client
 from remuda.client.server_side_apply import apply_owned
 from remuda.kube.clock import Entropy
 from remuda.kube.network.outbound_http import Current
-from remuda.kube.objects import GroupVersionResource, name_of
+from remuda.kube.objects import GroupVersionResource
 from remuda.provisioning import CONTROLLERS
 from remuda.provisioning.bootstrap import rkebootstrap
 from remuda.provisioning.bootstrap.bootstraptoken import BootstrapTokens
@@ -44,7 +44,7 @@ from remuda.provisioning.references import Access
 from remuda.provisioning.references.cloud_credentials import CloudCredentials
 from remuda.provisioning.releases.release_data import ReleaseData, fetcher
 from remuda.provisioning.well_known import MACHINE_GROUP
-from remuda.runtime import Informers, Manager, Reconciler, Watch
+from remuda.runtime import Informers, Manager, Reconciler, Watch, changed
 
 Obj = dict[str, Any]
 
@@ -124,11 +124,7 @@ def _follow_ca(manager: Manager, ca: HandedOut) -> None:
 
 def _script_watch(manager: Manager, names: Collection[str]) -> Watch:
     bootstraps = manager.informers.of(rke.RKE_BOOTSTRAPS)
-
-    def matters(new: Obj | None, old: Obj | None) -> bool:
-        return name_of(new or old or {}) in names and (new or {}).get("value") != (old or {}).get("value")
-
-    return Watch(SETTINGS, lambda _: list(bootstraps.keys()), matters)
+    return Watch(SETTINGS, lambda _: list(bootstraps.keys()), changed("value", names=names))
 
 
 def machine_controllers(

@@ -24,7 +24,7 @@ from remuda.kube.objects import (
     name_of,
     namespace_of,
 )
-from remuda.runtime import Informer, Manager, Retry, Watch
+from remuda.runtime import Informer, Manager, Retry, Watch, changed
 from remuda.runtime.controller import Mapping as KeyMapping
 from remuda.runtime.controller import Predicate
 
@@ -87,7 +87,7 @@ class Externals:
         self._followers.append(follower)
         for started in self._started.values():
             self._follow(follower, started)
-        self._manager.follow(controller, Watch(CRDS, of_kind, _contract_changed), self.contracts.crds)
+        self._manager.follow(controller, Watch(CRDS, of_kind, changed(labels_of, "spec")), self.contracts.crds)
 
     async def get(self, ref: Obj, namespace: str) -> External | None:
         """The object that a reference names; None when it doesn't exist. Raises NoContract when its kind isn't known."""
@@ -127,10 +127,6 @@ class Externals:
 
 def _identity(ref: Obj, namespace: str) -> tuple[str, str, str, str]:
     return ref.get("apiGroup") or "", ref.get("kind") or "", namespace, ref.get("name") or ""
-
-
-def _contract_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or labels_of(new) != labels_of(old) or new.get("spec") != old.get("spec")
 
 
 # --- clones of templates --------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from remuda.kube.objects import Key, annotations_of, is_being_deleted, labels_of
 from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import marks, without_marks
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, created_or_deleted, synced
 
 Obj = dict[str, Any]
 
@@ -41,7 +41,7 @@ class FleetWorkspaces:
         self._namespaces = manager.informers.of(NAMESPACES)
         self.controller = replace(
             type(self).controller,
-            watches=(Watch(NAMESPACES, self._known, _came_or_went),),
+            watches=(Watch(NAMESPACES, self._known, created_or_deleted),),
             concurrency=4,
             lane=lambda key: key,
         )
@@ -83,10 +83,6 @@ def _namespace(workspace: Obj) -> Obj:
         "ownerReferences": [reference(workspace)],
     }
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-
-
-def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None
 
 
 def workspace(name: str) -> Obj:

@@ -5,7 +5,7 @@ A controller is declared in `controller`, run by `lifecycle.Manager`; `docs/cont
 Begin with `controller`, then `lifecycle`.
 """
 
-from .controller import Controller, Reconciler, Watch, any_change, itself, label, owner, spec_change
+from .controller import Controller, Reconciler, Watch, any_change, changed, created_or_deleted, itself, label, owner, spec_change
 from .events import NORMAL, WARNING, Recorder
 from .informer import Informer, Informers, synced, without_managed_fields
 from .leader_election import Elector, NotLeading, Term
@@ -41,6 +41,8 @@ __all__ = [
     "Workers",
     "Working",
     "any_change",
+    "changed",
+    "created_or_deleted",
     "itself",
     "label",
     "logger",

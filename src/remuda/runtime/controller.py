@@ -11,11 +11,21 @@ decide whether a change of it matters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, labels_of, metadata, namespace_of, owner_references_of
+from remuda.kube.objects import (
+    GroupVersion,
+    GroupVersionResource,
+    Key,
+    dig,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    owner_references_of,
+)
 
 from .informer import Transform
 from .workers import Result
@@ -57,6 +67,33 @@ def label(name: str) -> Mapping:
 
 def any_change(new: Obj | None, old: Obj | None) -> bool:
     return True
+
+
+def created_or_deleted(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None
+
+
+# A part of an object: a path ("spec.paused"), the steps of a path whose keys have dots, or a function that reads it.
+Part = str | tuple[str, ...] | Callable[[Obj], Any]
+
+
+def changed(*parts: Part, names: Container[str] | None = None) -> Predicate:
+    """True if the object was created or deleted, or one of these parts differs; with `names`, only for objects of these names."""
+    readers = [_reader(part) for part in parts]
+
+    def differs(new: Obj | None, old: Obj | None) -> bool:
+        if names is not None and name_of(new or old or {}) not in names:
+            return False
+        return new is None or old is None or any(read(new) != read(old) for read in readers)
+
+    return differs
+
+
+def _reader(part: Part) -> Callable[[Obj], Any]:
+    if callable(part):
+        return part
+    steps = tuple(part.split(".")) if isinstance(part, str) else part
+    return lambda obj: dig(obj, *steps)
 
 
 def spec_change(new: Obj | None, old: Obj | None) -> bool:

@@ -21,7 +21,7 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of, namespace_of, with_path
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from ..agent_objects import AUTH, MADE_FOR, NAMESPACE
 from ..downstreams import Downstreams, while_working
@@ -136,10 +136,10 @@ class ClusterAuth:
         self.controller = Controller(
             NAME,
             CLUSTERS,
-            when=_matters,
+            when=changed(is_wanted),
             watches=(
-                Watch(TOKENS, lambda token: [Key("", cluster) for cluster in _cluster_of(token)], when=_token_matters),
-                Watch(USERS, self._of_user, when=_user_matters),
+                Watch(TOKENS, lambda token: [Key("", cluster) for cluster in _cluster_of(token)], when=_token_change),
+                Watch(USERS, self._of_user, when=_user_change),
             ),
             concurrency=8,
             lane=lambda key: key,
@@ -256,16 +256,14 @@ def _cluster_of(token: Obj) -> Iterable[str]:
     return (cluster,) if isinstance(cluster, str) and cluster else ()
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or is_wanted(new) != is_wanted(old)
+# Not the last use of a token.
+_token_fields = changed("token", "enabled", "expired", "expiresAt", "ttl", "groupPrincipals", "clusterName", "userId")
+_user_fields = changed("enabled", "mustChangePassword")
 
 
-def _token_matters(new: Obj | None, old: Obj | None) -> bool:
-    """True unless only its last use has changed."""
-    fields = ("token", "enabled", "expired", "expiresAt", "ttl", "groupPrincipals", "clusterName", "userId")
-    return new is None or old is None or is_being_deleted(new) or any(new.get(name) != old.get(name) for name in fields)
+def _token_change(new: Obj | None, old: Obj | None) -> bool:
+    return is_being_deleted(new or {}) or _token_fields(new, old)
 
 
-def _user_matters(new: Obj | None, old: Obj | None) -> bool:
-    fields = ("enabled", "mustChangePassword")
-    return new is None or old is None or is_being_deleted(new) or any(new.get(name) != old.get(name) for name in fields)
+def _user_change(new: Obj | None, old: Obj | None) -> bool:
+    return is_being_deleted(new or {}) or _user_fields(new, old)

@@ -30,7 +30,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import is_owned_by, reference, with_owner
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Retry, Watch, logger, synced
+from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Retry, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
 from .server_settings import Server, ServerFacts
@@ -69,7 +69,7 @@ class RegistrationTokens:
             type(self).controller,
             watches=(
                 Watch(SECRETS, _token_of, labels=TOKEN_LABEL, transform=without_managed_fields),
-                Watch(CLUSTERS, self._of_cluster, _variables_changed),
+                Watch(CLUSTERS, self._of_cluster, changed("spec.agentEnvVars")),
                 *server.watches(lambda _: list(self._tokens.keys())),
             ),
             concurrency=8,
@@ -192,12 +192,6 @@ def _secret(crt: Obj, issued: Issued, annotations: dict[str, str]) -> Obj:
 
 def _token_of(secret: Obj) -> Iterable[Key]:
     return (Key(namespace_of(secret), name_of(secret).removeprefix(token_secret(""))),)
-
-
-def _variables_changed(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return bool(dig(new, "spec", "agentEnvVars") != dig(old, "spec", "agentEnvVars"))
 
 
 # --- registration commands --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import is_owned_by, reference
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, created_or_deleted, logger, synced
 
 from ..default_objects import Standing
 from ..rancher_conditions import ERROR, FALSE, TRUE, condition_of, tell_status, with_condition
@@ -71,11 +71,11 @@ class ManagedClusters:
             type(self).controller,
             watches=(
                 Watch(NAMESPACES, self._known),
-                Watch(CLUSTER_REGISTRATION_TOKENS, _cluster_of, _came_or_went),
+                Watch(CLUSTER_REGISTRATION_TOKENS, _cluster_of, created_or_deleted),
                 Watch(ROLES, _cluster_of, fields=f"metadata.name={TOKEN_READER}"),
                 *server.watches(self._without_workspace),
             ),
-            when=_matters,
+            when=changed(_read),
             concurrency=8,
             lane=lambda key: key,
         )
@@ -209,20 +209,10 @@ def _cluster_of(obj: Obj) -> Iterable[Key]:
     return (Key("", namespace_of(obj)),)
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Health is written often, and does not matter here."""
-    if new is None or old is None:
-        return True
-    return _read(new) != _read(old)
-
-
 def _read(cluster: Obj) -> tuple[Any, ...]:
+    """The fields whose changes matter: not health, which is written often."""
     said = condition_of(cluster, NAMESPACE_CREATED)
     return cluster.get("spec"), annotations_of(cluster), is_being_deleted(cluster), said
-
-
-def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None
 
 
 # --- local cluster --------------------------------------------------------------------------------------------------------

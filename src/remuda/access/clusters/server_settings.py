@@ -112,10 +112,10 @@ class Server:
 
     def watches(self, to: Keys) -> tuple[Watch, ...]:
         """For a controller whose objects depend on settings; `to` gives the keys of those."""
-        return (Watch(SETTINGS, to, _matters), Watch(FEATURES, to, _matters))
+        return (Watch(SETTINGS, to, _value_change), Watch(FEATURES, to, _value_change))
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
+def _value_change(new: Obj | None, old: Obj | None) -> bool:
     if name_of(new or old or {}) not in _TOLD:
         return False
     return _said(new) != _said(old)

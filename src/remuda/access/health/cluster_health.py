@@ -19,7 +19,7 @@ from remuda.kube.clock import deadline, time_of
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, with_path
-from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, changed, logger, synced
 
 from ..downstreams import Agents, Downstreams, while_working
 from ..rancher_conditions import tell_status
@@ -70,7 +70,7 @@ class _Memory:
 
 class ClusterHealth:
     def __init__(self, manager: Manager, downstreams: Downstreams, agents: Agents, followings: Followings) -> None:
-        self.controller = Controller(CONTROLLER, CLUSTERS, when=_matters, concurrency=32, lane=lambda key: key)
+        self.controller = Controller(CONTROLLER, CLUSTERS, when=changed(_telling), concurrency=32, lane=lambda key: key)
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -218,14 +218,8 @@ async def _version(client: Client) -> Obj | None:
 _VERSION = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Most changes of a cluster are our own writes."""
-    if new is None or old is None:
-        return True
-    return _telling(new) != _telling(old)
-
-
 def _telling(cluster: Obj) -> tuple[Any, ...]:
+    """The fields whose changes matter: most changes of a cluster are our own writes."""
     status = cluster.get("status") or {}
     return (
         is_being_deleted(cluster),

@@ -33,7 +33,7 @@ from remuda.kube.objects import (
     resource_version_of,
     uid_of,
 )
-from remuda.runtime import DONE, NORMAL, WARNING, Controller, Manager, Result, logger, synced
+from remuda.runtime import DONE, NORMAL, WARNING, Controller, Manager, Result, changed, logger, synced
 
 from ..agent_objects import (
     ADMIN_BINDING,
@@ -94,7 +94,7 @@ class Left:
 
 class Removal:
     def __init__(self, manager: Manager, downstreams: Downstreams) -> None:
-        self.controller = Controller(CONTROLLER, CLUSTERS, when=_matters, concurrency=8, timeout=120.0, lane=lambda key: key)
+        self.controller = Controller(CONTROLLER, CLUSTERS, when=_change, concurrency=8, timeout=120.0, lane=lambda key: key)
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -293,10 +293,4 @@ async def _others(client: Client, cluster: str) -> list[str]:
     return found
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return any(
-        read(new) != read(old)
-        for read in (is_being_deleted, finalizers_of, lambda cluster: bool(dig(cluster, "status", "apiEndpoint")))
-    )
+_change = changed(is_being_deleted, finalizers_of, lambda cluster: bool(dig(cluster, "status", "apiEndpoint")))

@@ -17,7 +17,7 @@ from remuda.client.idempotent import remove
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, uid_of
 from remuda.kube.owners import is_owned_by
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spec_change
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, created_or_deleted, logger, spec_change
 
 from ..users.user_objects import is_enabled
 from .binding_subjects import leaving
@@ -29,7 +29,6 @@ from .role_caches import (
     SECRETS,
     DriverKinds,
     Views,
-    came_or_went,
     cluster_of_rbac,
     is_made_for,
     name_key,
@@ -51,22 +50,16 @@ NAME = "cluster-access"
 _AGAIN = 30.0
 
 
-def comes_or_goes(new: Obj | None, old: Obj | None) -> bool:
-    """Ignores a Cluster's status, which changes all the time."""
-    if new is None or old is None:
-        return True
-    return uid_of(new) != uid_of(old) or is_being_deleted(new) != is_being_deleted(old)
+# Ignores a Cluster's status, which changes all the time.
+comes_or_goes = changed(uid_of, is_being_deleted)
 
 
 def _other_cluster(new: Obj | None, old: Obj | None) -> bool:
     return comes_or_goes(new, old) or dig(new, "status", "clusterName") != dig(old, "status", "clusterName")
 
 
-def marks_change(new: Obj | None, old: Obj | None) -> bool:
-    """True if the owner or the labels of an object have changed."""
-    if new is None or old is None:
-        return True
-    return any(metadata(new).get(field) != metadata(old).get(field) for field in ("labels", "ownerReferences"))
+# True if the owner or the labels of an object have changed.
+marks_change = changed("metadata.labels", "metadata.ownerReferences")
 
 
 def _owner_change(new: Obj | None, old: Obj | None) -> bool:
@@ -103,7 +96,7 @@ class ClusterAccess:
                 Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, namespace_key, when=_binding_change),
                 Watch(ROLE_TEMPLATES, views.clusters_of_template, when=spec_change),
                 Watch(CLUSTER_ROLES, nothing),
-                Watch(NAMESPACES, name_key, when=came_or_went),
+                Watch(NAMESPACES, name_key, when=created_or_deleted),
                 Watch(USERS, views.clusters_of_user, when=_user_change),
                 Watch(TOKENS, nothing),
                 Watch(PROVISIONING_CLUSTERS, provisioning_key, when=_other_cluster),

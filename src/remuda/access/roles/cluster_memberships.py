@@ -25,10 +25,10 @@ from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spec_change
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, created_or_deleted, logger, spec_change
 
 from .builtin_roles import CLUSTER_OWNER
-from .role_caches import Views, came_or_went, name_key, nothing
+from .role_caches import Views, name_key, nothing
 from .role_names import CREATOR, CREATOR_BINDINGS, GLOBAL_BINDING_OWNER, LOCAL, NO_CREATOR_RBAC, digest, label_value
 
 log = logger(__name__)
@@ -41,10 +41,7 @@ _ABOUT = ("clusterName", "roleTemplateName", "groupName", *_SUBJECT)
 _INHERITED = "crtb-grb-"
 
 
-def _cluster_change(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None or is_being_deleted(new) != is_being_deleted(old):
-        return True
-    return any(annotations_of(new).get(each) != annotations_of(old).get(each) for each in (CREATOR, CREATOR_BINDINGS))
+_cluster_change = changed(is_being_deleted, ("metadata", "annotations", CREATOR), ("metadata", "annotations", CREATOR_BINDINGS))
 
 
 def _inherited(obj: Obj) -> list[Key]:
@@ -99,7 +96,7 @@ class Memberships:
                 Watch(GLOBAL_ROLE_BINDINGS, self._everywhere, when=spec_change),
                 Watch(GLOBAL_ROLES, self._of_role, when=spec_change),
                 Watch(ROLE_TEMPLATES, self._of_template),
-                Watch(NAMESPACES, name_key, when=came_or_went),
+                Watch(NAMESPACES, name_key, when=created_or_deleted),
             ),
             concurrency=8,
         )
@@ -189,7 +186,7 @@ class DepartedUsers:
         self._views = views
         self._kinds = {CLUSTER_ROLE_TEMPLATE_BINDINGS: views.bindings, GLOBAL_ROLE_BINDINGS: views.global_bindings}
         known = tuple(Watch(resource, nothing) for resource in self._kinds)
-        self.controller = Controller(USER_BINDINGS, USERS, when=came_or_went, watches=known, resync=0)
+        self.controller = Controller(USER_BINDINGS, USERS, when=created_or_deleted, watches=known, resync=0)
 
     async def reconcile(self, key: Key) -> Result:
         if self._views.users.get(*key) is not None or await find(self._client, USERS, key.name) is not None:

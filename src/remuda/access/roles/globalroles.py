@@ -15,11 +15,11 @@ from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import Key, is_being_deleted, name_of
 from remuda.kube.owners import reference
 from remuda.kube.wrangler import safe_concat
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, created_or_deleted, spec_change
 from remuda.runtime.controller import Mapping as Keys
 
 from .rbac_writer import COMPLETE, ERROR, Id, bring_about, by_id, condition, generation, say
-from .role_caches import Views, came_or_went, owners_of, rbac_watches
+from .role_caches import Views, owners_of, rbac_watches
 from .role_names import (
     GLOBAL_BINDING_OWNER,
     GLOBAL_ROLE_OWNER,
@@ -66,7 +66,7 @@ class GlobalRoles:
             when=spec_change,
             watches=(
                 *rbac_watches(GLOBAL_ROLE_OWNER, _ROLE_KINDS, owner),
-                Watch(NAMESPACES, self._speaking_of, when=came_or_went),
+                Watch(NAMESPACES, self._speaking_of, when=created_or_deleted),
             ),
         )
 
@@ -102,7 +102,7 @@ class GlobalRoleBindings:
             watches=(
                 *rbac_watches(GLOBAL_BINDING_OWNER, _BINDING_KINDS, owner),
                 Watch(GLOBAL_ROLES, self._of_role, when=spec_change),
-                Watch(NAMESPACES, self._speaking_of, when=came_or_went),
+                Watch(NAMESPACES, self._speaking_of, when=created_or_deleted),
                 Watch(USERS, self._of_user, when=principals_change),
             ),
             concurrency=4,

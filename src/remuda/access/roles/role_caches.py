@@ -30,6 +30,7 @@ from remuda.kube.objects import (
 from remuda.kube.owners import is_owned_by
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime import Informer, Informers, Manager, Watch
+from remuda.runtime.controller import Predicate
 
 from .binding_subjects import opens, subject_of
 from .rbac_writer import Id, by_id
@@ -249,10 +250,6 @@ def name_key(obj: Obj) -> Iterable[Key]:
     return (Key("", name_of(obj)),)
 
 
-def came_or_went(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None
-
-
 def namespace_key(obj: Obj) -> Iterable[Key]:
     """The cluster of an object's namespace."""
     return (Key("", namespace_of(obj)),)
@@ -269,14 +266,14 @@ class DriverKinds:
     Users of a cluster see its objects of them. A label assigns a machine to its cluster; a cluster owns a config as soon as it
     uses it.
 
-    The controller `follower` gets events of their objects if `matters` says so.
+    The controller `follower` gets events of their objects if `when` accepts the change.
     """
 
-    def __init__(self, manager: Manager, views: Views, follower: str, matters: Callable[[Obj | None, Obj | None], bool]) -> None:
+    def __init__(self, manager: Manager, views: Views, follower: str, when: Predicate) -> None:
         self._manager = manager
         self._views = views
         self._follower = follower
-        self._matters = matters
+        self._when = when
         self._stops: dict[GroupVersionResource, Callable[[], None]] = {}
         manager.informers.of(CRDS, labels=_DRIVER_LABELS).on_change(self._changed)
 
@@ -292,7 +289,7 @@ class DriverKinds:
         elif resource not in self._stops:
             informer = self._informer(resource)
             self._views.in_workspaces[resource] = informer
-            watch = Watch(resource, self._clusters, self._matters, metadata_only=True)
+            watch = Watch(resource, self._clusters, self._when, metadata_only=True)
             self._stops[resource] = self._manager.follow(self._follower, watch, informer)
 
     def _informer(self, resource: GroupVersionResource) -> Informer:

@@ -18,7 +18,7 @@ from remuda.kube.conditions import get
 from remuda.kube.objects import Key, dig, labels_of, metadata, name_of, namespace_of
 from remuda.kube.owners import controller_of, with_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, NORMAL, Controller, Result, Watch
+from remuda.runtime import DONE, NORMAL, Controller, Result, Watch, changed, created_or_deleted
 
 from ..controller_context import Core, cluster_key_of, cluster_name_of
 from ..phases import Phases, is_paused, with_paused
@@ -51,10 +51,10 @@ class Clusters:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(MACHINES, _cluster, _machine_matters, namespace),
+                Watch(MACHINES, _cluster, changed(_shown), namespace),
                 Watch(MACHINE_DEPLOYMENTS, _cluster, namespace=namespace),
-                Watch(MACHINE_SETS, _cluster, _set_matters, namespace),
-                Watch(SECRETS, _cluster_of_secret, _came_or_went, namespace, CLUSTER_NAME, transform=only_kubeconfigs),
+                Watch(MACHINE_SETS, _cluster, _set_change, namespace),
+                Watch(SECRETS, _cluster_of_secret, created_or_deleted, namespace, CLUSTER_NAME, transform=only_kubeconfigs),
             ),
             namespace=namespace,
             lane=lambda key: key,
@@ -158,12 +158,6 @@ def _cluster(obj: Obj) -> Iterable[Key]:
     return (cluster_key_of(obj),) if cluster_name_of(obj) else ()
 
 
-def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return _shown(new) != _shown(old)
-
-
 def _shown(machine: Obj) -> tuple[Any, ...]:
     meta = metadata(machine)
     conditions = [get(machine, kind) for kind in _MACHINE_CONDITIONS]
@@ -172,7 +166,7 @@ def _shown(machine: Obj) -> tuple[Any, ...]:
     return said, node, dig(machine, "spec", "version"), labels_of(machine), meta.get("ownerReferences")
 
 
-def _set_matters(new: Obj | None, old: Obj | None) -> bool:
+def _set_change(new: Obj | None, old: Obj | None) -> bool:
     """A MachineSet that a MachineDeployment controls matters only when it appears or goes."""
     if new is None or old is None:
         return True
@@ -185,10 +179,6 @@ def _cluster_of_secret(secret: Obj) -> Iterable[Key]:
         if name.endswith(suffix):
             return (Key(namespace_of(secret), name.removesuffix(suffix)),)
     return ()
-
-
-def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None
 
 
 # --- status pacing --------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import Key, dig, metadata
-from remuda.runtime import Informer
+from remuda.runtime import Informer, changed
 
 from ..workload_clusters import PROVIDER_ID, Connector, Health, Losable
 
@@ -416,17 +416,12 @@ def slim(node: Obj) -> Obj:
     }
 
 
-def changed(new: Obj | None, old: Obj | None) -> bool:
-    """True if any cached field but the revision has changed."""
-    if new is None or old is None:
-        return True
-    if new["spec"] != old["spec"] or new["status"] != old["status"]:
-        return True
-    return _without_revision(new) != _without_revision(old)
-
-
 def _without_revision(node: Obj) -> Obj:
     return {key: value for key, value in node["metadata"].items() if key != "resourceVersion"}
+
+
+# True if any cached field but the revision has changed.
+node_change = changed("spec", "status", _without_revision)
 
 
 def provider_ids(node: Obj) -> Iterable[str]:

@@ -158,7 +158,7 @@ class ClusterCache:
                 log.exception("a handler failed on a change of %s", cluster)
 
     def _follow(self, cluster: Key, connected: Connected, controller: str, to: Callable[[Key, Obj], Iterable[Key]]) -> None:
-        watch = Watch(NODES, lambda node: to(cluster, node), accessor.changed)
+        watch = Watch(NODES, lambda node: to(cluster, node), accessor.node_change)
         if connected.stops is not None:
             connected.stops.append(self._manager.follow(controller, watch, connected.nodes))
 

@@ -15,12 +15,10 @@ from remuda.kube.conditions import is_true
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     Key,
-    annotations_of,
     dig,
     finalizers_of,
     is_being_deleted,
     labels_of,
-    metadata,
     name_of,
     namespace_of,
     owner_references_of,
@@ -28,7 +26,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import with_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Result, Retry, Watch
+from remuda.runtime import DONE, Controller, Result, Retry, Watch, changed
 
 from ..controller_context import BY_DEPLOYMENT, BY_NODE, BY_OWNER, BY_PROVIDER_ID, Core, cluster_key_of, owner_is
 from ..phases import is_paused, with_paused
@@ -74,9 +72,9 @@ class Machines:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(CLUSTERS, core.of_cluster(core.machines), _cluster_matters, namespace),
-                Watch(MACHINE_SETS, self._of_machine_set, _template_matters, namespace),
-                Watch(MACHINE_DEPLOYMENTS, self._of_machine_deployment, _template_matters, namespace),
+                Watch(CLUSTERS, core.of_cluster(core.machines), _cluster_change, namespace),
+                Watch(MACHINE_SETS, self._of_machine_set, _template_change, namespace),
+                Watch(MACHINE_DEPLOYMENTS, self._of_machine_deployment, _template_change, namespace),
             ),
             lane=core.lane(core.machines),
             concurrency=core.options.concurrency,
@@ -226,31 +224,18 @@ def _references(machine: Obj) -> Iterable[Obj]:
     return [ref for ref in refs if isinstance(ref, dict) and ref]
 
 
-def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    """True if a change matters to Machines: they use few fields of their Cluster, and there are many of them."""
-    return new is None or old is None or _seen_of_cluster(new) != _seen_of_cluster(old)
+# True if a change matters to Machines: they use few fields of their Cluster, and there are many of them.
+_cluster_change = changed(
+    lambda obj: is_true(obj, "ControlPlaneInitialized"),
+    "status.initialization.infrastructureProvisioned",
+    "spec.paused",
+    "spec.controlPlaneRef",
+    "metadata.deletionTimestamp",
+    uid_of,
+)
 
 
-def _seen_of_cluster(cluster: Obj) -> tuple[Any, ...]:
-    return (
-        is_true(cluster, "ControlPlaneInitialized"),
-        dig(cluster, "status", "initialization", "infrastructureProvisioned"),
-        dig(cluster, "spec", "paused"),
-        dig(cluster, "spec", "controlPlaneRef"),
-        metadata(cluster).get("deletionTimestamp"),
-        uid_of(cluster),
-    )
-
-
-def _template_matters(new: Obj | None, old: Obj | None) -> bool:
-    """For a set or a deployment: true if its machine template changed, not its number of machines."""
-    return new is None or old is None or _seen_of_owner(new) != _seen_of_owner(old)
-
-
-def _seen_of_owner(owner: Obj) -> tuple[Any, ...]:
-    return (
-        dig(owner, "spec", "template"),
-        dig(owner, "spec", "rollout", "after"),
-        annotations_of(owner).get(REVISION),
-        labels_of(owner).get(DEPLOYMENT_NAME),
-    )
+# For a set or a deployment: true if its machine template changed, not its number of machines.
+_template_change = changed(
+    "spec.template", "spec.rollout.after", ("metadata", "annotations", REVISION), ("metadata", "labels", DEPLOYMENT_NAME)
+)

@@ -18,7 +18,6 @@ from remuda.kube.objects import (
     dig,
     is_being_deleted,
     labels_of,
-    metadata,
     name_of,
     namespace_of,
     owner_references_of,
@@ -29,7 +28,7 @@ from remuda.kube.objects import (
 from remuda.kube.owners import controller_of, has_finalizer, reference, with_finalizer, with_owner, without_finalizer
 from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, NORMAL, WARNING, Controller, Recorder, Result, Retry, Watch, logger, owner, spec_change
+from remuda.runtime import DONE, NORMAL, WARNING, Controller, Recorder, Result, Retry, Watch, changed, logger, owner, spec_change
 from remuda.runtime.patching import Patch
 
 from ..contracts import NoContract
@@ -62,10 +61,10 @@ class MachineDeployments:
             namespace=namespace,
             watches=(
                 Watch(MACHINE_SETS, self._of_machine_set, namespace=namespace),
-                Watch(CLUSTERS, core.of_cluster(core.machine_deployments), _cluster_matters, namespace=namespace),
+                Watch(CLUSTERS, core.of_cluster(core.machine_deployments), _cluster_change, namespace=namespace),
             ),
         )
-        core.externals.followed_by(NAME, core.machine_deployments, template_references, _template_matters)
+        core.externals.followed_by(NAME, core.machine_deployments, template_references, _template_change)
 
     def _of_machine_set(self, machine_set: Obj) -> Iterable[Key]:
         return deployments_of(self._core, machine_set)
@@ -170,16 +169,12 @@ def _waits_for_cluster(deployment: Obj) -> Wait:
     return _waits_for(deployment, Code.REFERENCE, "the cluster is not there", on)
 
 
-def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    """True if the Cluster appeared, went, or was paused or unpaused."""
-    return new is None or old is None or dig(new, "spec", "paused") != dig(old, "spec", "paused")
+# True if the Cluster appeared, went, or was paused or unpaused.
+_cluster_change = changed("spec.paused")
 
 
-def _template_matters(new: Obj | None, old: Obj | None) -> bool:
-    """True if the template appeared, went, or its owners changed. Its content concerns only later machines."""
-    if new is None or old is None:
-        return True
-    return metadata(new).get("ownerReferences") != metadata(old).get("ownerReferences")
+# True if the template appeared, went, or its owners changed. Its content concerns only later machines.
+_template_change = changed("metadata.ownerReferences")
 
 
 # --- ownership ------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from remuda.kube.objects import (
     dig,
     is_being_deleted,
     labels_of,
-    metadata,
     name_of,
     namespace_of,
     uid_of,
@@ -30,7 +29,7 @@ from remuda.kube.objects import (
 from remuda.kube.owners import reference, with_owner
 from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, NORMAL, WARNING, Controller, Informer, Result, Retry, Watch, logger
+from remuda.runtime import DONE, NORMAL, WARNING, Controller, Informer, Result, Retry, Watch, changed, logger
 from remuda.runtime.patching import Patch
 
 from ..contracts import NoContract
@@ -83,8 +82,8 @@ class MachineHealthChecks:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(MACHINES, self._of_machine, machine_matters, options.namespace),
-                Watch(CLUSTERS, core.of_cluster(core.health_checks), cluster_matters, options.namespace),
+                Watch(MACHINES, self._of_machine, _machine_change, options.namespace),
+                Watch(CLUSTERS, core.of_cluster(core.health_checks), _cluster_change, options.namespace),
             ),
             lane=core.lane(core.health_checks),
             concurrency=options.concurrency,
@@ -287,26 +286,15 @@ def _selector(check: Obj) -> LabelSelector | None:
     return None if found.empty else found
 
 
-def machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    """True for changes that a check uses: labels, annotations, the node, conditions other than the sums, deletion."""
-    if new is None or old is None:
-        return True
-    if dig(new, "status", "nodeRef", "name") != dig(old, "status", "nodeRef", "name"):
-        return True
-    if any(metadata(new).get(field) != metadata(old).get(field) for field in ("labels", "annotations", "deletionTimestamp")):
-        return True
-    return _told_conditions(new) != _told_conditions(old)
-
-
-def _told_conditions(machine: Obj) -> list[Obj]:
+def _conditions_but_sums(machine: Obj) -> list[Obj]:
     return [each for each in conditions.conditions_of(machine) if each.get("type") not in ("Ready", "Available")]
 
 
-def cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    """True for changes that a check uses: pausing, and whether machines can be judged."""
-    if new is None or old is None:
-        return True
-    return dig(new, "spec", "paused") != dig(old, "spec", "paused") or ClusterState.of(new) != ClusterState.of(old)
+# The changes that a check uses.
+_machine_change = changed(
+    "status.nodeRef.name", "metadata.labels", "metadata.annotations", "metadata.deletionTimestamp", _conditions_but_sums
+)
+_cluster_change = changed("spec.paused", ClusterState.of)
 
 
 # --- external remediation -------------------------------------------------------------------------------------------------

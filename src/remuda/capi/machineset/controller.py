@@ -30,7 +30,7 @@ from remuda.kube.objects import (
 from remuda.kube.owners import controller_of, with_finalizer, with_owner, without_finalizer
 from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, NORMAL, WARNING, Controller, Recorder, Result, Retry, Watch, logger, owner, spec_change
+from remuda.runtime import DONE, NORMAL, WARNING, Controller, Recorder, Result, Retry, Watch, changed, logger, owner, spec_change
 
 from ..controller_context import BY_CLUSTER, BY_CONTROLLER, BY_DEPLOYMENT, Core, cluster_key_of
 from ..phases import Phases, Stuck, is_paused, with_paused
@@ -51,7 +51,6 @@ log = logger(__name__)
 # The conditions of a machine that a set uses; other parts of its status may change without it.
 _CONDITIONS = ("Ready", "Available", "UpToDate", "NodeHealthy", "HealthCheckSucceeded", "OwnerRemediated", "Deleting")
 _LEGACY_CONDITIONS = ("Ready", "HealthCheckSucceeded", "OwnerRemediated")
-_STATUS = (("nodeRef",), ("nodeInfo", "kubeletVersion"), ("deletion", "nodeDrainStartTime"))
 # Summing up a thousand machines takes so long that it is not done for every one of their changes.
 _REST_PER_MACHINE, _REST_WHEN_WHOLE, _LONGEST_REST = 0.001, 0.3, 1.0
 
@@ -74,17 +73,17 @@ class MachineSets:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(MACHINES, owner("MachineSet", GROUP, controller=True), _machine_matters, namespace),
+                Watch(MACHINES, owner("MachineSet", GROUP, controller=True), _machine_change, namespace),
                 Watch(MACHINES, self._claiming.sets_for, spec_change, namespace),
                 Watch(MACHINE_DEPLOYMENTS, self._of_deployment, spec_change, namespace),
-                Watch(CLUSTERS, core.of_cluster(core.machine_sets), _cluster_matters, namespace),
+                Watch(CLUSTERS, core.of_cluster(core.machine_sets), changed("spec.paused", "spec.controlPlaneRef"), namespace),
             ),
             namespace=namespace,
             lane=core.lane(core.machine_sets),
             concurrency=core.options.concurrency,
             resync=core.options.sync_period,
         )
-        core.externals.followed_by(NAME, core.machine_sets, _references, _template_matters)
+        core.externals.followed_by(NAME, core.machine_sets, _references, _template_change)
         core.woken_by_connections(NAME, core.machine_sets)
 
     # --- who is concerned -----------------------------------------------------------------------------------------------
@@ -286,27 +285,21 @@ def _references(machine_set: Obj) -> Iterable[Obj]:
     return [ref for ref in found if ref]
 
 
-def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None or spec_change(new, old) or was_lost(new, old):
-        return True
-    if any(dig(new, "status", *path) != dig(old, "status", *path) for path in _STATUS):
-        return True
-    if any(get(new, kind) != get(old, kind) for kind in _CONDITIONS):
-        return True
-    return any(get(new, kind, LEGACY) != get(old, kind, LEGACY) for kind in _LEGACY_CONDITIONS)
+_machine_status = changed(
+    "status.nodeRef",
+    "status.nodeInfo.kubeletVersion",
+    "status.deletion.nodeDrainStartTime",
+    lambda machine: [get(machine, kind) for kind in _CONDITIONS],
+    lambda machine: [get(machine, kind, LEGACY) for kind in _LEGACY_CONDITIONS],
+)
 
 
-def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return any(dig(new, "spec", field) != dig(old, "spec", field) for field in ("paused", "controlPlaneRef"))
+def _machine_change(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or spec_change(new, old) or was_lost(new, old) or _machine_status(new, old)
 
 
-def _template_matters(new: Obj | None, old: Obj | None) -> bool:
-    """True if the template appeared, went, or lost its owner or annotations: its content matters to the next clone only."""
-    if new is None or old is None:
-        return True
-    return owner_references_of(new) != owner_references_of(old) or annotations_of(new) != annotations_of(old)
+# True if the template appeared, went, or lost its owner or annotations: its content matters to the next clone only.
+_template_change = changed(owner_references_of, annotations_of)
 
 
 # --- adoption -------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from remuda.kube import semver
 from remuda.kube.errors import go_quote
 from remuda.kube.objects import GroupVersionKind, Key, annotations_of, dig, namespace_of
 from remuda.kube.waits import Actor, Code, Wait
-from remuda.runtime import Informer, Result, Watch
+from remuda.runtime import Informer, Result, Watch, changed
 
 from .. import contracts
 from ..contracts import NoContract
@@ -194,7 +194,9 @@ class Gate:
         if informer in self._followed:
             return
         self._followed.add(informer)
-        self._core.manager.follow(NAME, Watch(informer.resource, self._sets, _versions_changed), informer)
+        self._core.manager.follow(
+            NAME, Watch(informer.resource, self._sets, changed(contracts.spec_version, contracts.status_versions)), informer
+        )
 
     def _sets(self, control_plane: Obj) -> Iterable[Key]:
         kind = GroupVersionKind.of(control_plane)
@@ -208,12 +210,3 @@ def _control_planes(cluster: Obj) -> Iterable[Hashable]:
     if not ref:
         return ()
     return ((ref.get("apiGroup"), ref.get("kind"), Key(namespace_of(cluster), ref.get("name") or "")),)
-
-
-def _versions_changed(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return (contracts.spec_version(new), contracts.status_versions(new)) != (
-        contracts.spec_version(old),
-        contracts.status_versions(old),
-    )

@@ -21,7 +21,7 @@ from remuda.client.interface import Client
 from remuda.client.server_side_apply import apply_owned
 from remuda.kube.clock import deadline
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from ..registration.agent_manifest import TOLD, objects
 from ..registration.import_manifest import wanted
@@ -49,8 +49,8 @@ class AgentDeployment:
         self.controller = Controller(
             CONTROLLER,
             CLUSTERS,
-            watches=(Watch(SETTINGS, self._connected, _setting_matters),),
-            when=_matters,
+            watches=(Watch(SETTINGS, self._connected, changed("value", names=TOLD)),),
+            when=changed("spec", ("metadata", "annotations", FORCE)),
             concurrency=4,
             lane=lambda key: key,
         )
@@ -149,13 +149,3 @@ async def _forget_old_tokens(client: Client, deployment: Obj, cluster: str) -> N
         name = name_of(secret)
         if name.startswith(CREDENTIALS_PREFIX) and name != used and annotations_of(secret).get(MADE_FOR) == cluster:
             await discard(client, SECRETS, name, NAMESPACE)
-
-
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return new.get("spec") != old.get("spec") or annotations_of(new).get(FORCE) != annotations_of(old).get(FORCE)
-
-
-def _setting_matters(new: Obj | None, old: Obj | None) -> bool:
-    return name_of(new or old or {}) in TOLD and (new or {}).get("value") != (old or {}).get("value")

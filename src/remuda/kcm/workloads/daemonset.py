@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from remuda.kube.builtin_resources import DAEMON_SETS, NODES, PODS
 from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, name_of, without_path
-from remuda.runtime import Manager, Result, Watch
+from remuda.runtime import Manager, Result, Watch, changed
 
 from ..disruption_counts import is_ready, scaled
 from ..pod_placement import NodeChoice, taints_of, untolerated
@@ -64,7 +64,7 @@ def node_of(pod: Obj) -> str:
 class DaemonSets(Owning):
     def __init__(self, manager: Manager) -> None:
         self._nodes = manager.informers.of(NODES)
-        nodes = Watch(NODES, lambda _: list(self.owners.keys()), _placement_changed)
+        nodes = Watch(NODES, lambda _: list(self.owners.keys()), changed(labels_of, taints_of))
         super().__init__(manager, "daemonset", "DaemonSet", DAEMON_SETS, PODS, nodes, concurrency=2)
 
     async def look(self, found: Obj) -> Result:
@@ -129,12 +129,6 @@ class DaemonSets(Owning):
         well = sorted((pod for pod in old if is_ready(pod)), key=node_of)
         for pod in (*unwell, *well[: max(room, 0)]):
             await self.made.drop(found, pod)
-
-
-def _placement_changed(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return labels_of(new) != labels_of(old) or taints_of(new) != taints_of(old)
 
 
 def _status(found: Obj, template: Obj, wanted: set[str], by_node: dict[str, list[Obj]], waits: dict[str, float | None]) -> Obj:

@@ -10,7 +10,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from remuda.kube.owners import reference
 from remuda.kube.selectors import LabelSelector, Requirement
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, label
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, label
 
 from ..disruption_counts import is_ready
 from .pods import MANAGER, has_ended
@@ -89,14 +89,7 @@ def _selects(service: Obj, labels: dict[str, str]) -> bool:
     return bool(selector) and selector.items() <= labels.items()
 
 
-def _visible(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return _seen(new) != _seen(old)
-
-
-def _seen(pod: Obj) -> tuple[Any, ...]:
-    return (labels_of(pod), dig(pod, "status", "podIP"), is_ready(pod), is_being_deleted(pod), has_ended(pod))
+_visible = changed(labels_of, "status.podIP", is_ready, is_being_deleted, has_ended)
 
 
 def _slice(service: Obj, pods: list[Obj]) -> Obj:

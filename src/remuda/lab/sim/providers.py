@@ -14,8 +14,8 @@ from remuda.capi.contracts import Contracts
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.kube.conditions import TRUE, with_condition
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, labels_of, namespace_of, owner_references_of
-from remuda.runtime import Informer, Manager
+from remuda.kube.objects import GroupVersionResource, Key, annotations_of, labels_of, namespace_of, owner_references_of
+from remuda.runtime import Informer, Manager, changed
 from remuda.runtime.patching import Patch
 
 from .delays_and_faults import Weather
@@ -89,14 +89,8 @@ def of_cluster(informer: Informer) -> Callable[[Obj], Iterable[Key]]:
     return lambda cluster: [Key.of(obj) for obj in informer.indexed(BY_CLUSTER, Key.of(cluster))]
 
 
-def handed_over(new: Obj | None, old: Obj | None) -> bool:
-    """Tells whether a Cluster has changed in what providers wait for: its initialization, its pause, its deletion."""
-    if new is None or old is None:
-        return True
-    return any(
-        dig(new, *path) != dig(old, *path)
-        for path in (("status", "initialization"), ("spec", "paused"), ("metadata", "deletionTimestamp"))
-    )
+# Tells whether a Cluster has changed in what providers wait for: its initialization, its pause, its deletion.
+handed_over = changed("status.initialization", "spec.paused", "metadata.deletionTimestamp")
 
 
 def held(obj: Obj) -> bool:

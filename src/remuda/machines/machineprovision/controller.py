@@ -38,7 +38,7 @@ from remuda.kube.owners import reference, without_finalizer
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.provisioning.references import Access
 from remuda.provisioning.well_known import CLUSTER_NAME, MACHINE_GROUP
-from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, logger, synced
+from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
 from .. import driver_registry
@@ -136,9 +136,9 @@ class MachineProvision:
             watches=(
                 *pods,
                 Watch(JOBS, infrastructure_of_job, labels=JOB_LABELS, transform=without_managed_fields),
-                Watch(capi.MACHINES, infrastructure_of, _machine_matters),
-                Watch(capi.CLUSTERS, self._of_cluster, _cluster_matters),
-                Watch(provisioning.CLUSTERS, self._of_cluster, _wanted_matters),
+                Watch(capi.MACHINES, infrastructure_of, changed(*_OF_MACHINES)),
+                Watch(capi.CLUSTERS, self._of_cluster, changed(*_OF_CLUSTERS)),
+                Watch(provisioning.CLUSTERS, self._of_cluster, changed(*_OF_WANTED)),
             ),
             concurrency=8,
             lane=self._lane,
@@ -460,15 +460,3 @@ def _kinded(owner: Obj) -> Obj:
     if owner.get("apiVersion") and owner.get("kind"):
         return owner
     return {**owner, "apiVersion": provisioning.API_VERSION, "kind": "Cluster"}
-
-
-def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or any(dig(new, *path) != dig(old, *path) for path in _OF_MACHINES)
-
-
-def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or any(dig(new, *path) != dig(old, *path) for path in _OF_CLUSTERS)
-
-
-def _wanted_matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or any(dig(new, *path) != dig(old, *path) for path in _OF_WANTED)

@@ -17,7 +17,7 @@ from remuda.kube.builtin_resources import CRDS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from .driver_schemas import EMBEDDED, NODE_TEMPLATE, active_driver
 from .machine_crds import SCHEMA, VERSION, UnusableField, compatible, definitions, is_current
@@ -37,8 +37,7 @@ def _schema_of(definition: Obj) -> Iterable[Key]:
     return (Key("", named),) if named else ()
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or new.get("spec") != old.get("spec")
+_change = changed("spec")
 
 
 class DynamicSchemas:
@@ -52,10 +51,10 @@ class DynamicSchemas:
             CONTROLLER,
             DYNAMIC_SCHEMAS,
             watches=(
-                Watch(DYNAMIC_SCHEMAS, self._all, when=_matters),
-                Watch(CRDS, _schema_of, when=_matters, labels=_LABELS),
+                Watch(DYNAMIC_SCHEMAS, self._all, when=_change),
+                Watch(CRDS, _schema_of, when=_change, labels=_LABELS),
             ),
-            when=_matters,
+            when=_change,
             concurrency=4,
             wait=_AGAIN,
         )

@@ -19,7 +19,7 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of, with_path
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, owner, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, owner, synced
 
 from ..errors import DriverError, Reason
 from . import driver_schemas
@@ -39,23 +39,20 @@ _AGAIN: Final = 60.0
 _EMBEDDING: Final = (CONTROLLER, "embedding")
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Ignores changes that this controller writes."""
-    if new is None or old is None:
-        return True
-    return new.get("spec") != old.get("spec") or annotations_of(new) != annotations_of(old) or is_being_deleted(new)
+# Ignores changes that this controller writes.
+_users_fields = changed("spec", annotations_of)
 
 
-def _schema_matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or new.get("spec") != old.get("spec")
+def _change(new: Obj | None, old: Obj | None) -> bool:
+    return is_being_deleted(new or {}) or _users_fields(new, old)
 
 
 class NodeDrivers:
     controller = Controller(
         CONTROLLER,
         NODE_DRIVERS,
-        watches=(Watch(DYNAMIC_SCHEMAS, owner("NodeDriver", GROUP), when=_schema_matters),),
-        when=_matters,
+        watches=(Watch(DYNAMIC_SCHEMAS, owner("NodeDriver", GROUP), when=changed("spec")),),
+        when=_change,
         concurrency=4,
         timeout=600.0,
         # A new version of rancher-machine causes no event.

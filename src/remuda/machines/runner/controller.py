@@ -18,12 +18,12 @@ from typing import Any
 
 from remuda.kube.clock import deadline, rfc3339
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, annotations_of, labels_of, name_of, namespace_of, resource_version_of, uid_of
+from remuda.kube.objects import Key, labels_of, name_of, namespace_of, resource_version_of, uid_of
 from remuda.kube.owners import controller_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.references import Access
 from remuda.provisioning.well_known import CLUSTER_NAME
-from remuda.runtime import DONE, Controller, Manager, Result, Workers, WorkQueue, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Workers, WorkQueue, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
 from ..errors import Reason
@@ -408,11 +408,8 @@ def _job_of(infra: Obj) -> Iterable[Key]:
     return (Key(namespace_of(infra), job_name(name_of(infra))),)
 
 
-def _says_another(new: Obj | None, old: Obj | None) -> bool:
-    """True if the machine names another Job, or another thing to do."""
-    if new is None or old is None:
-        return True
-    return annotations_of(new).get(JOB_UID) != annotations_of(old).get(JOB_UID) or wanted(new) != wanted(old)
+# True if the machine names another Job, or another thing to do.
+_says_another = changed(("metadata", "annotations", JOB_UID), wanted)
 
 
 def _is_plain(name: str) -> bool:

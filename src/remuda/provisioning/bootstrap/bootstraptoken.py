@@ -27,7 +27,7 @@ from remuda.kube.objects import (
     resource_version_of,
 )
 from remuda.kube.owners import is_owned_by
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
 from ..well_known import (
@@ -70,7 +70,11 @@ class BootstrapTokens:
         self._environment = environment or {}
         self._secrets = token_secrets(manager.informers)
         self._settings = manager.informers.of(SETTINGS)
-        self.controller = replace(type(self).controller, watches=(Watch(SETTINGS, self._all, _matters),), concurrency=4)
+        self.controller = replace(
+            type(self).controller,
+            watches=(Watch(SETTINGS, self._all, changed("value", "default", names=(_ENDS, _LONG))),),
+            concurrency=4,
+        )
 
     def _all(self, _: Obj) -> Iterable[Key]:
         return [Key.of(secret) for secret in self._secrets.objects() if is_bootstrap_token(secret)]
@@ -89,10 +93,6 @@ class BootstrapTokens:
         await invalidate(self._client, secret, CONTROLLER)
         log.info("the token has expired")
         return DONE
-
-
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    return name_of(new or old or {}) in (_ENDS, _LONG)
 
 
 # --- bootstrap token terms ------------------------------------------------------------------------------------------------

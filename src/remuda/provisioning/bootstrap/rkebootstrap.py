@@ -34,7 +34,7 @@ from remuda.kube.objects import (
     with_path,
 )
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, label, logger, synced
+from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, changed, label, logger, synced
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
@@ -106,8 +106,8 @@ class Bootstraps:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(capi.MACHINES, self.views.bootstrap_of_machine, _machine_matters),
-                Watch(capi.CLUSTERS, self.views.bootstraps_of_cluster, _cluster_matters),
+                Watch(capi.MACHINES, self.views.bootstrap_of_machine, changed(_of_machine)),
+                Watch(capi.CLUSTERS, self.views.bootstraps_of_cluster, changed(_of_cluster)),
                 Watch(SERVICE_ACCOUNTS, label(BOOTSTRAP_NAME), labels=BOOTSTRAP_NAME),
                 Watch(SECRETS, self._of_token, labels=ACCOUNT_LABEL, transform=without_managed_fields),
                 Watch(SECRETS, by_name, _marks_changed, fields=PLAN_FIELDS, transform=without_managed_fields),
@@ -351,19 +351,11 @@ def _accounts_of(bootstrap: Obj) -> list[Key]:
     return [Key(namespace, plan_name(name)), Key(namespace, bootstrap_name(name))]
 
 
-def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Ignores conditions, of which there are many."""
-    return new is None or old is None or _of_machine(new) != _of_machine(old)
-
-
 def _of_machine(machine: Obj) -> tuple[Any, ...]:
+    """The fields whose changes matter: not conditions, of which there are many."""
     status, meta = machine.get("status") or {}, machine["metadata"]
     told = (status.get("phase"), status.get("nodeRef"))
     return (meta.get("labels"), meta.get("annotations"), meta.get("deletionTimestamp"), machine.get("spec"), told)
-
-
-def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or _of_cluster(new) != _of_cluster(old)
 
 
 def _of_cluster(cluster: Obj) -> tuple[Any, ...]:

@@ -27,7 +27,7 @@ from remuda.kube.encoding import yamlio
 from remuda.kube.objects import Key, is_being_deleted, labels_of, name_of, namespace_of, owner_references_of, resource_version_of
 from remuda.kube.owners import is_owned_by, reference, with_owner
 from remuda.kube.wrangler import marks, origin_of, safe_concat
-from remuda.runtime import Manager, Retry, Watch
+from remuda.runtime import Manager, Retry, Watch, changed
 
 from ..well_known import FROM_WANTED
 
@@ -65,8 +65,8 @@ class Kubeconfigs:
             Watch(SECRETS, _cluster_of_secret, labels=CLUSTER_NAME, transform=only_kubeconfigs),
             Watch(USERS, _origin),
             # The Token is used all the time, which changes its time of last use.
-            Watch(TOKENS, _origin, _token_matters),
-            Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, _origin, _binding_matters),
+            Watch(TOKENS, _origin, changed("token", "userId", "clusterName", "enabled")),
+            Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, _origin, changed("clusterName", "roleTemplateName", "userName")),
         )
 
     async def ensure(self, wanted: Obj, managed: str) -> str:
@@ -198,18 +198,6 @@ def _cluster_of_secret(secret: Obj) -> Iterable[Key]:
     suffix = kubeconfig_secret("")
     name = name_of(secret)
     return (Key(namespace_of(secret), name.removesuffix(suffix)),) if name.endswith(suffix) else ()
-
-
-def _token_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return any(new.get(field) != old.get(field) for field in ("token", "userId", "clusterName", "enabled"))
-
-
-def _binding_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return any(new.get(field) != old.get(field) for field in _BINDING_FIELDS)
 
 
 # --- kubeconfig identity --------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from remuda.kube.objects import (
 from remuda.kube.owners import has_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import origin_of
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from ..well_known import FROM_MANAGED, FROM_WANTED, MANAGED_FINALIZER, managed_name_of
 from .mirror import wanted_of, with_info
@@ -56,10 +56,10 @@ class ManagementMirror:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(provisioning.CLUSTERS, _managed_of, _wanted_matters),
+                Watch(provisioning.CLUSTERS, _managed_of, changed(_shown)),
                 Watch(management.FLEET_WORKSPACES, self._in_workspace, lambda new, old: old is None or new is None),
             ),
-            when=_matters,
+            when=changed(_read),
             concurrency=8,
             lane=lambda key: key,
         )
@@ -150,25 +150,13 @@ def _managed_of(wanted: Obj) -> Iterable[Key]:
     return [Key("", name) for name in names - {""}]
 
 
-def _wanted_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return _shown(new) != _shown(old)
-
-
 def _shown(wanted: Obj) -> tuple[Any, ...]:
     meta = wanted.get("metadata") or {}
     return wanted.get("spec"), meta.get("labels"), meta.get("annotations"), is_being_deleted(wanted), managed_name_of(wanted)
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Ignores conditions, which change most often."""
-    if new is None or old is None:
-        return True
-    return _read(new) != _read(old)
-
-
 def _read(managed: Obj) -> tuple[Any, ...]:
+    """The fields whose changes matter: not conditions, which change most often."""
     status = managed.get("status") or {}
     told = [status.get(field) for field in ("info", "provider", "version", "nodeCount")]
     meta = managed.get("metadata") or {}

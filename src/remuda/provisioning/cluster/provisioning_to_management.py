@@ -33,7 +33,7 @@ from remuda.kube.objects import (
 from remuda.kube.owners import has_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import origin_of
-from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Retry, Watch, logger, synced
+from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Retry, Watch, changed, logger, synced
 
 from ..well_known import (
     DISPLAY_NAME,
@@ -83,7 +83,7 @@ class WantedClusters:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(management.CLUSTERS, self._of_managed, _managed_matters),
+                Watch(management.CLUSTERS, self._of_managed, changed(_shown)),
                 *self.kubeconfigs.watches,
                 *server.watches(lambda _: list(self._views.wanted.keys())),
             ),
@@ -236,13 +236,7 @@ class WantedClusters:
         raise Retry("no id is free")
 
 
-def _managed_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Ignores health, which is written often and rarely shows here."""
-    if new is None or old is None:
-        return True
-    return _shown(new) != _shown(old)
-
-
 def _shown(managed: Obj) -> tuple[Any, ...]:
+    """The fields whose changes matter: not health, which is written often and rarely shows here."""
     said = [(condition_of(managed, kind) or {}).get("status") for kind in _TOLD]
     return managed.get("spec"), labels_of(managed), annotations_of(managed), is_being_deleted(managed), said

@@ -20,7 +20,7 @@ from remuda.kube.builtin_resources import CONFIG_MAPS
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, name_of, namespace_of, resource_version_of
-from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, changed, synced
 
 from ..well_known import belongs, is_administrated, managed_name_of
 from .mirror_caches import Views
@@ -88,7 +88,7 @@ class ProvisioningLogs:
         self.controller = replace(
             type(self).controller,
             watches=(Watch(CONFIG_MAPS, self._of_log, fields=_FIELDS),),
-            when=_matters,
+            when=changed(_read),
             concurrency=4,
             lane=lambda key: key,
         )
@@ -142,12 +142,6 @@ class ProvisioningLogs:
                 # The namespace is being created or deleted; or another replica was faster.
                 raise Retry(error.message) from None
             raise
-
-
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return _read(new) != _read(old)
 
 
 def _read(wanted: Obj) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from remuda.kube.objects import (
     with_path,
 )
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 log = logger(__name__)
 
@@ -111,7 +111,7 @@ class RKEClusters:
         self._clusters = manager.informers.of(capi.CLUSTERS)
         self.controller = replace(
             type(self).controller,
-            watches=(Watch(capi.CLUSTERS, _infrastructure, _cluster_matters),),
+            watches=(Watch(capi.CLUSTERS, _infrastructure, changed("spec", annotations_of)),),
             concurrency=4,
             lane=lambda key: key,
         )
@@ -186,9 +186,3 @@ def _infrastructure(cluster: Obj) -> Iterable[Key]:
     if (ref.get("apiGroup"), ref.get("kind")) != (rke.GROUP, "RKECluster"):
         return ()
     return (Key(namespace_of(cluster), ref.get("name") or name_of(cluster)),)
-
-
-def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return new.get("spec") != old.get("spec") or annotations_of(new) != annotations_of(old)

@@ -32,7 +32,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import has_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, synced
 
 from ..well_known import CLUSTER_NAME, CONTROL_PLANE_ROLE
 
@@ -62,10 +62,10 @@ class RKEControlPlanes:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(management.CLUSTERS, self._of_managed, _connection_changed),
-                Watch(capi.MACHINES, _control_planes, _came_or_went),
+                Watch(management.CLUSTERS, self._of_managed, changed(lambda obj: is_true(obj, "Connected"))),
+                Watch(capi.MACHINES, _control_planes, changed(is_being_deleted)),
             ),
-            when=_matters,
+            when=changed(_read),
             concurrency=4,
             lane=lambda key: key,
         )
@@ -166,21 +166,7 @@ def _is_custom(machine: Obj) -> bool:
     return (ref.get("apiGroup"), ref.get("kind")) == (rke.GROUP, "CustomMachine")
 
 
-def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or is_being_deleted(new) != is_being_deleted(old)
-
-
-def _connection_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or is_true(new, "Connected") != is_true(old, "Connected")
-
-
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    """Ignores the rest of the status, which the planner writes often."""
-    if new is None or old is None:
-        return True
-    return _read(new) != _read(old)
-
-
 def _read(plane: Obj) -> tuple[Hashable, ...]:
+    """The fields whose changes matter: not the rest of the status, which the planner writes often."""
     told = [dig(plane, "status", field) for field in ("observedGeneration", "agentConnected")]
     return metadata(plane).get("generation"), tuple(finalizers_of(plane)), is_being_deleted(plane), *told, _managed_name(plane)

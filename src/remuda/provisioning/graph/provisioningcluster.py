@@ -25,7 +25,7 @@ from remuda.kube.objects import Key, annotations_of, dig, finalizers_of, is_bein
 from remuda.kube.owners import has_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import origin_of
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from ..cluster.mirror_caches import Views
 from ..references import Access, References
@@ -73,13 +73,13 @@ class ProvisioningClusters:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(management.CLUSTERS, _of_managed, _managed_matters),
-                Watch(management.FEATURES, lambda _: list(self._views.wanted.keys()), _switched),
+                Watch(management.CLUSTERS, _of_managed, changed(_read_of_managed)),
+                Watch(management.FEATURES, lambda _: list(self._views.wanted.keys()), changed("spec", names=(_PRE_BOOTSTRAP,))),
                 self._templates.watch(),
                 *(Watch(each, self._of_subjects, _taken_away) for each in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)),
                 *self._graphs.watches(),
             ),
-            when=_matters,
+            when=_change,
             concurrency=8,
             lane=lambda key: key,
         )
@@ -273,34 +273,10 @@ def _of_managed(managed: Obj) -> Iterable[Key]:
     return () if origin is None else (origin,)
 
 
-def _switched(new: Obj | None, old: Obj | None) -> bool:
-    return name_of(new or old or {}) == _PRE_BOOTSTRAP and (new or {}).get("spec") != (old or {}).get("spec")
-
-
-def _managed_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Ignores other changes of the cluster's health."""
-    if new is None or old is None:
-        return True
-    return _read_of_managed(new) != _read_of_managed(old)
-
-
 def _read_of_managed(managed: Obj) -> tuple[Any, ...]:
+    """The fields whose changes matter: not other changes of the cluster's health."""
     told = [condition_of(managed, kind) for kind in ("Updated", "Provisioned")]
     return is_being_deleted(managed), origin_of(managed, FROM_WANTED), dig(managed, "status", "readyReconciling"), told
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return _read(new) != _read(old)
-
-
-def _read(wanted: Obj) -> tuple[Any, ...]:
-    return (
-        wanted.get("spec"),
-        labels_of(wanted),
-        annotations_of(wanted),
-        finalizers_of(wanted),
-        is_being_deleted(wanted),
-        wanted.get("status"),
-    )
+_change = changed("spec", labels_of, annotations_of, finalizers_of, is_being_deleted, "status")

@@ -34,7 +34,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import controller_of, is_owned_by, reference, same_owner, with_owner
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import Informer, Manager, Watch
+from remuda.runtime import Informer, Manager, Watch, changed
 
 from ..references import Named, References
 from ..references.authorization import wait
@@ -221,7 +221,7 @@ class PodSecurityTemplates:
         wanted.add_index(_BY_TEMPLATE, lambda each: filter(None, (template_of(each),)))
 
     def watch(self) -> Watch:
-        return Watch(management.POD_SECURITY_TEMPLATES, self._users, _matters)
+        return Watch(management.POD_SECURITY_TEMPLATES, self._users, changed("configuration"))
 
     def of(self, wanted: Obj) -> Obj | None:
         """The template that a cluster names; None if it names none that applies. Raises Missing."""
@@ -240,7 +240,3 @@ class PodSecurityTemplates:
 def standing(manager: Manager) -> Standing:
     """The controller that creates the built-in templates of every server. Users may change them."""
     return Standing(manager, "podsecurity-templates", management.POD_SECURITY_TEMPLATES, lambda: BUILT_IN)
-
-
-def _matters(new: Obj | None, old: Obj | None) -> bool:
-    return bool(dig(new or {}, "configuration") != dig(old or {}, "configuration"))

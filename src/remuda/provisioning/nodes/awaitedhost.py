@@ -35,7 +35,7 @@ from remuda.kube.objects import (
     uid_of,
 )
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
 from ..bootstrap.bootstraptoken import Terms, end_of, invalidate, is_good, is_invalidated, terms_of
@@ -76,12 +76,12 @@ class AwaitedHosts:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(capi.MACHINES, self._views.bootstrap_of_machine, _machine_matters),
+                Watch(capi.MACHINES, self._views.bootstrap_of_machine, changed(_of_machine)),
                 Watch(SECRETS, self._of_token, labels=ACCOUNT_LABEL, transform=without_managed_fields),
                 Watch(
                     SECRETS,
                     self._views.bootstrap_of_plan,
-                    _first_answer,
+                    changed(is_in_use),
                     fields=PLAN_FIELDS,
                     transform=without_managed_fields,
                 ),
@@ -181,17 +181,9 @@ class AwaitedHosts:
         return not self._client.remote or await find(self._client, CONFIG_MAPS, *_TRACKING) is not None
 
 
-def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or _of_machine(new) != _of_machine(old)
-
-
 def _of_machine(machine: Obj) -> tuple[Any, ...]:
     named = dig(machine, "status", "nodeRef", "name")
     return named, is_being_deleted(machine), owner_references_of(machine), annotations_of(machine).get(SKIP_REMEDIATION)
-
-
-def _first_answer(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or is_in_use(new) != is_in_use(old)
 
 
 # --- awaitedhost decision -------------------------------------------------------------------------------------------------

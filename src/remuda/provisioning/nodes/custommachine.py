@@ -22,7 +22,7 @@ from remuda.kube.clock import time_of
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, name_of, namespace_of, with_path
-from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, changed, logger, synced
 
 from ..machine_caches import Views
 from ..well_known import DELETE_MISSING_AFTER
@@ -51,8 +51,8 @@ class CustomMachines:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(capi.MACHINES, _infrastructure_of, _health_changed),
-                Watch(rke.RKE_CLUSTERS, self._of_cluster, _asked),
+                Watch(capi.MACHINES, _infrastructure_of, changed(lambda obj: get(obj, "NodeHealthy"))),
+                Watch(rke.RKE_CLUSTERS, self._of_cluster, changed(("metadata", "annotations", DELETE_MISSING_AFTER))),
             ),
             concurrency=8,
         )
@@ -131,12 +131,3 @@ def _infrastructure_of(machine: Obj) -> list[Key]:
     if ref.get("kind") != "CustomMachine" or ref.get("apiGroup") != rke.GROUP:
         return []
     return [Key(namespace_of(machine), ref.get("name") or "")]
-
-
-def _health_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or get(new, "NodeHealthy") != get(old, "NodeHealthy")
-
-
-def _asked(new: Obj | None, old: Obj | None) -> bool:
-    before, after = (annotations_of(each or {}).get(DELETE_MISSING_AFTER) for each in (old, new))
-    return before != after

@@ -36,7 +36,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import controller_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, logger
+from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, changed, logger
 from remuda.runtime.informer import without_managed_fields
 
 from ..machine_caches import PLAN_FIELDS, Views
@@ -63,7 +63,7 @@ class MachineDrain:
         self._workloads = workloads
         self._views = Views(manager.informers)
         plans = Watch(
-            SECRETS, self._views.bootstrap_of_plan, _marks_changed, fields=PLAN_FIELDS, transform=without_managed_fields
+            SECRETS, self._views.bootstrap_of_plan, changed(annotations_of), fields=PLAN_FIELDS, transform=without_managed_fields
         )
         self.controller = replace(type(self).controller, watches=(plans,), concurrency=8, wait=15.0)
 
@@ -183,10 +183,6 @@ async def _send(client: Client, pod: Obj, options: Options) -> str:
 
 def _is_asked(secret: Obj) -> bool:
     return any(annotations_of(secret).get(key) for key in (DRAIN_OPTIONS, UNCORDON))
-
-
-def _marks_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or annotations_of(new) != annotations_of(old)
 
 
 # --- machinedrain decision ------------------------------------------------------------------------------------------------

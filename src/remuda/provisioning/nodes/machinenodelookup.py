@@ -19,7 +19,7 @@ from remuda.capi.workload_clusters import Workloads
 from remuda.client.idempotent import find
 from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger
 
 from ..machine_caches import Views
 from ..well_known import MACHINE_API_VERSION, MACHINE_GROUP, NODE_MACHINE, NODE_NAME, resource_of
@@ -85,7 +85,7 @@ class MachineNodeLookup:
         self._views.machines.add_index(_BY_UID, lambda machine: (uid_of(machine),))
         self.controller = replace(
             type(self).controller,
-            watches=(Watch(capi.MACHINES, self._views.bootstrap_of_machine, _identity_changed),),
+            watches=(Watch(capi.MACHINES, self._views.bootstrap_of_machine, changed("spec.providerID", labels_of)),),
             concurrency=8,
             wait=_AGAIN,
         )
@@ -149,9 +149,3 @@ class MachineNodeLookup:
 
 def _wait(wait: Wait) -> Result:
     return Result(_AGAIN, (wait,))
-
-
-def _identity_changed(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return bool(dig(new, "spec", "providerID") != dig(old, "spec", "providerID") or labels_of(new) != labels_of(old))

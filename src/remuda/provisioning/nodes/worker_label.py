@@ -17,7 +17,7 @@ from remuda.kube.builtin_resources import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger
 
 from ..machine_caches import Views
 from ..well_known import WORKER_ROLE
@@ -41,8 +41,8 @@ class WorkerLabels:
         self._views = Views(manager.informers)
         self.controller = replace(
             type(self).controller,
-            watches=(Watch(rke.RKE_BOOTSTRAPS, self._of_bootstrap, _labels_changed),),
-            when=_node_changed,
+            watches=(Watch(rke.RKE_BOOTSTRAPS, self._of_bootstrap, changed(labels_of)),),
+            when=changed("status.nodeRef"),
             concurrency=4,
             lane=lambda key: key,
         )
@@ -83,11 +83,3 @@ class WorkerLabels:
         """By its bootstrap: the host's own claims do not count."""
         found = [self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine)]
         return any(each is not None and labels_of(each).get(WORKER_ROLE) == "true" for each in found)
-
-
-def _node_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or dig(new, "status", "nodeRef") != dig(old, "status", "nodeRef")
-
-
-def _labels_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or labels_of(new) != labels_of(old)

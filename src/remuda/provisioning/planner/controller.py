@@ -37,7 +37,7 @@ from remuda.kube.objects import (
     with_path,
 )
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
@@ -114,14 +114,14 @@ class Planner:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(capi.CLUSTERS, self._of_cluster, _cluster_matters),
-                Watch(capi.MACHINES, self._of_machine, _machine_matters),
-                Watch(rke.RKE_BOOTSTRAPS, self._of_machine, _bootstrap_matters),
+                Watch(capi.CLUSTERS, self._of_cluster, _cluster_change),
+                Watch(capi.MACHINES, self._of_machine, _machine_change),
+                Watch(rke.RKE_BOOTSTRAPS, self._of_machine, _bootstrap_change),
                 Watch(SECRETS, self._of_plan, fields=PLAN_FIELDS, transform=without_managed_fields),
-                Watch(plans.BEACONS, when=_holder_changed),
+                Watch(plans.BEACONS, when=changed(beacons.holder_of)),
                 *self._surroundings.watches(),
             ),
-            when=_plane_matters,
+            when=changed(_read_of_plane),
             concurrency=4,
             wait=60.0,
             lane=lambda key: key,
@@ -389,14 +389,8 @@ def _managed_name(plane: Obj) -> str:
 # --- predicates -----------------------------------------------------------------------------------------------------------------
 
 
-def _plane_matters(new: Obj | None, old: Obj | None) -> bool:
-    """Ignores the conditions that are written here, and often."""
-    if new is None or old is None:
-        return True
-    return _read_of_plane(new) != _read_of_plane(old)
-
-
 def _read_of_plane(plane: Obj) -> tuple[Any, ...]:
+    """The fields whose changes matter: not the conditions that are written here, and often."""
     status = {
         field: value
         for field, value in (plane.get("status") or {}).items()
@@ -418,12 +412,7 @@ def _decided_upon(plane: Obj) -> Iterable[Hashable]:
             yield found.get("type"), found.get("status")
 
 
-def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or _read_of_cluster(new) != _read_of_cluster(old)
-
-
-def _read_of_cluster(cluster: Obj) -> tuple[Any, ...]:
-    return dig(cluster, "spec", "controlPlaneRef"), _timeless(snapshot_reader.cluster(cluster))
+_cluster_change = changed("spec.controlPlaneRef", lambda obj: _timeless(snapshot_reader.cluster(obj)))
 
 
 def _timeless(found: Cluster) -> Cluster:
@@ -431,22 +420,8 @@ def _timeless(found: Cluster) -> Cluster:
     return replace(found, control_plane_initialized=initialized and replace(initialized, at=""))
 
 
-def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    """All fields in a snapshot, except the condition that is written here."""
-    if new is None or old is None:
-        return True
-    return _read_of_machine(new) != _read_of_machine(old)
+# All fields in a snapshot, except the condition that is written here.
+_machine_change = changed(lambda obj: replace(snapshot_reader.machine(obj, None, None), reconciled=None), "spec.clusterName")
 
 
-def _read_of_machine(machine: Obj) -> tuple[Any, ...]:
-    return replace(snapshot_reader.machine(machine, None, None), reconciled=None), dig(machine, "spec", "clusterName")
-
-
-def _bootstrap_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return any(metadata(new).get(field) != metadata(old).get(field) for field in ("labels", "annotations", "ownerReferences"))
-
-
-def _holder_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or beacons.holder_of(new) != beacons.holder_of(old)
+_bootstrap_change = changed("metadata.labels", "metadata.annotations", "metadata.ownerReferences")

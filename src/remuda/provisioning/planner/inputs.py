@@ -22,9 +22,9 @@ from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import CONFIG_MAPS, SECRETS
-from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, name_of, namespace_of, resource_version_of
+from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, resource_version_of
 from remuda.kube.wrangler import safe_concat
-from remuda.runtime import Informer, Manager, Watch
+from remuda.runtime import Informer, Manager, Watch, changed
 
 from ..references import AUTHORS, Access, Named, References
 from ..references.spec_references import key_of
@@ -84,7 +84,7 @@ class Surroundings:
 
     def watches(self) -> Iterable[Watch]:
         yield Watch(provisioning.CLUSTERS, when=_references_changed)
-        yield Watch(SETTINGS, lambda _: list(self._planes.keys()), _setting_matters)
+        yield Watch(SETTINGS, lambda _: list(self._planes.keys()), changed("value", names=_TOLD))
         yield Watch(SECRETS, lambda found: self._users(_BY_SECRET, found), _content_changed, transform=without_data)
         yield Watch(CONFIG_MAPS, self._readers, _content_changed, metadata_only=True)
         yield self._drivers.watch()
@@ -154,20 +154,10 @@ def _needs(plane: Obj) -> Needs:
     return needs(dig(plane, "spec") or {}, namespace_of(plane))
 
 
-def _references_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or _referred(new) != _referred(old)
+_references_changed = changed(("metadata", "annotations", AUTHORS), "status.references")
 
 
-def _referred(wanted: Obj) -> tuple[Any, ...]:
-    return annotations_of(wanted).get(AUTHORS), dig(wanted, "status", "references")
-
-
-def _setting_matters(new: Obj | None, old: Obj | None) -> bool:
-    return name_of(new or old or {}) in _TOLD and (new or {}).get("value") != (old or {}).get("value")
-
-
-def _content_changed(new: Obj | None, old: Obj | None) -> bool:
-    return new is None or old is None or resource_version_of(new) != resource_version_of(old)
+_content_changed = changed(resource_version_of)
 
 
 # --- driver addresses -----------------------------------------------------------------------------------------------------
@@ -190,7 +180,7 @@ class DriverStates:
         self.caches = (self._machines, self._states)
 
     def watch(self) -> Watch:
-        return Watch(SECRETS, self._clusters, _driver_differs, fields=_FIELDS, transform=_addresses)
+        return Watch(SECRETS, self._clusters, changed(_DRIVER), fields=_FIELDS, transform=_addresses)
 
     def of(self, machines: Mapping[str, Obj]) -> dict[str, Driver]:
         """By machine name; a machine whose driver has no data yet is missing. Other providers never have any."""
@@ -224,7 +214,3 @@ def _addresses(secret: Obj) -> Obj:
         packed = b""
     kept = {name: secret["metadata"].get(name) for name in ("name", "namespace", "uid", "resourceVersion")}
     return {"metadata": kept, _DRIVER: driver_of(packed) if packed else None}
-
-
-def _driver_differs(new: Obj | None, old: Obj | None) -> bool:
-    return (new or {}).get(_DRIVER) != (old or {}).get(_DRIVER)

@@ -60,7 +60,7 @@ class PlanSecrets:
                 Watch(
                     SECRETS,
                     self._views.bootstrap_of_plan,
-                    _matters,
+                    _result_change,
                     fields=PLAN_FIELDS,
                     transform=without_managed_fields,
                 ),
@@ -137,7 +137,7 @@ def told_of_ca(secret: Obj, checksum: str) -> Obj:
     return with_metadata(secret, annotations={**marks, CA_CHECKSUM: checksum})
 
 
-def _matters(new: Obj | None, old: Obj | None) -> bool:
+def _result_change(new: Obj | None, old: Obj | None) -> bool:
     """Ignores labels and other annotations."""
     if new is None or old is None:
         return new is not None

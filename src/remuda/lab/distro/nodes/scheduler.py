@@ -12,7 +12,7 @@ from remuda.kcm.pod_placement import taints_of
 from remuda.kcm.workloads.pods import conditions_with
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, find_by, is_being_deleted, labels_of, name_of, uid_of
-from remuda.runtime import DONE, NORMAL, WARNING, Controller, Manager, Result, Watch
+from remuda.runtime import DONE, NORMAL, WARNING, Controller, Manager, Result, Watch, changed
 
 from .node_fit import Slot, Verdict, choose, room_of
 
@@ -45,7 +45,7 @@ class Scheduler:
             PODS,
             when=_concerns,
             watches=(
-                Watch(NODES, lambda _: list(self._waiting), _node_matters),
+                Watch(NODES, lambda _: list(self._waiting), _node_change),
                 Watch(PODS, lambda _: list(self._waiting), _leaves),
             ),
             # One after the other: each decision depends on those before it.
@@ -166,15 +166,7 @@ def _concerns(new: Obj | None, old: Obj | None) -> bool:
     return old is None or new.get("spec") != old.get("spec") or labels_of(new) != labels_of(old)
 
 
-def _node_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None:
-        return True
-    return (
-        taints_of(new) != taints_of(old)
-        or labels_of(new) != labels_of(old)
-        or dig(new, "spec", "unschedulable") != dig(old, "spec", "unschedulable")
-        or dig(new, "status", "allocatable") != dig(old, "status", "allocatable")
-    )
+_node_change = changed(taints_of, labels_of, "spec.unschedulable", "status.allocatable")
 
 
 def _leaves(new: Obj | None, old: Obj | None) -> bool:
