@@ -6,32 +6,3 @@ Not here: how requests authenticate and tunnels work (`gateway`, `tunnel`).
 This module and `agent_objects` are in the cluster agent's image: no imports.
 Read `roles`, then `clusters.management_cluster`.
 """
-
-# Names for `--controllers`: all of them, and each one.
-ACCESS = "access"
-CONTROLLERS: tuple[str, ...] = (
-    "settings",
-    "user",
-    "token",
-    "builtin-globalroles",
-    "builtin-roletemplates",
-    "globalrole",
-    "globalrolebinding",
-    "cluster-memberships",
-    "cluster-access",
-    "downstream-access",
-    "user-bindings",
-    "management-cluster",
-    "clusterregistrationtoken",
-    "cluster-health",
-    "node-sync",
-    "cluster-removal",
-    "cluster-deploy",
-    "cluster-auth",
-    "provisioning-cluster",
-    "cluster-management",
-    "system-namespace",
-    "local-cluster",
-    "fleetworkspace",
-    "fleetworkspace-default",
-)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from remuda.access.clusters.admission import admitted as admitted_clusters
+from remuda.access.roles.admission import RoleRules
+from remuda.access.roles.holdings import Holdings
+from remuda.access.roles.protected_cluster_fields import ClusterRules
 from remuda.access.settings.controller import admitted as admitted_choices
 from remuda.access.users.admission import admitted as admitted_identity
 from remuda.kube.authorization.rbac import Rbac
@@ -18,8 +21,6 @@ from remuda.provisioning.admission.provider_objects import admitted as admitted_
 from remuda.provisioning.admission.references import admitted as admitted_references
 from remuda.runtime.admitted_types import AdmittedType, merged
 
-from . import role_controllers as roles
-
 
 def admitted_types(
     source: ObjectSource, rbac: Rbac, vault: Vault, *, secrets: bool = True, clock: Clock = SYSTEM_CLOCK
@@ -33,7 +34,7 @@ def admitted_types(
     return merged(
         (
             *admitted_choices(),
-            *roles.admitted_types(source, rbac),
+            *role_rules(source, rbac),
             *admitted_identity(source, rbac),
             *admitted_clusters(),
             *admitted_wishes(source),
@@ -45,3 +46,9 @@ def admitted_types(
             *admitted_credentials(source, rbac, clock),
         )
     )
+
+
+def role_rules(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
+    """The rules for roles, bindings, and the fields of clusters that only their owners may change."""
+    holdings = Holdings(source, rbac)
+    return (*RoleRules(holdings).admitted_types(), *ClusterRules(holdings).admitted_types())

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from remuda import api
 from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.api.crd_installation import InstallError, NotConverted, Outcome, established, install, install_missing, migrate
-from remuda.capi import CAPI, CONTROLLERS
+from remuda.capi.admission import admitted
 from remuda.capi.clustercache import HttpsConnector
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
+from remuda.capi.conversion import converter
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng
@@ -31,16 +32,17 @@ from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import dig, name_of
 from remuda.runtime import Elector, Informers, Manager, Registry, Term
 from remuda.runtime.admitted_types import AdmittedType
-from remuda.runtime.controller_choice import Choice, choose
+from remuda.runtime.controller_choice import Choice
 from remuda.runtime.probe_server import Endpoints
 from remuda.runtime.webhook_certificates import SharedCertificates
 from remuda.runtime.webhook_server import Address, Registration, WebhookServer, conversion_of
 
-from .capi_controllers import CoreControllers, admitted_types
+from . import controllers as table
+from .controllers import CAPI, Program
+from .parts import Parts
 
 log = logging.getLogger(__name__)
 
-GROUPS = {CAPI: CONTROLLERS}
 LEASE = "remuda-controllers"
 CERTIFICATES = "remuda-webhook-certificates"
 REGISTRATION = "remuda-controllers"
@@ -50,7 +52,7 @@ _AGAIN_SECONDS, _SOON_SECONDS = 60.0, 2.0
 
 def chosen(text: str) -> Choice:
     """The controllers that `--controllers` selects. Raises UnknownController."""
-    return choose(text, groups=GROUPS)
+    return table.chosen(Program.CONTROLLERS, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,8 @@ class Attached:
         """Everything is there that the controllers need."""
         self._manager.beside(lambda: self._migrate(definitions))
         connector = HttpsConnector(self._clock, policy=lambda: self.settings.outbound)
-        CoreControllers(self._manager, connector, self.settings.options, self.settings.choice.of(CONTROLLERS))
+        parts = Parts(self._manager, connector=connector, options=self.settings.options)
+        table.add(parts, self.settings.choice.of(table.names(CAPI)))
 
     async def _install(self, webhooks: _Webhooks) -> dict[str, Outcome]:
         definitions = api.crds(self.groups)
@@ -208,7 +211,7 @@ class Attached:
         contracts = Contracts(informers)
         async with beside(informers.run()):
             await contracts.crds.synced.wait()
-            yield admitted_types(contracts)
+            yield admitted(converter(contracts))
 
     async def _migrate(self, names: list[str]) -> None:
         """Runs while this replica leads. Failures are retried: a version that stays stored for longer does no harm."""

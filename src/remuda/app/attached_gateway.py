@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from remuda.access import ACCESS, CONTROLLERS
 from remuda.access.roles.holdings import Holdings, InformerSource
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Room
@@ -32,33 +31,28 @@ from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
-from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.vault import Vault
-from remuda.provisioning import CONTROLLERS as CLUSTER_CONTROLLERS
-from remuda.provisioning import PROVISIONING
 from remuda.runtime import Informers
 from remuda.runtime.admitted_types import AdmittedType
-from remuda.runtime.controller_choice import Choice, choose
+from remuda.runtime.controller_choice import Choice
 
-from .access_controllers import AccessControllers
+from . import controllers as table
 from .admission import admitted_types
 from .attached import Attached, CantListen, Settings, Socket, beside
-from .machine_controllers import CLUSTER, power_on
-from .machine_controllers import Ports as MachinePorts
-from .provisioning_controllers import ensure_manager_role
+from .controllers import ACCESS, PROVISIONING, Program, names
+from .manifests import ensure_manager_role
+from .parts import CLUSTER, Jobs, Parts
 
 log = logging.getLogger(__name__)
 
-PROVISIONING_CONTROLLERS = (*CLUSTER_CONTROLLERS, *MACHINE_CONTROLLERS)
-GROUPS = {ACCESS: CONTROLLERS, PROVISIONING: PROVISIONING_CONTROLLERS}
 _GRACE_SECONDS = 5.0
 
 
 def chosen(text: str) -> Choice:
     """The controllers that `--controllers` selects. Raises UnknownController."""
-    return choose(text, groups=GROUPS)
+    return table.chosen(Program.GATEWAY, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +123,16 @@ class AttachedGateway(Attached):
         )
         gateway.services.beside.append(certificate.follow)
         machines = await self._has_machines()
-        AccessControllers(self._manager, gateway, self.settings.choice.of(CONTROLLERS), machines=machines, provisions=True)
+        choice, jobs = self.settings.choice, self._jobs(gateway)
+        parts = Parts(self._manager, gateway, jobs=jobs, machines=machines, provisions=True)
+        wanted = choice.of(names(PROVISIONING))
+        if wanted and not machines:
+            told("no clusters are provisioned: there is no Cluster API here (start `remuda controllers`, then this once more)")
+        table.add(parts, (*choice.of(names(ACCESS)), *(wanted if machines else ())))
+        table.serve_gateway(parts)
         if machines:
             await ensure_manager_role(self._client)
-        self._add_provisioning(gateway, machines, told)
-        hosts = power_on(self._machine_ports(gateway), self.settings.choice.of(MACHINE_CONTROLLERS))
+        hosts = table.power_on(jobs, choice.of(table.MACHINES))
         await stack.enter_async_context(beside(hosts))
         behind = Kubernetes(self._target, self._clock, access, self._shown(access))
         stack.callback(behind.close)
@@ -149,18 +148,7 @@ class AttachedGateway(Attached):
         host = where.host if where.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
         told(f"the gateway of {self._target.server} is at https://{f'[{host}]' if ':' in host else host}:{listener.port}")
 
-    def _add_provisioning(self, gateway: Gateway, machines: bool, told: Callable[[str], None]) -> None:
-        wanted = self.settings.choice.of(PROVISIONING_CONTROLLERS)
-        if not wanted:
-            return
-        if not machines:
-            told("no clusters are provisioned: there is no Cluster API here (start `remuda controllers`, then this once more)")
-            return
-        from .provisioning import add_provisioning
-
-        add_provisioning(self._manager, gateway, only=wanted, machines=self._machine_ports(gateway))
-
-    def _machine_ports(self, gateway: Gateway) -> MachinePorts:
+    def _jobs(self, gateway: Gateway) -> Jobs:
         target = self._target
         more = {
             "tls_server_name": target.tls_server_name,
@@ -169,7 +157,7 @@ class AttachedGateway(Attached):
         }
         api = cluster_of(target.server, target.ca, **more)
         ground = Processes(lambda: api, gateway.ground.environment, hosts=self._front.data_dir / "hosts")
-        return MachinePorts(ground, self._front.job_runner, self._front.data_dir / "node-drivers")
+        return Jobs(ground, self._front.job_runner, self._front.data_dir / "node-drivers")
 
     def _holdings(self) -> Holdings | None:
         return Holdings(self._source, self._rbac) if self._source is not None and self._rbac is not None else None

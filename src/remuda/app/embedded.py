@@ -19,8 +19,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from remuda import api, kcm
-from remuda.access import ACCESS
-from remuda.access import CONTROLLERS as ACCESS_CONTROLLERS
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.cluster_x_k8s_io import GROUP, MACHINES
 from remuda.api.crd_installation import InstallError, established, install, install_missing, migrate
@@ -29,57 +27,43 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.replicas import leadership
 from remuda.apiserver.replicas.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
-from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
 from remuda.client.interface import Client
 from remuda.kcm.serviceaccounts import RootCa
 from remuda.kube.clock import Clock, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
-from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
-from remuda.provisioning import CONTROLLERS as CLUSTER_CONTROLLERS
-from remuda.provisioning import PROVISIONING
 from remuda.runtime import Informers, Manager, Registry, Term
-from remuda.runtime.controller_choice import Choice, choose
+from remuda.runtime.controller_choice import Choice
+
+from . import controllers as table
+from .controllers import ACCESS, CAPI, KUBERNETES, PROVISIONING, Program, names
+from .parts import LOCAL, Jobs, Parts
 
 if TYPE_CHECKING:
     from remuda.apiserver.keys.ca_followers import Follower
-    from remuda.capi.workload_clusters import Connector, Workloads
     from remuda.gateway.server.serving_certificate import Files
 
-    from .access_controllers import AccessControllers
     from .embedded_gateway import Embedded
 
 log = logging.getLogger(__name__)
 
 ACCESS_GROUPS = (management_cattle_io.GROUP, provisioning_cattle_io.GROUP)
-PROVISIONING_CONTROLLERS = (*CLUSTER_CONTROLLERS, *MACHINE_CONTROLLERS)
 PROVISIONING_GROUPS = (plan_cattle_io.GROUP, rke_cattle_io.GROUP)
-# The parts of kube-controller-manager that may be left out; the API needs the others.
-KUBERNETES = (
-    "clusterrole-aggregation-controller",
-    "disruption-controller",
-    "garbage-collector-controller",
-    "namespace-controller",
-    "persistentvolume-protection-controller",
-    "persistentvolumeclaim-protection-controller",
-    "root-ca-certificate-publisher-controller",
-    "serviceaccount-controller",
-    "serviceaccount-token-controller",
-)
-GROUPS = {CAPI: CONTROLLERS, ACCESS: ACCESS_CONTROLLERS, PROVISIONING: PROVISIONING_CONTROLLERS}
 _START_SECONDS = 30.0
 # How often one looks whether there is a Cluster API, where it is not ours.
 _LOOK_SECONDS = 3.0
 # Answers of a server or a store that is temporarily unavailable.
 _PASSING = (429, 500, 503, 504)
 _AGAIN_SECONDS = 5.0
-WITHOUT_CORE = choose(f"-{CAPI},-{ACCESS}", groups=GROUPS)
 
 
 def chosen(text: str) -> Choice:
     """The controllers that `--controllers` selects. Raises UnknownController."""
-    return choose(text, KUBERNETES, GROUPS)
+    return table.chosen(Program.SERVE, text)
+
+
+WITHOUT_CORE = chosen(f"-{CAPI},-{ACCESS}")
 
 
 @asynccontextmanager
@@ -94,7 +78,7 @@ async def running(
     tls: Files | None = None,
     say: Callable[[str], None] = lambda text: None,
     on_gateway: Callable[[Embedded], None] = lambda gateway: None,
-    job_runner: str = "local",
+    job_runner: str = LOCAL,
 ) -> AsyncIterator[Server]:
     """A server that runs as long as the block; controllers stop before the server.
 
@@ -112,10 +96,10 @@ async def running(
         server = await Server.open(config)
         stack.push_async_callback(server.close)
         server.followers.append(lambda: _known_clients(server))
-        if choice.of(CONTROLLERS):
+        if choice.of(names(CAPI)):
             await stack.enter_async_context(_admission(server))
         gateway = None
-        if choice.of(ACCESS_CONTROLLERS):
+        if choice.of(names(ACCESS)):
             from . import embedded_gateway
 
             embedded_gateway.install_rules(server)
@@ -125,10 +109,8 @@ async def running(
         if listen:
             await _listen(stack, server, gateway, tls)
         if gateway is not None:
-            from .machine_controllers import power_on
-
-            ports = embedded_gateway.machine_ports(server, gateway, job_runner)
-            powering = asyncio.create_task(power_on(ports, choice.of(MACHINE_CONTROLLERS)), name="hosts of this machine")
+            jobs = embedded_gateway.jobs_of(server, gateway, job_runner)
+            powering = asyncio.create_task(table.power_on(jobs, choice.of(table.MACHINES)), name="hosts of this machine")
             stack.push_async_callback(_ended, powering)
         if controllers:
             alone = not server.store.shared
@@ -217,7 +199,8 @@ async def _ended(task: asyncio.Task[None]) -> None:
 @asynccontextmanager
 async def _admission(server: Server) -> AsyncIterator[None]:
     """The rules of the core's kinds, before the first request; conversion knows the kinds of providers by their definitions."""
-    from .capi_controllers import admitted_types
+    from remuda.capi.admission import admitted
+    from remuda.capi.conversion import converter
 
     config = server.config
     informers = Informers(InProcessClient(server, manager="remuda"), config.clock, config.rng)
@@ -225,7 +208,7 @@ async def _admission(server: Server) -> AsyncIterator[None]:
     following = asyncio.create_task(informers.run(), name="definitions")
     try:
         await contracts.crds.synced.wait()
-        install_admission(admitted_types(contracts), server.hooks, server.converters)
+        install_admission(admitted(converter(contracts)), server.hooks, server.converters)
         yield
     finally:
         await _ended(following)
@@ -242,14 +225,15 @@ async def run_controllers(
     wrap: Wrap = _as_it_is,
     gateway: Embedded | None = None,
     starting: Starting | None = None,
-    job_runner: str = "local",
+    job_runner: str = LOCAL,
 ) -> None:
     """The work of kube-controller-manager for this server's API, of Cluster API's core, access, and provisioning. All their
     writes pass `wrap`."""
-    ours = _Ours(server, choice, options, wrap(InProcessClient(server, manager="remuda")), gateway, starting or Starting())
-    ours.job_runner = job_runner
+    jobs = _jobs(server, gateway, job_runner)
+    client = wrap(InProcessClient(server, manager="remuda"))
+    ours = _Ours(server, choice, options, client, gateway, jobs, starting or Starting())
     config = server.config
-    client = wrap(InProcessClient(server, manager=kcm.MANAGER))
+    kubernetes = wrap(InProcessClient(server, manager=kcm.MANAGER))
     root_ca = RootCa(server.trusted.decode())
 
     def trusted() -> None:
@@ -259,9 +243,10 @@ async def run_controllers(
     server.metrics.others.append(registry.text)
     server.on_trust.append(trusted)
     try:
-        found = kcm.controllers(client, config.clock, config.rng, root_ca=root_ca, tokens=server.issuer, registry=registry)
+        found = kcm.controllers(kubernetes, config.clock, config.rng, root_ca=root_ca, tokens=server.issuer, registry=registry)
         async with asyncio.TaskGroup() as group:
-            wanted = [each for each in found if each.name not in KUBERNETES or each.name in choice]
+            optional = names(KUBERNETES, required=False)
+            wanted = [each for each in found if each.name not in optional or each.name in choice]
             group.create_task(kcm.run_all(wanted), name=kcm.MANAGER)
             if ours.parts:
                 group.create_task(ours.run(registry), name="remuda")
@@ -270,23 +255,37 @@ async def run_controllers(
         server.metrics.others.remove(registry.text)
 
 
+def _jobs(server: Server, embedded: Embedded | None, job_runner: str) -> Jobs | None:
+    if embedded is None:
+        return None
+    from .embedded_gateway import jobs_of
+
+    return jobs_of(server, embedded, job_runner)
+
+
 class _Ours:
     """The controllers that Kubernetes does not have, on one manager: they share informers."""
 
     def __init__(
-        self, server: Server, choice: Choice, options: Options, client: Client, embedded: Embedded | None, starting: Starting
+        self,
+        server: Server,
+        choice: Choice,
+        options: Options,
+        client: Client,
+        embedded: Embedded | None,
+        jobs: Jobs | None,
+        starting: Starting,
     ) -> None:
-        self.job_runner = "local"
-        self._server = server
         self._config = server.config
         self._options = options
         self._client = client
-        self._embedded = embedded
+        self._gateway = embedded.gateway if embedded is not None else None
+        self._jobs = jobs
         self._starting = starting
-        self._core = choice.of(CONTROLLERS)
-        self._access = choice.of(ACCESS_CONTROLLERS) if embedded is not None else ()
+        self._core = choice.of(names(CAPI))
+        self._access = choice.of(names(ACCESS)) if embedded is not None else ()
         # Registration of hosts needs a gateway.
-        self._provisioning = choice.of(PROVISIONING_CONTROLLERS) if embedded is not None else ()
+        self._provisioning = choice.of(names(PROVISIONING)) if embedded is not None else ()
         self.parts = [part for part, there in ((CAPI, bool(self._core)), (ACCESS, embedded is not None)) if there]
         for part in self.parts:
             starting.expect(part)
@@ -294,45 +293,49 @@ class _Ours:
     async def run(self, registry: Registry) -> None:
         await asyncio.gather(*(self._insist(self._install_core if part == CAPI else self._install_access) for part in self.parts))
         manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
-        workloads = self._add_core(manager)
-        access: AccessControllers | None = None
-        if self._embedded is not None:
-            from .access_controllers import AccessControllers
-
-            access = AccessControllers(
-                manager,
-                self._embedded.gateway,
-                self._access,
-                machines=bool(self._core) or await self._has_machines(),
-                provisions=bool(self._provisioning),
-            )
-        if workloads is not None:
-            self._add_provisioning(manager, workloads)
+        parts = self._parts(manager, machines=bool(self._core) or self._gateway is None or await self._has_machines())
+        table.add(parts, (*self._core, *self._access, *(self._provisioning if self._core else ())))
+        if self._gateway is not None:
+            table.serve_gateway(parts)
         async with asyncio.TaskGroup() as group:
             group.create_task(manager.run(), name="controllers")
-            if access is not None:
-                group.create_task(self._furnish(access), name="the first start")
-            if workloads is None and self._provisioning:
+            if self._gateway is not None:
+                group.create_task(self._furnish(parts), name="the first start")
+            if not self._core and self._provisioning:
                 group.create_task(self._provision_with_another_core(registry), name=PROVISIONING)
 
-    async def _furnish(self, access: AccessControllers) -> None:
-        await access.furnished()
+    def _parts(self, manager: Manager, *, machines: bool = True) -> Parts:
+        connector = None
+        if self._gateway is None:
+            from remuda.access.settings.settings import Settings
+            from remuda.capi.clustercache import HttpsConnector
+
+            # There are no settings without access; the environment says the same.
+            connector = HttpsConnector(self._config.clock, policy=Settings(environment=os.environ).outbound)
+        return Parts(
+            manager,
+            self._gateway,
+            connector=connector,
+            options=self._options,
+            jobs=self._jobs,
+            machines=machines,
+            provisions=bool(self._provisioning),
+        )
+
+    async def _furnish(self, parts: Parts) -> None:
+        from .readiness import furnished
+
+        await furnished(parts, self._access)
         self._starting.done(ACCESS)
-
-    def _add_provisioning(self, manager: Manager, workloads: Workloads | None) -> None:
-        if self._embedded is not None and self._provisioning:
-            from .embedded_gateway import machine_ports
-            from .provisioning import add_provisioning
-
-            ports = machine_ports(self._server, self._embedded, self.job_runner)
-            add_provisioning(manager, self._embedded.gateway, workloads, self._provisioning, ports)
 
     async def _provision_with_another_core(self, registry: Registry) -> None:
         """Wait for another Cluster API, which may be installed at any time, or never."""
         while not await self._has_machines():
             await self._config.clock.sleep(_LOOK_SECONDS)
         manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
-        self._add_provisioning(manager, None)
+        parts = self._parts(manager)
+        table.add(parts, self._provisioning)
+        table.tell_waits(parts)
         await manager.run()
 
     async def _has_machines(self) -> bool:
@@ -369,26 +372,9 @@ class _Ours:
         made = await install(self._client, self._config.clock, api.crds(groups), in_process=True)
         await established(self._client, self._config.clock, made)
         if self._provisioning and not self._core:
-            from .provisioning_controllers import ensure_manager_role
+            from .manifests import ensure_manager_role
 
             await ensure_manager_role(self._client)
-
-    def _add_core(self, manager: Manager) -> Workloads | None:
-        """The connections to clusters, where the core has them."""
-        if not self._core:
-            return None
-        from remuda.access.settings.settings import Settings
-        from remuda.capi.clustercache import HttpsConnector
-
-        from .capi_controllers import CoreControllers
-
-        if self._embedded is None:
-            # There are no settings without access; the environment says the same.
-            connector: Connector = HttpsConnector(self._config.clock, policy=Settings(environment=os.environ).outbound)
-        else:
-            gateway = self._embedded.gateway
-            connector = gateway.connector(HttpsConnector(self._config.clock, policy=gateway.outbound))
-        return CoreControllers(manager, connector, self._options, self._core).workloads
 
 
 # --- one of several ---------------------------------------------------------------------------------------------------------
@@ -400,7 +386,7 @@ async def take_turns(
     options: Options,
     term: Term,
     gateway: Embedded | None = None,
-    job_runner: str = "local",
+    job_runner: str = LOCAL,
 ) -> None:
     """Run the controllers whenever this server leads; give the Lease back when cancelled."""
 

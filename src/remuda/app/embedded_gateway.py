@@ -31,7 +31,7 @@ from remuda.machines.secretfields.admission import hide_the_past, sealing_of
 from remuda.machines.secretfields.vault import Vault
 
 from .admission import admitted_types
-from .machine_controllers import Ports as MachinePorts
+from .parts import Jobs
 
 Obj = dict[str, Any]
 _EVERYWHERE = frozenset(("", "0.0.0.0", "::"))
@@ -90,7 +90,7 @@ def trust_of(certificate: ServingCertificate, host: str) -> Obj:
     return found
 
 
-def machine_ports(server: Server, embedded: Embedded, job_runner: str) -> MachinePorts:
+def jobs_of(server: Server, embedded: Embedded, job_runner: str) -> Jobs:
     """The surroundings of Jobs that are processes of this one: the API's external address, and the data directory's place for
     hosts."""
 
@@ -102,7 +102,7 @@ def machine_ports(server: Server, embedded: Embedded, job_runner: str) -> Machin
 
     data_dir = server.config.data_dir
     ground = Processes(api, embedded.gateway.ground.environment, hosts=None if data_dir is None else data_dir / "hosts")
-    return MachinePorts(ground, job_runner, None if data_dir is None else data_dir / "node-drivers")
+    return Jobs(ground, job_runner, None if data_dir is None else data_dir / "node-drivers")
 
 
 @asynccontextmanager

@@ -21,8 +21,16 @@ from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Informers
 
+from .parts import Parts
+
 Obj = dict[str, Any]
 Names = Callable[[], Iterable[str]]
+
+
+async def furnished(parts: Parts, wanted: Collection[str]) -> None:
+    """Until all is there that a new server has, also its first user, which the gateway makes."""
+    await all_there(parts.informers, first_objects(parts.server, wanted))
+    await parts.gateway.identity.first.made.wait()
 
 
 def first_objects(server: Server, only: Collection[str]) -> list[tuple[GroupVersionResource, Names]]:

@@ -22,6 +22,7 @@ from remuda.capi.admission import admitted
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
 from remuda.capi.conversion import converter
+from remuda.capi.workload_clusters import Connector
 from remuda.client.idempotent import find
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
@@ -34,16 +35,14 @@ from remuda.lab.sim.machine_jobs import SimulatedJobs
 from remuda.lab.sim.providers import crds as provider_crds
 from remuda.lab.sim.provisioning_world import GROUPS, WORKSPACE, ProvisioningWorld
 from remuda.lab.sim.workload_clusters import SimulatedClusters
-from remuda.machines.machineprovision.controller import MachineProvision
-from remuda.machines.secretfields.machinesecrets import MachineSecrets
+from remuda.machines.runner.controller import Ground
 from remuda.machines.secretfields.vault import Vault
 from remuda.runtime import Informers, Manager
 
-from .access_controllers import AccessControllers
+from . import controllers
 from .admission import admitted_types
-from .capi_controllers import CoreControllers
-from .capi_controllers import admitted_types as core_types
-from .provisioning import add_provisioning
+from .controllers import ACCESS, CAPI, MACHINES, PROVISIONING, names
+from .parts import Jobs, Parts
 
 _CAPI = Beginning(lambda: (*crds(), *provider_crds()), (NAMESPACE,), default_roles=False)
 
@@ -69,9 +68,13 @@ async def embedded(
         Config(data_dir=data_dir, base=base, clock=clock, rng=Rng(seed), entropy=entropy, default_roles=False)
     )
     clusters = SimulatedClusters(clock, Rng(seed), entropy, pods=pods)
-    world = EmbeddedWorld(
-        server, clusters, weather=weather, seed=seed, core=lambda manager, connector: CoreControllers(manager, connector, options)
-    )
+
+    def core(manager: Manager, connector: Connector) -> Parts:
+        parts = Parts(manager, connector=connector, options=options)
+        controllers.add(parts, names(CAPI))
+        return parts
+
+    world = EmbeddedWorld(server, clusters, weather=weather, seed=seed, core=core)
     install(admitted(converter(world.land.contracts)), server.hooks, server.converters)
     keeper = InProcessClient(server, manager="kube-controller-manager")
     running = [asyncio.create_task(kcm.run(keeper, clock, Rng(seed)))]
@@ -97,14 +100,14 @@ async def embedded(
 
 
 def _add_controllers(manager: Manager, world: ProvisioningWorld) -> None:
-    """All that `remuda serve` runs, except for the tunnels and the parts behind them."""
-    core = CoreControllers(manager, world.clusters)
+    """All that `remuda serve` runs, except for the tunnels and the parts behind them, and for the runner of Jobs."""
     ways = world.downstreams
-    AccessControllers(manager, world.gateway, provisions=True, downstreams=ways, agents=ways)
-    add_provisioning(manager, world.gateway, core.workloads)
-    if world.jobs is not None:
-        manager.add(MachineProvision(manager, world.gateway.ground.access, {}, local=True))
-        manager.add(MachineSecrets(manager))
+    jobs = Jobs(Ground(lambda: None, {}))
+    parts = Parts(manager, world.gateway, connector=world.clusters, downstreams=ways, agents=ways, jobs=jobs, provisions=True)
+    machines = ("machine-provision", "machinesecrets") if world.jobs is not None else ()
+    provisioning = [name for name in names(PROVISIONING) if name not in MACHINES]
+    controllers.add(parts, (*names(CAPI), *names(ACCESS), *provisioning, *machines))
+    controllers.serve_gateway(parts)
 
 
 @functools.cache
@@ -141,7 +144,7 @@ async def provisioning(
     try:
         vault = Vault(InProcessClient(server, manager="remuda"), clock, server.config.entropy)
         install(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
-        install(core_types(contracts), server.hooks, server.converters)
+        install(admitted(converter(contracts)), server.hooks, server.converters)
         await world.settle()
         if pools:
             for schema in (machine_jobs.schema(*machine_jobs.FIELDS), machine_jobs.offered()):

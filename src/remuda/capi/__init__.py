@@ -5,9 +5,3 @@ Shared: `controller_context` (client, caches, options), `contracts` and `externa
 Not here: the types (`api/cluster_x_k8s_io`), our own providers (`provisioning`, `machines`).
 Read `controller_context`, then `machine.controller`.
 """
-
-from __future__ import annotations
-
-# All of the core in one word, and its controllers by the names that upstream gives them.
-CAPI = "capi"
-CONTROLLERS = ("cluster", "machine", "machineset", "machinedeployment", "machinehealthcheck")

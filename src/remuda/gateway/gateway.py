@@ -1,7 +1,7 @@
 """The complete gateway: the request handler with its routes, their caches, the tunnels.
 
 Every server has a :class:`Gateway`. It is made before anything listens and runs as long as the server does. The controllers that
-go with it are in :mod:`remuda.app.access_controllers`; one server at a time runs them.
+go with it are in :mod:`remuda.app.controllers`; one server at a time runs them.
 """
 
 from __future__ import annotations

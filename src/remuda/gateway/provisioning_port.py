@@ -1,6 +1,6 @@
 """The gateway's services for provisioning: the manifest of a cluster's agent, the install script of a machine, our own images.
 
-Implements the ports of :mod:`remuda.app.provisioning_controllers`. The plans of control planes contain the manifest as a file,
+Implements the ports of :mod:`remuda.app.parts`. The plans of control planes contain the manifest as a file,
 and the distribution applies it; its inputs are those of :mod:`.registration.import_manifest` for imported clusters.
 """
 

@@ -6,15 +6,3 @@ other packages. `nodedrivers` makes each driver's kinds, `machineprovision` its 
 Not here: pools and plans (`provisioning`), the Machine itself (`capi/machine`).
 Read :mod:`.driver`, then `machineprovision.decide`.
 """
-
-from __future__ import annotations
-
-# The names of the controllers for `--controllers`; with those of `remuda.provisioning` they are all of provisioning.
-CONTROLLERS: tuple[str, ...] = (
-    "nodedriver",
-    "dynamicschema",
-    "machine-provision",
-    "job-runner",
-    "machineconfigcleanup",
-    "machinesecrets",
-)

@@ -6,27 +6,3 @@
 Not here: machines of node drivers (`machines`), Cluster API's core (`capi`).
 Read `graph.cluster_objects`, then `planner.decide`.
 """
-
-from __future__ import annotations
-
-# The name of all provisioning controllers in `--controllers`, and the name of each.
-PROVISIONING = "provisioning"
-CONTROLLERS: tuple[str, ...] = (
-    "provisioningcluster",
-    "provisioninglog",
-    "secret",
-    "podsecurity-templates",
-    "rkecluster",
-    "rkecontrolplane",
-    "planner",
-    "release-data",
-    "rke-bootstrap",
-    "bootstraptoken",
-    "awaited-host",
-    "unmanaged-machine",
-    "custom-machine",
-    "plansecret",
-    "machine-node-lookup",
-    "machine-drain",
-    "machine-worker-label",
-)

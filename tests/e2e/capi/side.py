@@ -14,9 +14,11 @@ from typing import Any
 from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import MACHINE_HEALTH_CHECKS, MACHINE_SETS
 from remuda.apiserver.keys.pki import Pki
-from remuda.app.capi_controllers import CoreControllers
+from remuda.app import controllers as table
+from remuda.app.parts import Parts
 from remuda.capi.admission import admitted
 from remuda.capi.clustercache import HttpsConnector
+from remuda.capi.controller_context import Core
 from remuda.capi.conversion import converter
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.https import HttpsClient
@@ -206,14 +208,16 @@ async def our_side(real: RealCluster, directory: Path) -> AsyncIterator[Side]:
     clock = SYSTEM_CLOCK
     async with HttpsClient.from_kubeconfig(Path(real.kubeconfig)) as client, _providers(real, directory, OURS, crds()) as side:
         manager = Manager(client, clock, Rng())
-        core = CoreControllers(manager, HttpsConnector(clock, policy=lambda: Policy.of("allow:127.0.0.0/8")))
-        async with _webhooks(client, core), _running(manager.run()):
+        connector = HttpsConnector(clock, policy=lambda: Policy.of("allow:127.0.0.0/8"))
+        parts = Parts(manager, connector=connector)
+        table.add(parts, table.names(table.CAPI))
+        async with _webhooks(client, parts.core), _running(manager.run()):
             yield side
 
 
 @contextlib.asynccontextmanager
-async def _webhooks(client: HttpsClient, core: CoreControllers) -> AsyncIterator[None]:
-    types = admitted(converter(core.core.contracts))
+async def _webhooks(client: HttpsClient, core: Core) -> AsyncIterator[None]:
+    types = admitted(converter(core.contracts))
     (port,) = free_ports(1)
     address = Address(url=f"https://127.0.0.1:{port}")
     certificates = SharedCertificates(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from remuda.access import CONTROLLERS
 from remuda.access.clusters import Server
 from remuda.access.roles.builtin_roles import BUILTIN
 from remuda.access.settings.settings import FEATURES as KNOWN_FEATURES
@@ -17,6 +16,8 @@ from remuda.api.management_cattle_io import CLUSTERS, FEATURES, FLEET_WORKSPACES
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
 from remuda.app import embedded
+from remuda.app.controllers import ACCESS
+from remuda.app.controllers import names as controller_names
 from remuda.app.embedded import chosen, running
 from remuda.app.readiness import all_there, first_objects
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
@@ -52,7 +53,7 @@ async def test_who_waited_for_ready_finds_all_of_it(tmp_path: Path, monkeypatch:
         (("fleetworkspace-default",), {FLEET_WORKSPACES}),
         (("fleetworkspace", "fleetworkspace-default"), {FLEET_WORKSPACES, NAMESPACES}),
         (("user", "token"), set[Any]()),
-        (CONTROLLERS, {SETTINGS, FEATURES, GLOBAL_ROLES, ROLE_TEMPLATES, NAMESPACES, CLUSTERS, FLEET_WORKSPACES}),
+        (controller_names(ACCESS), {SETTINGS, FEATURES, GLOBAL_ROLES, ROLE_TEMPLATES, NAMESPACES, CLUSTERS, FLEET_WORKSPACES}),
     ],
 )
 async def test_nothing_is_waited_for_that_nobody_makes(only: tuple[str, ...], kinds: set[GroupVersionResource]) -> None:

@@ -16,10 +16,13 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
+from remuda.app import controllers as table
+from remuda.app import parts as app_parts
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.owners import reference
 from remuda.lab.sim.beginning import Beginning
+from remuda.provisioning.bootstrap.rkebootstrap import Scripts
 from remuda.provisioning.plans.machine_plan_secret import with_plan
 from remuda.provisioning.well_known import plan_name
 from remuda.runtime import Reconciler
@@ -31,6 +34,16 @@ FLEET = "fleet-default"
 DEMO = "demo"
 ETCD = {"rke.cattle.io/etcd-role": "true"}
 Make = Callable[[Parts, "Machines"], Iterable[Reconciler]]
+OF_MACHINES = (
+    "rke-bootstrap",
+    "bootstraptoken",
+    "awaited-host",
+    "unmanaged-machine",
+    "custom-machine",
+    "plansecret",
+    "machine-node-lookup",
+    "machine-drain",
+)
 
 
 class Machines(World):
@@ -124,3 +137,8 @@ async def machines(*make: Make, begin: bool = True) -> AsyncIterator[Machines]:
         keeper.cancel()
         await asyncio.gather(keeper, return_exceptions=True)
         await server.close()
+
+
+def machine_controllers(parts: Parts, made: Machines, scripts: Scripts) -> Iterable[Reconciler]:
+    """The controllers for single machines; `scripts` gives the install script of a bootstrap."""
+    return table.reconcilers(app_parts.Parts(parts.manager, workloads=made.workloads, scripts=scripts), OF_MACHINES)

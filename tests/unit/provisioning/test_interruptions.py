@@ -12,7 +12,6 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.app.provisioning_controllers import machine_controllers
 from remuda.kube.builtin_resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.kube.owners import reference
@@ -27,7 +26,7 @@ from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.cluster.mirrored_clusters import mirror
 from tests.unit.provisioning.cluster.test_interruptions import Mortal, through
 
-from .rke_machines import DEMO, FLEET, Machines, machines
+from .rke_machines import DEMO, FLEET, Machines, machine_controllers, machines
 
 Obj = dict[str, Any]
 ID = "a1" * 31 + "f"
@@ -41,7 +40,7 @@ def script(bootstrap: Obj, token: str) -> bytes:
 
 def controllers(parts: Parts, made: Machines) -> Iterable[Reconciler]:
     yield from mirror(parts)
-    yield from machine_controllers(parts.manager, made.workloads, script)
+    yield from machine_controllers(parts, made, script)
 
 
 async def registering(made: Machines) -> str:

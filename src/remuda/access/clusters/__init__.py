@@ -10,7 +10,7 @@ Read :mod:`.management_cluster` first.
 from __future__ import annotations
 
 from .clusterregistrationtoken import RegistrationTokens, revealed
-from .management_cluster import ManagedClusters, standing
+from .management_cluster import ManagedClusters, local_clusters, system_namespaces
 from .server_settings import Server, ServerFacts, server_facts
 
 __all__ = [
@@ -18,7 +18,8 @@ __all__ = [
     "RegistrationTokens",
     "Server",
     "ServerFacts",
+    "local_clusters",
     "revealed",
     "server_facts",
-    "standing",
+    "system_namespaces",
 ]

@@ -238,11 +238,13 @@ def namespace(name: str) -> Obj:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def standing(manager: Manager) -> tuple[Standing, ...]:
-    """The controllers that keep these objects in place."""
-    namespaces: Mapping[str, Obj] = {name: namespace(name) for name in SYSTEM_NAMESPACES}
-    local: Mapping[str, Obj] = {LOCAL: local_cluster()}
-    return (
-        Standing(manager, "system-namespace", NAMESPACES, lambda: namespaces),
-        Standing(manager, "local-cluster", CLUSTERS, lambda: local),
-    )
+def system_namespaces(manager: Manager) -> Standing:
+    """The controller that keeps the system's namespaces in place."""
+    wanted: Mapping[str, Obj] = {name: namespace(name) for name in SYSTEM_NAMESPACES}
+    return Standing(manager, "system-namespace", NAMESPACES, lambda: wanted)
+
+
+def local_clusters(manager: Manager) -> Standing:
+    """The controller that keeps the cluster `local` in place."""
+    wanted: Mapping[str, Obj] = {LOCAL: local_cluster()}
+    return Standing(manager, "local-cluster", CLUSTERS, lambda: wanted)

@@ -89,7 +89,7 @@ def room(connections_per_address: int | None) -> Room:
 #
 # `--job-runner`: who runs the Jobs that make and remove machines, the same for `serve` and `gateway`.
 
-# As in `remuda.app.machine_controllers`, which would be slow to import for who only asks for help.
+# As in `remuda.app.parts`, which would be slow to import for who only asks for help.
 _RUNNERS = ("local", "cluster")
 
 

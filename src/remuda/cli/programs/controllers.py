@@ -58,7 +58,7 @@ def command(
     replica does. SIGTERM or Ctrl-C finishes what is in hand, gives the Lease back and stops; a second Ctrl-C stops at once.
     """
     from remuda.app.attached import chosen
-    from remuda.capi import CONTROLLERS
+    from remuda.app.controllers import CAPI, names
     from remuda.client.https import HttpsClient
     from remuda.kube.network.outbound import Policy, PolicyError
 
@@ -67,7 +67,7 @@ def command(
 
     logs.set_up(log_format, verbose)
     choice = chosen_by(chosen, wanted)
-    if not choice.of(CONTROLLERS):
+    if not choice.of(names(CAPI)):
         raise click.BadParameter("nothing is left to run", param_hint="--controllers")
     client = HttpsClient.from_kubeconfig(kubeconfig)
     metrics = parse_socket(metrics_bind_address, "--metrics-bind-address")

@@ -171,10 +171,10 @@ async def _serve(
     *,
     controllers: bool,
 ) -> None:
-    from remuda.access import CONTROLLERS as ACCESS_CONTROLLERS
     from remuda.apiserver.keys.encryption import EncryptionError
     from remuda.apiserver.server import PartFailed
     from remuda.apiserver.storage.store import StoreError
+    from remuda.app.controllers import ACCESS, names
     from remuda.app.embedded import running
     from remuda.gateway.server.serving_certificate import CertificateError
     from remuda.kube.certificates import PkiError
@@ -200,7 +200,7 @@ async def _serve(
             server = await _unless(stop, stack.enter_async_context(opening))
             if server is None:
                 return
-            _announce(server, config.data_dir, with_gateway=controllers and bool(choice.of(ACCESS_CONTROLLERS)))
+            _announce(server, config.data_dir, with_gateway=controllers and bool(choice.of(names(ACCESS))))
             tell(f"READY=1\nSTATUS=serving at {server.url}")
             await server.serve_forever(stop)
             tell("STOPPING=1")

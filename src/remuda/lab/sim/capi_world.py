@@ -19,7 +19,6 @@ from typing import Any, Protocol, TypeVar
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Server
-from remuda.capi.clustercache import ClusterCache
 from remuda.capi.controller_context import Core
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.capi.workload_clusters import Connector
@@ -230,9 +229,6 @@ class RunningCore(Protocol):
 
     @property
     def core(self) -> Core: ...
-
-    @property
-    def workloads(self) -> ClusterCache: ...
 
 
 # The creator of the world chooses these controllers.

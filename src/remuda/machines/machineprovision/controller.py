@@ -113,7 +113,7 @@ class MachineProvision:
     # Jobs are the main resource only because a controller must have one: keys are names of machines, of any kind.
     controller = Controller(CONTROLLER, JOBS, labels=JOB_LABELS, when=lambda new, old: False, transform=without_managed_fields)
 
-    def __init__(self, manager: Manager, access: Access, environment: Mapping[str, str], *, local: bool) -> None:
+    def __init__(self, manager: Manager, access: Access, environment: Mapping[str, str], local: bool) -> None:
         """`local`: this server runs the Jobs, not pods. `access` decides who may read which credential."""
         self._manager = manager
         self._client = manager.client

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from remuda.access.clusters import ManagedClusters, RegistrationTokens, standing
+from remuda.access.clusters import ManagedClusters, RegistrationTokens, local_clusters, system_namespaces
 from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS
 from remuda.kube.builtin_resources import NAMESPACES
@@ -21,7 +21,8 @@ ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
 def everything(parts: Parts) -> Iterable[Reconciler]:
     yield ManagedClusters(parts.manager, parts.server)
     yield RegistrationTokens(parts.manager, parts.server, parts.entropy)
-    yield from standing(parts.manager)
+    yield system_namespaces(parts.manager)
+    yield local_clusters(parts.manager)
 
 
 async def tokens(made: World, cluster: str = ID) -> list[str]:

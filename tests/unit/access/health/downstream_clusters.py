@@ -11,7 +11,8 @@ from remuda import kcm
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.app.health_controllers import controllers
+from remuda.app import controllers as table
+from remuda.app import parts as app_parts
 from remuda.client.interface import Client, WatchEvent, WrappedClient
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng
@@ -124,7 +125,8 @@ async def place(**spec: Any) -> AsyncIterator[Place]:
     clusters = Clusters()
 
     def make(parts: Parts) -> Any:
-        return controllers(parts.manager, clusters, clusters)
+        found = app_parts.Parts(parts.manager, downstreams=clusters, agents=clusters)
+        return table.reconcilers(found, ("cluster-health", "node-sync", "cluster-removal"))
 
     async with world(make) as up, below(up.clock) as server:
         with contextlib.suppress(ApiError):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from remuda import kcm
+from remuda.access.downstreams import Downstreams
 from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import GROUP as CAPI_GROUP
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, GROUP
@@ -19,7 +20,9 @@ from remuda.api.rke_cattle_io import GROUP as RKE_GROUP
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.app.role_controllers import admitted_types, controllers
+from remuda.app import controllers as table
+from remuda.app.admission import role_rules
+from remuda.app.parts import Parts
 from remuda.client.interface import Client
 from remuda.kube.authorization.users import AUTHENTICATED, User
 from remuda.kube.builtin_resources import NAMESPACES
@@ -27,12 +30,27 @@ from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, namespace_of
 from remuda.lab.sim.beginning import FURNISHED, Beginning
-from remuda.runtime import Manager
+from remuda.runtime import Manager, Reconciler
 
 Obj = dict[str, Any]
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
+ROLES = (
+    "builtin-globalroles",
+    "builtin-roletemplates",
+    "globalrole",
+    "globalrolebinding",
+    "cluster-memberships",
+    "cluster-access",
+    "downstream-access",
+    "user-bindings",
+)
 WORKSPACE = "fleet-default"
+
+
+def role_controllers(manager: Manager, downstreams: Downstreams, **kinds: bool) -> Iterable[Reconciler]:
+    """The controllers of roles; `kinds` tells which kinds are served (:class:`remuda.app.parts.Parts`)."""
+    return table.reconcilers(Parts(manager, downstreams=downstreams, **kinds), ROLES)
 
 
 @dataclass
@@ -223,9 +241,9 @@ async def house(*, seed: int = 1, provisions: bool = False) -> AsyncIterator[Hou
     made = House(server, clock, rng)
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
     try:
-        install(admitted_types(server.source, server.rbac), server.hooks, server.converters)
+        install(role_rules(server.source, server.rbac), server.hooks, server.converters)
         await made.settle()
-        for each in controllers(made.manager, made.downstreams, provisions=provisions):
+        for each in role_controllers(made.manager, made.downstreams, provisions=provisions):
             made.manager.add(each)
         running = asyncio.create_task(made.manager.run())
         try:

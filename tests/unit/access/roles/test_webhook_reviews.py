@@ -8,7 +8,7 @@ from typing import Any
 from remuda.access.roles import InformerSource
 from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.management_cattle_io import API_VERSION, CLUSTERS, GROUP, VERSION
-from remuda.app.role_controllers import admitted_types
+from remuda.app.admission import role_rules
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import CRDS
@@ -51,7 +51,7 @@ async def test_webhooks_decide_by_what_they_follow() -> None:
         await here.cluster(A, creator="u-tenant")
         informers = Informers(here.client, here.clock, here.manager.rng)
         source = InformerSource(informers)
-        types = {each.resource: each for each in admitted_types(source, Rbac(source)) if each.group == GROUP}
+        types = {each.resource: each for each in role_rules(source, Rbac(source)) if each.group == GROUP}
         tenant, admin = person("u-tenant"), person("u-admin")
         gift = review(
             tenant, "ClusterRoleTemplateBinding", "clusterroletemplatebindings", cluster_binding(A, "cluster-owner", "u-x")

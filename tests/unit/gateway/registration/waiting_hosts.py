@@ -17,7 +17,6 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.auth.authenticator import Credentials
-from remuda.app.provisioning_controllers import machine_controllers
 from remuda.client.interface import Client
 from remuda.gateway.registration.node_progress import Progress
 from remuda.gateway.registration.node_registration import Joining, WrongTokens
@@ -37,7 +36,7 @@ from remuda.tunnel import TunnelServer
 from tests.unit.access.management_api import CA, ENVIRONMENT, SECRETS, Parts
 from tests.unit.gateway.management_gateway import Ours, nobody
 from tests.unit.provisioning.cluster.mirrored_clusters import mirror
-from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machines
+from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machine_controllers, machines
 
 from .test_registration_tokens import crt_secret
 
@@ -164,7 +163,7 @@ class Hosted:
 
 def controllers(parts: Parts, made: Machines) -> Iterable[Reconciler]:
     yield from mirror(parts)
-    yield from machine_controllers(parts.manager, made.workloads, lambda bootstrap, token: token.encode())
+    yield from machine_controllers(parts, made, lambda bootstrap, token: token.encode())
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.access.clusters import ManagedClusters, RegistrationTokens, standing
+from remuda.access.clusters import ManagedClusters, RegistrationTokens, local_clusters, system_namespaces
 from remuda.access.users.controllers import TokenController, UserController
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
@@ -31,7 +31,8 @@ def everything(parts: Parts) -> Iterable[Reconciler]:
     yield RegistrationTokens(parts.manager, parts.server, parts.entropy)
     yield FleetWorkspaces(parts.manager)
     yield standing_workspaces(parts.manager, parts.server)
-    yield from standing(parts.manager)
+    yield system_namespaces(parts.manager)
+    yield local_clusters(parts.manager)
     yield UserController(parts.manager.client, parts.manager.informers)
     yield TokenController(parts.manager.client, parts.manager.informers, parts.manager.clock)
 

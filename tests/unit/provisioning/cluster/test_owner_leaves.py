@@ -11,13 +11,12 @@ from remuda.access.roles.role_names import RBAC_KINDS
 from remuda.access.users.tokens import Presented, owns
 from remuda.access.users.user_objects import user_manifest
 from remuda.api import management_cattle_io as management
-from remuda.app.role_controllers import controllers
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import Key
 from remuda.provisioning.cluster.kubeconfig import user_name
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts, World, world
-from tests.unit.access.roles.management_house import MemoryDownstreams
+from tests.unit.access.roles.management_house import MemoryDownstreams, role_controllers
 
 from .mirrored_clusters import FLEET, everything
 from .test_kubeconfig import BINDINGS, check, connected
@@ -29,7 +28,7 @@ def with_roles(parts: Parts) -> Iterable[Reconciler]:
     yield from everything(parts)
     clock = parts.manager.clock
     assert isinstance(clock, VirtualClock)
-    yield from controllers(parts.manager, MemoryDownstreams(parts.manager.client, clock), machines=False)
+    yield from role_controllers(parts.manager, MemoryDownstreams(parts.manager.client, clock), machines=False)
 
 
 async def member(made: World, cluster: str, user: str, template: str = "cluster-owner") -> None:

@@ -10,7 +10,8 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import crds, plan_cattle_io, rke_cattle_io
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
-from remuda.app.capi_controllers import CoreControllers
+from remuda.app import controllers as table
+from remuda.app import parts as app_parts
 from remuda.capi.admission import admitted
 from remuda.capi.contracts import Contracts
 from remuda.capi.conversion import converter
@@ -50,8 +51,7 @@ def controllers(parts: Parts) -> Iterable[Reconciler]:
 
 
 def core(parts: Parts) -> Iterable[Reconciler]:
-    CoreControllers(parts.manager, Nowhere())
-    return ()
+    return table.reconcilers(app_parts.Parts(parts.manager, connector=Nowhere()), table.names(table.CAPI))
 
 
 def definition(group: str, version: str, kind: str, plural: str, scope: str = "Namespaced") -> Obj:

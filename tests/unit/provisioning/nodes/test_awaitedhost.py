@@ -9,7 +9,6 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.auth.authenticator import Credentials
-from remuda.app.provisioning_controllers import machine_controllers
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import annotations_of, is_being_deleted, name_of
 from remuda.kube.owners import reference
@@ -20,7 +19,7 @@ from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refus
 from remuda.provisioning.well_known import ACCOUNT_LABEL, TOKEN_INVALIDATED, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
-from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machines
+from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machine_controllers, machines
 
 Obj = dict[str, Any]
 ONE, OTHER = "a" * 63, "b" * 63
@@ -28,7 +27,7 @@ LONG = 1800.0
 
 
 def controllers(parts: Parts, made: Machines) -> Iterable[Reconciler]:
-    return machine_controllers(parts.manager, made.workloads, lambda bootstrap, token: token.encode())
+    return machine_controllers(parts, made, lambda bootstrap, token: token.encode())
 
 
 async def pool(made: Machines, *names: str, **annotations: str) -> Hosts:

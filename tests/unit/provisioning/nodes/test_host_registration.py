@@ -10,7 +10,6 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.auth.authenticator import Credentials
-from remuda.app.provisioning_controllers import machine_controllers
 from remuda.kube.builtin_resources import SERVICE_ACCOUNTS
 from remuda.kube.clock import Rng
 from remuda.kube.errors import ApiError
@@ -20,14 +19,14 @@ from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refus
 from remuda.provisioning.well_known import MACHINE_ID, bootstrap_name, plan_name
 from remuda.runtime import Informers, Reconciler
 from tests.unit.access.management_api import Parts
-from tests.unit.provisioning.rke_machines import FLEET, Machines, machines
+from tests.unit.provisioning.rke_machines import FLEET, Machines, machine_controllers, machines
 
 Obj = dict[str, Any]
 ONE, OTHER = "a" * 63, "b" * 63
 
 
 def controllers(parts: Parts, made: Machines) -> Iterable[Reconciler]:
-    return machine_controllers(parts.manager, made.workloads, lambda bootstrap, token: token.encode())
+    return machine_controllers(parts, made, lambda bootstrap, token: token.encode())
 
 
 async def waiting(made: Machines, *names: str) -> Hosts:

@@ -16,7 +16,6 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import crds
 from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
-from remuda.app.provisioning_controllers import machine_controllers
 from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.kube.builtin_resources import CRDS, NAMESPACES, SECRETS
 from remuda.kube.conditions import TRUE, with_condition
@@ -32,7 +31,7 @@ from remuda.provisioning.releases.release_data import SETTING, ReleaseData, fetc
 from remuda.provisioning.well_known import AGENT_UPDATE, JOIN_URL, PLAN_FAILURE
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
-from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machines
+from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machine_controllers, machines
 
 Obj = dict[str, Any]
 ALL = {f"rke.cattle.io/{role}-role": "true" for role in ("etcd", "control-plane", "worker")}
@@ -111,7 +110,7 @@ async def planning() -> AsyncIterator[Planning]:
         yield ReleaseData(parts.manager, fetcher(parts.manager.clock, {}))
         if doors.alone:
             return
-        yield from machine_controllers(parts.manager, made.workloads, lambda bootstrap, token: b"#!/bin/sh\n")
+        yield from machine_controllers(parts, made, lambda bootstrap, token: b"#!/bin/sh\n")
 
     async with machines(make, begin=False) as made:
         for crd in crds([plans.GROUP]):

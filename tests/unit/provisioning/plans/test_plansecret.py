@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.app.provisioning_controllers import HandedOut, _follow_ca
+from remuda.app.controllers import follow_ca
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import annotations_of
@@ -113,7 +113,7 @@ async def test_another_ca_is_told_at_once_to_hosts_and_in_scripts_of_those_that_
         return lambda: handlers.remove(handler)
 
     def telling(parts: Parts, made: Machines) -> Iterable[Reconciler]:
-        _follow_ca(parts.manager, HandedOut(lambda: handed_out[0], listen))
+        follow_ca(parts.manager, listen)
         members = DistributionsMembers(made.workloads)
         yield Bootstraps(parts.manager, lambda bootstrap, token: handed_out[0].encode(), members)
         yield PlanSecrets(parts.manager, lambda: handed_out[0])

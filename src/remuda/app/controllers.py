@@ -1,0 +1,313 @@
+"""Every controller of Remuda in one table: its name, its class, what it needs, which programs run it, and how it is switched off.
+
+A row has the controller's name, as its room has it, and the class there, which is imported when the controller is made; so a
+program loads only what it runs. The arguments of the class are attributes of :class:`~.parts.Parts`. A group has the word that
+stands for all of its rows in `--controllers`, and the programs that run it: `serve` on the embedded API, `controllers` and
+`gateway` on another Kubernetes, which has controllers of its own for its kinds. `--controllers=-NAME` switches a row off, and
+`--controllers=-WORD` a group.
+
+:mod:`.embedded`, :mod:`.attached` and :mod:`.attached_gateway` are the programs. They call :func:`add`, and never make a
+controller themselves. Controllers of nodes and workloads run only in clusters: :mod:`remuda.kcm.workloads` lists those.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from remuda.runtime.controller_choice import Choice, choose
+
+from .parts import LOCAL, Jobs, Parts
+
+if TYPE_CHECKING:
+    from remuda.runtime import Manager, Reconciler
+
+
+class Program(StrEnum):
+    SERVE = "serve"
+    CONTROLLERS = "controllers"
+    GATEWAY = "gateway"
+
+
+# The groups, as `--controllers` names them. Those of Kubernetes have no word: each is named by itself.
+KUBERNETES, CAPI, ACCESS, PROVISIONING = "", "capi", "access", "provisioning"
+
+
+def _only_the_manager(parts: Parts) -> tuple[Any, ...]:
+    return (parts.manager,)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One controller. `made_by` is `module:class`, `needs` gives its arguments.
+
+    `runs` tells whether the parts of this process allow it. The API cannot work without a `required` one, which can't be
+    switched off.
+    """
+
+    name: str
+    made_by: str
+    needs: Callable[[Parts], tuple[Any, ...]] = _only_the_manager
+    runs: Callable[[Parts], bool] = lambda parts: True
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    word: str
+    programs: tuple[Program, ...]
+    rows: tuple[Row, ...]
+
+
+GROUPS = (
+    # kcm.controllers makes them, since they share their informers and one discovery; simulated clusters run the same ones.
+    Group(
+        KUBERNETES,
+        (Program.SERVE,),
+        (
+            Row("discovery", "remuda.kcm.served_resources:Discovery", required=True),
+            Row("crd-conditions", "remuda.kcm.crds:CrdConditions", required=True),
+            Row("crd-finalizer", "remuda.kcm.crds:CrdCleanup", required=True),
+            Row("autoregister", "remuda.kcm.apiservice_registration:ApiServices", required=True),
+            Row("garbage-collector-controller", "remuda.kcm.garbagecollector:GarbageCollector"),
+            Row("namespace-controller", "remuda.kcm.namespaces:NamespaceController"),
+            Row("serviceaccount-controller", "remuda.kcm.serviceaccounts:DefaultServiceAccounts"),
+            Row("clusterrole-aggregation-controller", "remuda.kcm.clusterrole_aggregation:ClusterRoleAggregation"),
+            Row("persistentvolumeclaim-protection-controller", "remuda.kcm.volume_protection:ClaimProtection"),
+            Row("persistentvolume-protection-controller", "remuda.kcm.volume_protection:VolumeProtection"),
+            Row("disruption-controller", "remuda.kcm.disruption:DisruptionController"),
+            Row("root-ca-certificate-publisher-controller", "remuda.kcm.serviceaccounts:RootCaPublisher"),
+            Row("serviceaccount-token-controller", "remuda.kcm.serviceaccounts:TokenSecrets"),
+        ),
+    ),
+    # The core of Cluster API, under the names that upstream's manager gives its controllers.
+    Group(
+        CAPI,
+        (Program.SERVE, Program.CONTROLLERS),
+        (
+            Row("cluster", "remuda.capi.cluster:Clusters", lambda p: (p.core,)),
+            Row("machine", "remuda.capi.machine.controller:Machines", lambda p: (p.core,)),
+            Row("machineset", "remuda.capi.machineset:MachineSets", lambda p: (p.core,)),
+            Row("machinedeployment", "remuda.capi.machinedeployment:MachineDeployments", lambda p: (p.core,)),
+            Row("machinehealthcheck", "remuda.capi.machinehealthcheck:MachineHealthChecks", lambda p: (p.core,)),
+        ),
+    ),
+    # Users, roles and managed clusters. They need a gateway, which `serve` has while any of them is wanted.
+    Group(
+        ACCESS,
+        (Program.SERVE, Program.GATEWAY),
+        (
+            Row(
+                "settings", "remuda.access.settings.controller:Choices", lambda p: (p.client, p.informers, p.clock, p.environment)
+            ),
+            Row("user", "remuda.access.users.controllers:UserController", lambda p: (p.client, p.informers)),
+            Row("token", "remuda.access.users.controllers:TokenController", lambda p: (p.client, p.informers, p.clock)),
+            Row(
+                "builtin-globalroles",
+                "remuda.access.roles.builtin_roles:BuiltinRoles",
+                lambda p: (p.manager, "GlobalRole"),
+            ),
+            Row(
+                "builtin-roletemplates",
+                "remuda.access.roles.builtin_roles:BuiltinRoles",
+                lambda p: (p.manager, "RoleTemplate"),
+            ),
+            Row("globalrole", "remuda.access.roles.globalroles:GlobalRoles", lambda p: (p.manager, p.views)),
+            Row("globalrolebinding", "remuda.access.roles.globalroles:GlobalRoleBindings", lambda p: (p.manager, p.views)),
+            Row("cluster-memberships", "remuda.access.roles.cluster_memberships:Memberships", lambda p: (p.manager, p.views)),
+            Row("cluster-access", "remuda.access.roles.cluster_access:ClusterAccess", lambda p: (p.manager, p.views)),
+            Row(
+                "downstream-access",
+                "remuda.access.roles.downstream_access:DownstreamAccess",
+                lambda p: (p.manager, p.views, p.downstreams),
+            ),
+            Row("user-bindings", "remuda.access.roles.cluster_memberships:DepartedUsers", lambda p: (p.manager, p.views)),
+            Row(
+                "management-cluster", "remuda.access.clusters.management_cluster:ManagedClusters", lambda p: (p.manager, p.server)
+            ),
+            Row(
+                "clusterregistrationtoken",
+                "remuda.access.clusters.clusterregistrationtoken:RegistrationTokens",
+                lambda p: (p.manager, p.server, p.ground.entropy),
+            ),
+            Row("system-namespace", "remuda.access.clusters.management_cluster:system_namespaces"),
+            Row("local-cluster", "remuda.access.clusters.management_cluster:local_clusters"),
+            Row(
+                "cluster-health",
+                "remuda.access.health.cluster_health:ClusterHealth",
+                lambda p: (p.manager, p.downstreams, p.agents, p.followings),
+            ),
+            Row("node-sync", "remuda.access.health.nodesync:NodeSync", lambda p: (p.manager, p.followings)),
+            Row("cluster-removal", "remuda.access.health.cluster_removal:Removal", lambda p: (p.manager, p.downstreams)),
+            Row(
+                "cluster-deploy",
+                "remuda.gateway.agents.agent_deployment:AgentDeployment",
+                lambda p: (p.manager, p.gateway.services, p.gateway.registrations, p.downstreams),
+            ),
+            Row("cluster-auth", "remuda.access.clusters.cluster_auth:ClusterAuth", lambda p: (p.manager, p.downstreams)),
+            Row(
+                "provisioning-cluster",
+                "remuda.provisioning.cluster.provisioning_to_management:WantedClusters",
+                lambda p: (p.manager, p.server, p.ground.entropy),
+            ),
+            Row("cluster-management", "remuda.provisioning.cluster.management_to_provisioning:ManagementMirror"),
+            Row("fleetworkspace", "remuda.fleet.fleetworkspace:FleetWorkspaces"),
+            Row("fleetworkspace-default", "remuda.fleet.fleetworkspace:standing", lambda p: (p.manager, p.server)),
+        ),
+    ),
+    # Clusters of machines. They need a gateway, and a Cluster API on the same Kubernetes: ours or another one.
+    Group(
+        PROVISIONING,
+        (Program.SERVE, Program.GATEWAY),
+        (
+            Row(
+                "provisioningcluster",
+                "remuda.provisioning.graph.provisioningcluster:ProvisioningClusters",
+                lambda p: (p.manager, p.ground.access, p.environment),
+            ),
+            Row("provisioninglog", "remuda.provisioning.cluster.provisioninglog:ProvisioningLogs"),
+            Row("secret", "remuda.provisioning.references.cloud_credentials:CloudCredentials"),
+            Row("podsecurity-templates", "remuda.provisioning.graph.referenced_objects:standing"),
+            Row("rkecluster", "remuda.provisioning.cluster.rkecluster:RKEClusters"),
+            Row("rkecontrolplane", "remuda.provisioning.cluster.rkecontrolplane:RKEControlPlanes"),
+            Row(
+                "planner",
+                "remuda.provisioning.planner.controller:Planner",
+                lambda p: (p.manager, p.door, p.ground.access, p.ground.entropy, p.environment),
+            ),
+            Row(
+                "release-data",
+                "remuda.provisioning.releases.release_data:ReleaseData",
+                lambda p: (p.manager, p.release_fetch, p.environment),
+            ),
+            Row(
+                "machine-worker-label", "remuda.provisioning.nodes.worker_label:WorkerLabels", lambda p: (p.manager, p.workloads)
+            ),
+            Row(
+                "rke-bootstrap",
+                "remuda.provisioning.bootstrap.rkebootstrap:Bootstraps",
+                lambda p: (p.manager, p.scripts, p.etcd_members, p.script_watches),
+            ),
+            Row(
+                "bootstraptoken",
+                "remuda.provisioning.bootstrap.bootstraptoken:BootstrapTokens",
+                lambda p: (p.manager, p.environment),
+            ),
+            Row("awaited-host", "remuda.provisioning.nodes.awaitedhost:AwaitedHosts", lambda p: (p.manager, p.environment)),
+            Row("unmanaged-machine", "remuda.provisioning.nodes.unmanaged:Unmanaged"),
+            Row("custom-machine", "remuda.provisioning.nodes.custommachine:CustomMachines", lambda p: (p.manager, p.workloads)),
+            Row(
+                "plansecret",
+                "remuda.provisioning.plans.plansecret:PlanSecrets",
+                lambda p: (p.manager, p.ca_checksum, p.script_watches),
+            ),
+            Row(
+                "machine-node-lookup",
+                "remuda.provisioning.nodes.machinenodelookup:MachineNodeLookup",
+                lambda p: (p.manager, p.workloads),
+            ),
+            Row("machine-drain", "remuda.provisioning.nodes.machinedrain:MachineDrain", lambda p: (p.manager, p.workloads)),
+        ),
+    ),
+    # Machines of node drivers, and the Jobs that make and delete them.
+    Group(
+        PROVISIONING,
+        (Program.SERVE, Program.GATEWAY),
+        (
+            Row("nodedriver", "remuda.machines.nodedrivers.nodedriver:NodeDrivers", lambda p: (p.manager, p.driver_sources)),
+            Row("dynamicschema", "remuda.machines.nodedrivers.dynamicschema:DynamicSchemas"),
+            Row("machineconfigcleanup", "remuda.machines.machineconfigcleanup:MachineConfigCleanup"),
+            Row("machinesecrets", "remuda.machines.secretfields.machinesecrets:MachineSecrets"),
+            Row(
+                "machine-provision",
+                "remuda.machines.machineprovision.controller:MachineProvision",
+                lambda p: (p.manager, p.ground.access, p.jobs.ground.environment, p.jobs.runner == LOCAL),
+            ),
+            # Off with `--job-runner=cluster`, too: then the Jobs are pods.
+            Row(
+                "job-runner",
+                "remuda.machines.runner.controller:JobRunner",
+                lambda p: (p.manager, p.ground.access, p.jobs.ground),
+                runs=lambda p: p.jobs.runner == LOCAL,
+            ),
+        ),
+    ),
+)
+MACHINES = tuple(row.name for row in GROUPS[-1].rows)
+
+
+def names(word: str, *, required: bool = True) -> tuple[str, ...]:
+    """The controllers of a group; without `required` only those that can be switched off."""
+    rows = (row for group in GROUPS if group.word == word for row in group.rows)
+    return tuple(row.name for row in rows if required or not row.required)
+
+
+def chosen(program: Program, text: str) -> Choice:
+    """The controllers that `--controllers` selects for a program. Raises UnknownController."""
+    words = dict.fromkeys(group.word for group in GROUPS if program in group.programs)
+    return choose(text, names("", required=False) if "" in words else (), {word: names(word) for word in words if word})
+
+
+def add(parts: Parts, wanted: Collection[str]) -> None:
+    """Add the controllers of these names to the manager, which has not begun to run."""
+    for each in reconcilers(parts, wanted):
+        parts.manager.add(each)
+    if not {"rke-bootstrap", "plansecret"}.isdisjoint(wanted):
+        follow_ca(parts.manager, parts.gateway.services.on_trust)
+
+
+def reconcilers(parts: Parts, wanted: Collection[str]) -> Iterator[Reconciler]:
+    """The controllers of these names, in the order of the table. One without a queue runs beside the others."""
+    for row in (row for group in GROUPS if group.word for row in group.rows):
+        if row.name in wanted and row.runs(parts):
+            made = _made(row, parts)
+            if hasattr(made, "reconcile"):
+                yield made
+            else:
+                parts.manager.beside(made.run)
+
+
+def _made(row: Row, parts: Parts) -> Any:
+    module, _, name = row.made_by.partition(":")
+    return getattr(importlib.import_module(module), name)(*row.needs(parts))
+
+
+def serve_gateway(parts: Parts) -> None:
+    """What the gateway of the process that runs controllers has besides: the tunnels of agents, and the controllers' waits."""
+    parts.manager.beside(parts.gateway.tunnels.own)
+    tell_waits(parts)
+
+
+def tell_waits(parts: Parts) -> None:
+    """The gateway answers with what these controllers wait for."""
+    from remuda.access.downstreams import while_working
+
+    while_working(parts.manager, lambda: parts.gateway.waits.follow(parts.manager.waits))
+
+
+def follow_ca(manager: Manager, on_change: Callable[[Callable[[], None]], Callable[[], None]]) -> None:
+    """A new CA reaches all hosts at once: existing ones by their plans' Secrets, others by their scripts. `on_change` calls a
+    handler when the CA changes, until the function that it returns is called."""
+    from remuda.access.downstreams import while_working
+    from remuda.api.rke_cattle_io import RKE_BOOTSTRAPS
+
+    bootstraps = manager.informers.of(RKE_BOOTSTRAPS)
+
+    def look_at_all() -> None:
+        for working in (manager.working("plansecret"), manager.working("rke-bootstrap")):
+            if working is not None:
+                for key in list(bootstraps.keys()):
+                    working.queue.add(key)
+
+    while_working(manager, lambda: on_change(look_at_all))
+
+
+async def power_on(jobs: Jobs, wanted: Collection[str]) -> None:
+    """Start the hosts that this process keeps, when it starts; nothing where others run the Jobs."""
+    if jobs.runner == LOCAL and "job-runner" in wanted:
+        from remuda.machines.runner import restart_hosts
+
+        await restart_hosts.power_on(jobs.ground)
