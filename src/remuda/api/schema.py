@@ -77,10 +77,6 @@ def MinProperties(least: int) -> Rule:
     return _sets(minProperties=least)
 
 
-def MaxProperties(most: int) -> Rule:
-    return _sets(maxProperties=most)
-
-
 def Pattern(regex: str) -> Rule:
     """A regular expression in Go's syntax, found anywhere: anchor it."""
     return _sets(pattern=regex)
@@ -107,11 +103,6 @@ def ListMap(*keys: str) -> Rule:
     return Rule(lambda schema: schema.update({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}))
 
 
-def ListSet() -> Rule:
-    """The list's items are unique; whoever applies some of them owns those."""
-    return Rule(lambda schema: schema.update({"x-kubernetes-list-type": "set"}))
-
-
 def Atomic() -> Rule:
     """The list or object is owned and replaced as a whole."""
     return Rule(_make_atomic)
@@ -120,11 +111,6 @@ def Atomic() -> Rule:
 def Preserve() -> Rule:
     """Fields that are not described stay instead of being pruned."""
     return Rule(lambda schema: schema.update({"x-kubernetes-preserve-unknown-fields": True}))
-
-
-def Embedded() -> Rule:
-    """The value is a whole Kubernetes object, with apiVersion, kind and metadata."""
-    return Rule(lambda schema: schema.update({"x-kubernetes-embedded-resource": True}))
 
 
 class Form(Enum):

@@ -16,7 +16,6 @@ DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
 POOL_NAME = "cluster.x-k8s.io/pool-name"
 TEMPLATE_HASH = "machine-template-hash"
 WATCH_FILTER = "cluster.x-k8s.io/watch-filter"
-PROVIDER = "cluster.x-k8s.io/provider"
 INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
 POD_DRAIN = "cluster.x-k8s.io/drain"
 

@@ -14,9 +14,6 @@ from remuda.kube.encoding import gojson
 from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, dig
 from remuda.kube.wrangler import origin_of, safe_concat
 
-PREFIX: Final = "rke.cattle.io/"
-
-
 # Types of Secrets.
 PLAN_TYPE: Final = "rke.cattle.io/machine-plan"
 BOOTSTRAP_TYPE: Final = "rke.cattle.io/bootstrap"

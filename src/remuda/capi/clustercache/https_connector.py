@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Any
 
 from remuda.client.https import HttpsClient
 from remuda.client.interface import Client
@@ -17,8 +16,6 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.network.outbound import Policy
 from remuda.kube.network.outbound_http import Current
 from remuda.kube.objects import Key
-
-Obj = dict[str, Any]
 
 _FILES = ("certificate-authority", "client-certificate", "client-key")
 

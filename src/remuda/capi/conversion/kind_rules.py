@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from remuda.api.cluster_x_k8s_io import API_VERSION, OLD_API_VERSION
 from remuda.apiserver.crd.conversion import ConversionError
 from remuda.kube.encoding.jsonio import JsonError, dumps_sorted, loads
 
@@ -41,8 +42,7 @@ from .field_rules import (
 )
 from .go_structs import Obj, Shape
 
-GROUP = "cluster.x-k8s.io"
-V1BETA1, V1BETA2 = f"{GROUP}/v1beta1", f"{GROUP}/v1beta2"
+V1BETA1, V1BETA2 = OLD_API_VERSION, API_VERSION
 DATA_ANNOTATION = "cluster.x-k8s.io/conversion-data"
 
 

@@ -31,13 +31,11 @@ from remuda.kube.objects import (
 from remuda.kube.owners import has_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import origin_of
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, synced
 
 from ..well_known import FROM_MANAGED, FROM_WANTED, MANAGED_FINALIZER, managed_name_of
 from .mirror import wanted_of, with_info
 from .mirror_caches import Views
-
-log = logger(__name__)
 
 Obj = dict[str, Any]
 

@@ -25,7 +25,7 @@ from remuda.kube.objects import Key, annotations_of, dig, finalizers_of, is_bein
 from remuda.kube.owners import has_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import origin_of
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, synced
 
 from ..cluster.mirror_caches import Views
 from ..references import Access, References
@@ -43,8 +43,6 @@ from .cluster_status import (
     with_wait,
 )
 from .referenced_objects import MachineConfigs, Missing, PodSecurityTemplates
-
-log = logger(__name__)
 
 Obj = dict[str, Any]
 

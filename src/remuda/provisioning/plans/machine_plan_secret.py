@@ -442,24 +442,6 @@ def is_in_use(secret: Obj) -> bool:
     return any(reader.raw(key) for key in ("plan-revision", "applied-checksum", "failed-checksum", "probe-statuses"))
 
 
-def waiting_message(delivered: Delivered | None, *, etcd: bool, control_plane: bool) -> str:
-    """The wait of a machine, in the words that clients read (docs/reference/plan-secret.md#messages); "" if there is none.
-
-    A failed first plan is reported as such: the original hides it behind the wait for the agent's check-in.
-    """
-    if delivered is None:
-        if etcd:
-            return "waiting for bootstrap etcd to be available"
-        return "waiting for etcd to be available" if control_plane else "waiting for control plane to be available"
-    if delivered.failed:
-        return "failure while applying plan"
-    if not delivered.applied_data:
-        return "waiting for agent to check in and apply initial plan"
-    if not delivered.in_sync:
-        return "waiting for plan to be applied"
-    return f"waiting for probes: {', '.join(delivered.unhealthy)}" if delivered.unhealthy else ""
-
-
 def copied(marks: Mapping[str, str] | None) -> dict[str, str]:
     """The labels or annotations that are copied with a plan."""
     return {key: value for key, value in (marks or {}).items() if _COPIED.match(key)}

@@ -177,11 +177,6 @@ def variable(found: Instruction | None, name: str) -> str:
     return next((entry.removeprefix(prefix) for entry in reversed(found.env if found else ()) if entry.startswith(prefix)), "")
 
 
-def file_at(plan: Plan, path: str) -> File | None:
-    """The plan's file of that path."""
-    return next((file for file in plan.files if file.path == path), None)
-
-
 Compared = tuple[str, str, str, bool, bool]
 
 

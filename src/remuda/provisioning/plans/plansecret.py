@@ -27,7 +27,7 @@ from remuda.kube.objects import (
     resource_version_of,
     with_metadata,
 )
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger
+from remuda.runtime import DONE, Controller, Manager, Result, Watch
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
@@ -35,8 +35,6 @@ from ..machine_caches import PLAN_FIELDS, Views
 from ..releases.distributions import of_version
 from ..well_known import CA_CHECKSUM, CONTROL_PLANE_ROLE, ETCD_ROLE, PROBES_PASSED
 from .machine_plan_secret import State, decode, has_failed_to_apply, is_locked, settled
-
-log = logger(__name__)
 
 Obj = dict[str, Any]
 

@@ -66,13 +66,6 @@ class Release:
             return f"{self.version} has no such argument"
         return "" if is_usable(value) else "its value must be a text, a list, true or false"
 
-    def feature_major(self, name: str) -> int:
-        """The major version of a feature, 0 if it is missing."""
-        try:
-            return semver.parse(self.features.get(name, "").removeprefix("v")).major
-        except semver.VersionError:
-            return 0
-
 
 def is_usable(value: Any) -> bool:
     """True if plans render an argument's value of that type; see `planner.render.config` on the others."""

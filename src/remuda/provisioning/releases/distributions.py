@@ -82,11 +82,10 @@ def of_version(version: str) -> Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """The directories of the distribution, of records of operations, and of the agent on a host, with the layout's root."""
+    """The directories of the distribution and of records of operations on a host, with the layout's root."""
 
     distro: str
     provisioning: str
-    system_agent: str
     # True if the distribution's directory is not its default.
     distro_is_moved: bool = False
 
@@ -98,7 +97,6 @@ class Directories:
         return cls(
             distro,
             layout.path(said.get("provisioning") or "/var/lib/rancher/capr"),
-            layout.path(said.get("systemAgent") or "/var/lib/rancher/agent"),
             distro_is_moved=distro != runtime.data_directory,
         )
 

@@ -25,13 +25,15 @@ from remuda.provisioning.planner.controller import CONTROLLER, Planner
 from remuda.provisioning.planner.join_tokens import state_name
 from remuda.provisioning.planner.render import AgentManifest, BuiltInRegistry
 from remuda.provisioning.plans.machine_plan_secret import decode, packed
-from remuda.provisioning.plans.plan import Plan, checksum, file_at
+from remuda.provisioning.plans.plan import Plan, checksum
 from remuda.provisioning.releases.distributions import REMUDA, Runtime
 from remuda.provisioning.releases.release_data import SETTING, ReleaseData, fetcher
 from remuda.provisioning.well_known import AGENT_UPDATE, JOIN_URL, PLAN_FAILURE
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.rke_machines import DEMO, FLEET, Machines, machine_controllers, machines
+
+from .render.inputs import file_at
 
 Obj = dict[str, Any]
 ALL = {f"rke.cattle.io/{role}-role": "true" for role in ("etcd", "control-plane", "worker")}

@@ -19,7 +19,6 @@ from remuda.provisioning.plans.machine_plan_secret import (
     packed,
     settled,
     unpacked,
-    waiting_message,
     with_plan,
     with_question,
     with_retry,
@@ -242,21 +241,6 @@ def test_going_back_to_an_older_plan_is_not_done_before_the_agent_did_it() -> No
 )
 def test_when_a_person_should_look_at_the_host(data: dict[str, str], told: bool) -> None:
     assert has_failed_to_apply(secret(plan=ONE, **data)) is told
-
-
-def test_what_a_machine_waits_for_in_words() -> None:
-    def words(obj: Obj, etcd: bool = False, control_plane: bool = False) -> str:
-        return waiting_message(decode(obj), etcd=etcd, control_plane=control_plane)
-
-    assert words(secret(), etcd=True, control_plane=True) == "waiting for bootstrap etcd to be available"
-    assert words(secret(), control_plane=True) == "waiting for etcd to be available"
-    assert words(secret()) == "waiting for control plane to be available"
-    assert words(secret(plan=ONE)) == "waiting for agent to check in and apply initial plan"
-    assert words(secret(plan=ONE, plan_state="failed")) == "failure while applying plan"
-    assert words(secret(plan=ONE, appliedPlan=TWO)) == "waiting for plan to be applied"
-    probes = '{"b":{},"a":{},"c":{"healthy":true}}'
-    assert words(secret(plan=ONE, appliedPlan=ONE, plan_state="succeeded", probe_statuses=probes)) == "waiting for probes: a, b"
-    assert words(secret(plan=ONE, appliedPlan=ONE, plan_state="succeeded")) == ""
 
 
 def test_a_question_stands_until_the_agent_writes_again() -> None:

@@ -99,7 +99,6 @@ def test_the_last_word_of_an_environment_counts() -> None:
     assert plans.variable(Instruction(env=("A=1", "AB=2", "A=3=4")), "A") == "3=4"
     assert plans.variable(None, "A") == ""
     assert plans.instruction(FULL, "install") is FULL.instructions[0]
-    assert plans.file_at(FULL, "/etc/a") is FULL.files[0]
 
 
 TEXTS = st.text(max_size=8)

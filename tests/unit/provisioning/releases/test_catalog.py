@@ -31,7 +31,6 @@ def test_every_distribution_has_versions_with_arguments() -> None:
             release = catalog.built_in().release(version)
             assert release.known
             assert release.runtime is runtime
-            assert release.feature_major("encryption-key-rotation") == 2
             assert release.argument("kubelet-arg", server=False) == Argument("array")
             assert release.argument("tls-san", server=True) == Argument("array")
             assert release.argument("tls-san", server=False) is None
@@ -75,8 +74,6 @@ def test_an_unknown_version_has_every_argument_of_the_others() -> None:
     assert not release.known
     assert set(release.server_arguments) == {"tls-san", "disable"}
     assert {name: found.is_boolean for name, found in release.agent_arguments.items()} == {"docker": True, "selinux": True}
-    assert release.feature_major("encryption-key-rotation") == 2
-    assert release.feature_major("other") == 0
 
 
 @pytest.mark.parametrize("version", ["", "latest", "1.x"])

@@ -39,16 +39,14 @@ def test_an_address_of_six_is_bracketed() -> None:
 
 
 def test_directories_are_the_originals_unless_chosen() -> None:
-    assert Directories.of(RKE2) == Directories("/var/lib/rancher/rke2", "/var/lib/rancher/capr", "/var/lib/rancher/agent")
-    moved = Directories.of(K3S, {"k8sDistro": "/data/k3s", "provisioning": "/data/capr", "systemAgent": "/data/agent"})
-    assert moved == Directories("/data/k3s", "/data/capr", "/data/agent", distro_is_moved=True)
+    assert Directories.of(RKE2) == Directories("/var/lib/rancher/rke2", "/var/lib/rancher/capr")
+    moved = Directories.of(K3S, {"k8sDistro": "/data/k3s", "provisioning": "/data/capr"})
+    assert moved == Directories("/data/k3s", "/data/capr", distro_is_moved=True)
 
 
 def test_a_host_in_a_directory_has_them_below_it() -> None:
     host = Layout("/srv/a", "127.1.1.1")
     found = Directories.of(REMUDA, None, host)
-    assert found == Directories(
-        "/srv/a/var/lib/rancher/remuda", "/srv/a/var/lib/rancher/capr", "/srv/a/var/lib/rancher/agent", distro_is_moved=True
-    )
+    assert found == Directories("/srv/a/var/lib/rancher/remuda", "/srv/a/var/lib/rancher/capr", distro_is_moved=True)
     assert found.kubectl(REMUDA, host) == "/srv/a/usr/local/bin/kubectl"
     assert Directories.of(RKE2).kubectl(RKE2) == "/var/lib/rancher/rke2/bin/kubectl"

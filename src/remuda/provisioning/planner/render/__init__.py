@@ -32,7 +32,6 @@ __all__ = [
     "Needs",
     "Source",
     "Taint",
-    "desired_plan",
     "ignored_arguments",
     "needs",
     "renderer",
@@ -80,7 +79,7 @@ class _Site(Ground):
 
 
 def renderer(facts: Facts) -> Render:
-    """The planner's function for a machine's plan, with these facts."""
+    """The planner's function for a machine's plan, with these facts; it raises CannotRender."""
     sites: dict[Layout, _Site] = {}
 
     def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
@@ -91,11 +90,6 @@ def renderer(facts: Facts) -> Render:
         return _plan(site, machine, join, snapshot.pre_bootstrap)
 
     return render
-
-
-def desired_plan(facts: Facts, snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
-    """The plan of one machine; raises CannotRender."""
-    return renderer(facts)(snapshot, machine, join)
 
 
 def ignored_arguments(release: Release, control_plane: ControlPlane, machines: Iterable[Machine] = ()) -> tuple[str, ...]:

@@ -51,11 +51,6 @@ def instruction(host: Host, files: Iterable[File], drain_content: Mapping[str, s
     return _install(host, from_image, (f"{RESTART_STAMP}={restart}", f"{DRAIN_HASH}={drain}"))
 
 
-def without_start(host: Host) -> Instruction:
-    """Install only: for operations that run the distribution's command while it is stopped."""
-    return _install(host, image(host.ground), (f"INSTALL_{host.ground.runtime.env_prefix}_SKIP_START=true",))
-
-
 def worth_a_drain(config: Config) -> str:
     """The part of a host's configuration whose change affects pods."""
     return gojson.dumps_indented({name: value for name, value in config.items() if name not in _NOT_WORTH_A_DRAIN}).decode()

@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 
 from remuda.provisioning.planner.render import idempotent_commands
-from remuda.provisioning.plans.plan import Plan, file_at
+from remuda.provisioning.plans.plan import Plan
 from remuda.provisioning.releases.distributions import RKE2, Directories
+from tests.unit.provisioning.planner.render.inputs import file_at
 
 
 def test_it_runs_once_an_attempt_and_again_after_a_failure(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from remuda.provisioning import host_layout, well_known
 from remuda.provisioning import well_known as keys
 from remuda.provisioning.host_layout import Layout
-from remuda.provisioning.planner.render import Driver, Facts, desired_plan
+from remuda.provisioning.planner.render import Driver, Facts, renderer
 from remuda.provisioning.planner.snapshot import Cluster, ControlPlane, Join, Machine, PlanSecret, Snapshot, Tokens
-from remuda.provisioning.plans.plan import Plan, file_at
+from remuda.provisioning.plans.plan import File, Plan
 from remuda.provisioning.releases import catalog
 
 RKE2, K3S, REMUDA = "v1.34.1+rke2r1", "v1.34.1+k3s1", "v1.34.1+remuda1"
@@ -62,6 +62,14 @@ def snapshot(spec: Mapping[str, Any] | None = None, **said: Any) -> Snapshot:
     full = {"kubernetesVersion": RKE2, "clusterName": "demo", "managementClusterName": "c-m-abcdefgh", **(spec or {})}
     control_plane = ControlPlane("fleet-default", "demo", full, **said)
     return Snapshot(0.0, control_plane, Cluster("demo"), tokens=Tokens(SERVER_TOKEN, AGENT_TOKEN))
+
+
+def desired_plan(known: Facts, seen: Snapshot, of: Machine, join: Join) -> Plan:
+    return renderer(known)(seen, of, join)
+
+
+def file_at(found: Plan, path: str) -> File | None:
+    return next((file for file in found.files if file.path == path), None)
 
 
 def plan(

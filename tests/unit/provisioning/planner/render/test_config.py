@@ -8,11 +8,24 @@ from typing import Any
 import pytest
 
 from remuda.provisioning.host_layout import Layout
-from remuda.provisioning.planner.render import Driver, desired_plan, ignored_arguments
+from remuda.provisioning.planner.render import Driver, ignored_arguments
 from remuda.provisioning.planner.snapshot import CannotRender, Join
 
 from . import inputs
-from .inputs import AGENT_TOKEN, INIT, JOINED, NODE_LABELS, SERVER_TOKEN, config, config_of, driven, facts, machine, plan
+from .inputs import (
+    AGENT_TOKEN,
+    INIT,
+    JOINED,
+    NODE_LABELS,
+    SERVER_TOKEN,
+    config,
+    config_of,
+    desired_plan,
+    driven,
+    facts,
+    machine,
+    plan,
+)
 
 TLS = "/var/lib/rancher/rke2/server/tls"
 # The worked example of a first server with all roles.

@@ -21,7 +21,6 @@ from remuda.provisioning.planner.render import (
     Facts,
     Source,
     Taint,
-    desired_plan,
     needs,
     node_addresses,
     renderer,
@@ -29,7 +28,7 @@ from remuda.provisioning.planner.render import (
 from remuda.provisioning.planner.snapshot import CannotRender
 
 from . import inputs
-from .inputs import INIT, JOINED, facts, machine, plan, text_at
+from .inputs import INIT, JOINED, desired_plan, facts, machine, plan, text_at
 
 DISTRO = "/var/lib/rancher/rke2"
 MANIFESTS = f"{DISTRO}/server/manifests/rancher"

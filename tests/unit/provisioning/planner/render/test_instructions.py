@@ -10,7 +10,6 @@ import pytest
 from remuda.provisioning.host_layout import Layout
 from remuda.provisioning.planner.render import BuiltInRegistry, Facts, idempotent_commands
 from remuda.provisioning.planner.render import install as installing
-from remuda.provisioning.planner.render.context import Ground, Host
 from remuda.provisioning.planner.snapshot import CannotRender, Join, Machine
 from remuda.provisioning.plans.plan import HttpGet, Plan, Probe, instruction, variable
 from remuda.provisioning.releases.distributions import RKE2, Directories
@@ -81,11 +80,6 @@ class TestInstall:
     )
     def test_an_image_comes_from_the_clusters_registry(self, name: str, registry: str, resolved: str) -> None:
         assert installing.resolved(name, registry) == resolved
-
-    def test_an_operation_installs_without_starting(self) -> None:
-        known = facts()
-        host = Host(Ground(inputs.snapshot().control_plane, known, Layout()), machine(), INIT)
-        assert installing.without_start(host).env == ("INSTALL_RKE2_SKIP_START=true", "RKE2_DATA_DIR=/var/lib/rancher/rke2")
 
 
 class TestStamps:

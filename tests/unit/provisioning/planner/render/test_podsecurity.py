@@ -6,10 +6,10 @@ import pytest
 
 from remuda.kube.objects import Key
 from remuda.provisioning.graph.podsecurity import BUILT_IN, content, secret_name, with_admission
-from remuda.provisioning.planner.render import Source, desired_plan
-from remuda.provisioning.plans.plan import Plan, file_at
+from remuda.provisioning.planner.render import Source
+from remuda.provisioning.plans.plan import Plan
 
-from .inputs import INIT, JOINED, K3S, RKE2, facts, machine, snapshot
+from .inputs import INIT, JOINED, K3S, RKE2, desired_plan, facts, file_at, machine, snapshot
 
 DATA = content(BUILT_IN["rancher-restricted"], K3S)
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.kube.objects import Key
-from remuda.provisioning.planner.render import Facts, Source, desired_plan, renderer
+from remuda.provisioning.planner.render import Facts, Source, renderer
 from remuda.provisioning.planner.snapshot import Join, Machine
 from remuda.provisioning.plans import plan
 
 from . import inputs
-from .inputs import INIT, JOINED, facts, machine, snapshot
+from .inputs import INIT, JOINED, desired_plan, facts, machine, snapshot
 
 AUTHORIZED = {"rke.cattle.io/object-authorized-for-clusters": "demo"}
 SPEC: dict[str, Any] = {
