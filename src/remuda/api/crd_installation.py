@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Any
 
 from remuda import __version__
-from remuda.apiserver.discovery.documents import version_order
 from remuda.client.interface import Client
 from remuda.client.server_side_apply import apply_owned
 from remuda.kube.builtin_resources import CRDS
@@ -29,6 +28,7 @@ from remuda.kube.objects import (
     name_of,
     namespace_of,
     resource_version_of,
+    version_order,
     with_path,
 )
 

@@ -17,11 +17,10 @@ from remuda.kube.objects import GroupVersionKind, name_of, namespace_of
 from .auth import bootstrap_policy as roles
 from .builtin.core.service_addresses import SERVICE_RANGE
 from .verbs import create, delete, update
-from .verbs.context import Api, Call, DeleteOptions
+from .verbs.context import MANAGER, Api, Call, DeleteOptions
 
 Obj = dict[str, Any]
 
-MANAGER = "kube-apiserver"
 # The first address of the range, which kube-apiserver also takes for itself.
 _OWN_ADDRESS = str(next(ipaddress.ip_network(SERVICE_RANGE).hosts()))
 _TRIES = 8

@@ -27,6 +27,7 @@ from .admission.chain import Hooks
 from .admission.default_plugins import (
     CertificateSubjectRestriction,
     DefaultTolerationSeconds,
+    Escalation,
     NamespaceLifecycle,
     PodTopologyLabels,
     Priority,
@@ -34,7 +35,6 @@ from .admission.default_plugins import (
     TaintNodesByCondition,
 )
 from .admission.service_account import ServiceAccounts
-from .admission.webhook_registry import Escalation, RegistryKinds
 from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from .auth.authenticator import Chain
 from .auth.client_certificates import CertificateAuthenticator, Retired
@@ -70,7 +70,8 @@ from .storage.memory import Base, MemoryStore
 from .storage.sqlite import SqliteStore
 from .storage.store import HistoryStore, Store
 from .verbs import patch
-from .verbs.context import Api, Call, Source
+from .verbs.bodies import RegistryKinds
+from .verbs.context import MANAGER, Api, Call, Source
 from .verbs.subresources import Subresources
 from .watch.watchers import Feeds
 from .webhook_client import NoServices, WebhookClient
@@ -309,7 +310,7 @@ class Server:
     async def _patch_secret(self, namespace: str, name: str, body: Obj) -> object:
         version = self.registry.find("", "v1", "secrets")
         assert version is not None
-        call = Call(version, "patch", namespace, name, manager=bootstrap.MANAGER, trusted=True)
+        call = Call(version, "patch", namespace, name, manager=MANAGER, trusted=True)
         return await patch.patch(self.api, call, body, patch.MERGE_PATCH)
 
     def _admission(self) -> AdmissionChain:

@@ -22,10 +22,10 @@ from remuda import api, kcm
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.cluster_x_k8s_io import GROUP, MACHINES
 from remuda.api.crd_installation import InstallError, established, install, install_missing, migrate
+from remuda.apiserver import leadership
 from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.inprocess import InProcessClient
-from remuda.apiserver.replicas import leadership
-from remuda.apiserver.replicas.leadership import Wrap
+from remuda.apiserver.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options

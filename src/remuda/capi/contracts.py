@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from remuda.apiserver.discovery.documents import version_order
 from remuda.kube.builtin_resources import CRDS
-from remuda.kube.objects import GroupVersion, GroupVersionResource, dig, labels_of
+from remuda.kube.objects import GroupVersion, GroupVersionResource, dig, labels_of, version_order
 from remuda.runtime import Informer, Informers
 
 from .well_known import DOMAIN

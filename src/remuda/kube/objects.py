@@ -6,6 +6,7 @@ return a new object that shares every branch it did not touch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -170,6 +171,18 @@ def with_metadata(obj: Obj, **fields: Any) -> Obj:
 
 def find_by(items: Iterable[Obj], field: str, value: Any) -> Obj | None:
     return next((item for item in items if item.get(field) == value), None)
+
+
+_API_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+
+
+def version_order(name: str) -> tuple[int, int, int, int, str]:
+    """A sort key that puts the most stable and newest version first, and odd names last by alphabet."""
+    match = _API_VERSION.fullmatch(name)
+    if match is None:
+        return 1, 0, 0, 0, name
+    stability = {None: 0, "beta": 1, "alpha": 2}[match.group(2)]
+    return 0, stability, -int(match.group(1)), -int(match.group(3) or 0), name
 
 
 # --- stored objects, read in process --------------------------------------------------------------------------------------

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from remuda.api.management_cattle_io import API_VERSION, GLOBAL_ROLE_BINDINGS, USERS
-from remuda.apiserver.keys.pki import write_private
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, labels_of
+from remuda.kube.private_files import write_private
 
 from .passwords import BOOTSTRAP_VARIABLES, SECRETS, PasswordError, PasswordSecrets, bootstrap_password, ensure_namespace
 from .user_objects import ADMIN, BOOTSTRAP_LABEL, BOOTSTRAP_VALUE, FIRST_PREFIX, must_change_password, user_id, user_manifest

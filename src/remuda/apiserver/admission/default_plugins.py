@@ -16,6 +16,8 @@ from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
 from remuda.kube.errors import forbidden, not_found
 from remuda.kube.objects import Obj, ObjectSource, dig, finalizers_of, labels_of, name_of, with_metadata
 
+from ..auth.escalation import GUARDED, EscalationGuard
+
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 TOLERATION_SECONDS = 300
 
@@ -269,3 +271,25 @@ class NamespaceLifecycle:
         }
         error.details = {**(error.details or {}), "causes": [cause]}
         raise error
+
+
+# --- privilege escalation -------------------------------------------------------------------------------------------------
+
+
+class Escalation:
+    """Rejects roles and bindings that would grant more than their writer holds."""
+
+    name = "RBACEscalation"
+    resources = frozenset(("rbac.authorization.k8s.io", resource) for resource in GUARDED)
+
+    def __init__(self, guard: EscalationGuard) -> None:
+        self._guard = guard
+
+    async def admit(self, attributes: Attributes) -> None:
+        if attributes.operation == DELETE or attributes.obj is None:
+            return
+        name = "" if attributes.operation == CREATE else attributes.name
+        self._guard.check(attributes.user, attributes.resource, attributes.namespace, name, attributes.obj, attributes.old)
+
+    async def validate(self, attributes: Attributes) -> None:
+        return

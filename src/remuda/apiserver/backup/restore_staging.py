@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..keys.pki import write_private
+from remuda.kube.private_files import write_private
+
 from ..storage.sqlite.files import Lock, sync
 from ..storage.store import StoreError
 from .key_files import DATABASE, PKI

@@ -7,8 +7,8 @@ import sqlite3
 from pathlib import Path
 
 from remuda.kube.clock import Clock, Entropy
+from remuda.kube.private_files import write_private
 
-from ..keys.pki import write_private
 from ..storage.sqlite import reader, tables
 from ..storage.sqlite.files import speaking, transaction
 from ..storage.store import StoreError

@@ -10,11 +10,10 @@ from typing import Any
 
 from remuda.kube import errors
 from remuda.kube.clock import Clock
-from remuda.kube.objects import dig
+from remuda.kube.objects import dig, version_order
 
 from ..apply import FieldManager
 from ..cache.resource_cache import Bucket
-from ..discovery.documents import version_order
 from ..registry.resources import Resource, Subresource, Version, converted_for_manager
 from ..schema.compiler import CompiledSchema, compile_schema
 from ..schema.pruning import DecodeError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from typing import Any
 
 from remuda.kube.encoding import jsonio
+from remuda.kube.objects import version_order
 
 from ..registry.resources import Registry, Version
 
@@ -35,16 +35,6 @@ _KNOWN_GROUPS = (
     "node.k8s.io",
     "discovery.k8s.io",
 )
-_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
-
-
-def version_order(name: str) -> tuple[int, int, int, int, str]:
-    """A sort key that puts the most stable and newest version first, and odd names last by alphabet."""
-    match = _VERSION.fullmatch(name)
-    if match is None:
-        return 1, 0, 0, 0, name
-    stability = {None: 0, "beta": 1, "alpha": 2}[match.group(2)]
-    return 0, stability, -int(match.group(1)), -int(match.group(3) or 0), name
 
 
 def _group_order(name: str) -> tuple[int, str]:

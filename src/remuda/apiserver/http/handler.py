@@ -24,7 +24,7 @@ from remuda.kube.names import path_segment_problems
 from ..apply import manager_from_user_agent
 from ..auth import impersonation
 from ..auth.authenticator import Chain, Credentials, anonymous_allowed
-from ..cache.entries import Entry
+from ..cache.entries import Entry, encode
 from ..limits.flow_control import Flow
 from ..registry.resources import no_such_subresource, served
 from ..storage import store
@@ -209,7 +209,7 @@ class Handler:
         if target.extra:
             raise no_such_subresource(self.api.registry, version, target.name)
         if target.subresource and target.subresource != "status":
-            response = await self.subresources.serve(self, request, target, call)
+            response = await self._subresource(request, target, call)
             responses.add_warnings(response, call.warnings)
             return response
         if version.resource.builtin:
@@ -331,6 +331,34 @@ class Handler:
         if not data:
             return None
         return await request_bodies.read_delete_options(data, request.headers.get("Content-Type", ""))
+
+    async def _subresource(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
+        ask = Ask()
+        if call.verb in ("create", "update"):
+            self._write_options(request, target, call, "CreateOptions" if call.verb == "create" else "UpdateOptions")
+            ask.body, ask.duplicates = await request_bodies.read_object(request, call)
+        elif call.verb == "patch":
+            self._write_options(request, target, call, "PatchOptions")
+            ask.patch_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            accepted = patch.patch_types(call)
+            if ask.patch_type not in accepted:
+                raise patch.unsupported_type(accepted)
+            data = await request_bodies.read_limited(request)
+            if found := patch.option_errors(call, ask.patch_type):
+                raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
+            ask.body, ask.duplicates = await request_bodies.parse_patch(data, ask.patch_type)
+        if call.verb == "get":
+            answer = await self.subresources.run(call, ask)
+        else:
+            async with self.flow.writes.seat(call.user.name):
+                answer = await self.subresources.run(call, ask)
+        if output.as_ and answer.body.get("kind") == "Scale":
+            inner = self.subresources.on_scale(call)
+            revision = int(answer.body["metadata"].get("resourceVersion") or 0)
+            entry = Entry("", call.namespace, call.name, revision, encode(answer.body))
+            return await self.answer(request, target, inner, entry, output, answer.status)
+        return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
 
     # --- watch ---------------------------------------------------------------------------------------------------------
 

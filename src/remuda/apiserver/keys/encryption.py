@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from remuda.kube.clock import Entropy
 from remuda.kube.encoding import yamlio
-
-from .pki import write_private
+from remuda.kube.private_files import write_private
 
 ANY = b"k8s:enc:"
 PREFIX = b"k8s:enc:aesgcm:v1:"

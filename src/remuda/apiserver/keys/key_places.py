@@ -14,11 +14,11 @@ import msgspec
 
 from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Entropy
+from remuda.kube.private_files import write_private
 
 from ..storage.store import Op, Put, Store
 from . import key_agreement, token_sealing
 from .key_agreement import Noted
-from .pki import write_private
 from .shared_keys import CA_CERTIFICATE, CA_KEY, ENCRYPTION, FILES, SERVICE_ACCOUNT_KEY, Material
 from .token_sealing import Cost
 

@@ -15,11 +15,8 @@ directory then holds the server's own keys, and a copy of the CA's certificate f
 from __future__ import annotations
 
 import base64
-import contextlib
-import fcntl
 import hashlib
 import ipaddress
-import os
 import socket
 import threading
 from collections.abc import Iterable
@@ -31,6 +28,7 @@ from remuda.kube import certificates
 from remuda.kube.certificates import DAY, RENEW_BEFORE, Authority, PkiError, new_key_pem
 from remuda.kube.clock import Clock, Entropy
 from remuda.kube.encoding import jsonio, yamlio
+from remuda.kube.private_files import write_private
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -197,27 +195,6 @@ def kubeconfig(server_url: str, ca_pem: bytes, user_name: str, user: Obj) -> Obj
         "current-context": context,
         "preferences": {},
     }
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` (mode 0600) so that a crash leaves the old file or the new one, durably."""
-    temporary = path.with_name(f".{path.name}.new")
-    parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        # Servers that share a directory of keys adopt a new key at once: one must not move into place a file that the other
-        # is still writing. File systems without locks on directories are not protected.
-        with contextlib.suppress(OSError):
-            fcntl.flock(parent, fcntl.LOCK_EX)
-        temporary.unlink(missing_ok=True)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        os.fsync(parent)
-    finally:
-        os.close(parent)
 
 
 def serving_names(hosts: Iterable[str]) -> tuple[str, ...]:

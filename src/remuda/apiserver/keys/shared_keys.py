@@ -16,9 +16,9 @@ from pathlib import Path
 from remuda.kube import certificates
 from remuda.kube.certificates import Authority, PkiError
 from remuda.kube.clock import Clock, Entropy
+from remuda.kube.private_files import write_private
 
 from .encryption import Envelope, parse_keys, render_keys
-from .pki import write_private
 
 log = logging.getLogger(__name__)
 

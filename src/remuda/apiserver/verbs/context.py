@@ -33,6 +33,9 @@ from ..watch.filtered_list import Sight
 Obj = dict[str, Any]
 T = TypeVar("T")
 
+# The field manager of the server's own writes.
+MANAGER = "kube-apiserver"
+
 # The time that a write waits for its own event on a shared store.
 _SHOWN = 5.0
 

@@ -18,12 +18,11 @@ from remuda.kube.errors import go_quote, not_supported, required
 from remuda.kube.objects import dig
 from remuda.kube.selectors import SelectorError, from_structure
 
-from ..bootstrap import MANAGER
 from ..cache.entries import Entry
 from ..registry.resources import Version
 from ..storage.store import Mismatch
 from . import delete, update
-from .context import Api, Call, DeleteOptions
+from .context import MANAGER, Api, Call, DeleteOptions
 
 Obj = dict[str, Any]
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-from aiohttp import web
+from typing import Any
 
 from remuda.kube import errors
 from remuda.kube.admission_attributes import Attributes
@@ -18,17 +16,11 @@ from remuda.kube.encoding import jsonio
 
 from ..auth.reviews import Services, handlers
 from ..auth.token_issuer import TokenIssuer
-from ..cache.entries import Entry, encode
 from . import bodies, create, metadata, update
-from . import patch as patching
 from .context import Api, Call
 from .pod_subresources import PodActions
 from .scale import Scaling
 from .subresource_types import BINDING, EVICTION, SCALE, TOKEN_REQUEST, SubKinds
-
-if TYPE_CHECKING:
-    from ..http import paths
-    from ..http.handler import Handler
 
 Obj = dict[str, Any]
 
@@ -72,35 +64,9 @@ class Subresources:
             raise errors.no_such_path()
         return await handler(call, ask)
 
-    async def serve(self, http: Handler, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
-        from ..http import negotiation, request_bodies, responses
-
-        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
-        ask = Ask()
-        if call.verb in ("create", "update"):
-            http._write_options(request, target, call, "CreateOptions" if call.verb == "create" else "UpdateOptions")
-            ask.body, ask.duplicates = await request_bodies.read_object(request, call)
-        elif call.verb == "patch":
-            http._write_options(request, target, call, "PatchOptions")
-            ask.patch_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-            accepted = patching.patch_types(call)
-            if ask.patch_type not in accepted:
-                raise patching.unsupported_type(accepted)
-            data = await request_bodies.read_limited(request)
-            if found := patching.option_errors(call, ask.patch_type):
-                raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
-            ask.body, ask.duplicates = await request_bodies.parse_patch(data, ask.patch_type)
-        if call.verb == "get":
-            answer = await self.run(call, ask)
-        else:
-            async with http.flow.writes.seat(call.user.name):
-                answer = await self.run(call, ask)
-        if output.as_ and answer.body.get("kind") == "Scale":
-            inner = self._kinds.call(call, SCALE)
-            revision = int(answer.body["metadata"].get("resourceVersion") or 0)
-            entry = Entry("", call.namespace, call.name, revision, encode(answer.body))
-            return await http.answer(request, target, inner, entry, output, answer.status)
-        return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
+    def on_scale(self, call: Call) -> Call:
+        """The call with the Scale as its object."""
+        return self._kinds.call(call, SCALE)
 
     # --- reviews -------------------------------------------------------------------------------------------------------
 

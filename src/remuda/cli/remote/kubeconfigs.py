@@ -30,7 +30,7 @@ Obj = dict[str, Any]
 
 def write_new(path: Path, content: str, *, force: bool) -> None:
     """A file for its owner only; one that is there stays, unless it is to be replaced."""
-    from remuda.apiserver.keys.pki import write_private
+    from remuda.kube.private_files import write_private
 
     target = path.expanduser().resolve()
     if target.exists() and not force:
@@ -181,8 +181,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _replace(path: Path, before: str, after: str) -> Path | None:
-    from remuda.apiserver.keys.pki import write_private
     from remuda.kube.clock import SYSTEM_CLOCK, rfc3339
+    from remuda.kube.private_files import write_private
 
     backup: Path | None = None
     if before:

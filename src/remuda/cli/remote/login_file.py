@@ -102,7 +102,7 @@ class Logins:
         return {**found, "logins": found.get("logins") or {}}
 
     def _write(self, content: Obj) -> None:
-        from remuda.apiserver.keys.pki import write_private
+        from remuda.kube.private_files import write_private
 
         write_private(self.path, jsonio.dumps(content) + b"\n")
 

@@ -11,9 +11,9 @@ import logging
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
-from remuda.apiserver.keys.pki import write_private
 from remuda.kube.certificates import new_key_pem
 from remuda.kube.encoding import jsonio
+from remuda.kube.private_files import write_private
 
 from . import node
 from .api_balancer import Balancer

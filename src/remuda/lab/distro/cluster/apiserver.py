@@ -1,6 +1,6 @@
 """The cluster's API on this server: `remuda.apiserver` on the cluster's etcd, with the cluster's authorities.
 
-Any number of servers do this on one etcd. One of them at a time runs controllers (:mod:`remuda.apiserver.replicas.leadership`).
+Any number of servers do this on one etcd. One of them at a time runs controllers (:mod:`remuda.apiserver.leadership`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from remuda import kcm
+from remuda.apiserver import leadership
 from remuda.apiserver.admission.node_restriction import NodeRestriction
 from remuda.apiserver.auth.node_authorizer import NodeRights
 from remuda.apiserver.http.listener import server_context
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.encryption import Envelope
-from remuda.apiserver.keys.pki import Pki, kubeconfig, write_private
-from remuda.apiserver.replicas import leadership
-from remuda.apiserver.replicas.leadership import Wrap
+from remuda.apiserver.keys.pki import Pki, kubeconfig
+from remuda.apiserver.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
 from remuda.apiserver.storage.etcd import EtcdConfig
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource
+from remuda.kube.private_files import write_private
 from remuda.runtime import Manager
 
 from ..config.apiserver_arguments import token_webhook

@@ -13,11 +13,11 @@ import hmac
 from pathlib import Path
 from typing import Any
 
-from remuda.apiserver.keys.pki import write_private
 from remuda.client.interface import Client
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig
+from remuda.kube.private_files import write_private
 
 from ..errors import DistroError
 

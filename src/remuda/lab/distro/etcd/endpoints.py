@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from remuda.apiserver.keys.pki import write_private
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
 from remuda.kube.objects import dig
+from remuda.kube.private_files import write_private
 
 from ..cluster.supervisor_client import NotYet, Supervisor
 from ..config.paths import Paths

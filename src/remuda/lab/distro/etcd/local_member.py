@@ -12,10 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from remuda.apiserver.keys.pki import write_private
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.encoding import jsonio
+from remuda.kube.private_files import write_private
 
 from ..config.paths import Paths
 from ..config.settings import ETCD_PEER_PORT, Settings

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from remuda.apiserver.keys.pki import write_private
 from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.private_files import write_private
 
 from ..config.settings import Settings
 from ..pki import authorities, certificates

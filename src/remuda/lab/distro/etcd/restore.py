@@ -13,8 +13,8 @@ import shutil
 import zipfile
 from pathlib import Path
 
-from remuda.apiserver.keys.pki import write_private
 from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.private_files import write_private
 
 from ..config.settings import ETCD_PEER_PORT, Settings
 from ..errors import DistroError

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from remuda.apiserver.keys.pki import write_private
 from remuda.client.interface import Client
 from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.names import dns_subdomain_problems
 from remuda.kube.objects import GroupVersionResource, dig, name_of
+from remuda.kube.private_files import write_private
 
 from ..cluster.crds import SNAPSHOT_FILES
 from ..config.settings import Settings

@@ -18,11 +18,11 @@ import msgspec
 
 from remuda.apiserver.keys import token_sealing
 from remuda.apiserver.keys.encryption import parse_keys, render_keys
-from remuda.apiserver.keys.pki import write_private
 from remuda.apiserver.keys.token_sealing import Cost, Sealed
 from remuda.kube import certificates
 from remuda.kube.certificates import Authority, PkiError
 from remuda.kube.clock import Clock, Entropy
+from remuda.kube.private_files import write_private
 
 from ..config.paths import Paths
 from ..etcd.client import EtcdClient

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remuda.apiserver.keys.pki import ALWAYS_SERVED, write_private
+from remuda.apiserver.keys.pki import ALWAYS_SERVED
 from remuda.kube import certificates
 from remuda.kube.certificates import DAY
 from remuda.kube.clock import Clock, Entropy, rfc3339
+from remuda.kube.private_files import write_private
 
 from ..config.settings import Settings
 from .authorities import CLIENT_CA, ETCD_PEER_CA, ETCD_SERVER_CA, PROXY_CA, SERVER_CA, Authorities

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from remuda.apiserver.keys.pki import write_private
 from remuda.apiserver.keys.token_sealing import check_token
 from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.private_files import write_private
 
 from ..cluster import supervisor_client
 from ..cluster.supervisor_client import PREFIX, JoinError, Supervisor

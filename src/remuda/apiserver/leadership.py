@@ -20,11 +20,11 @@ from remuda.kube.objects import dig
 from remuda.runtime import Elector, Informers, NotLeading, Registry, Term
 from remuda.runtime.leader_election import GuardedClient, lead
 
-from ..inprocess import InProcessClient
-from ..server import Server
-from ..storage.store import StoreError
-from . import fencing
-from .fencing import Fence
+from .inprocess import InProcessClient
+from .replicas import fencing
+from .replicas.fencing import Fence
+from .server import Server
+from .storage.store import StoreError
 
 log = logging.getLogger(__name__)
 
