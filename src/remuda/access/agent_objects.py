@@ -28,6 +28,8 @@ CREDENTIALS_PREFIX: Final = "cattle-credentials-"
 AGGREGATION_SECRET: Final = "stv-aggregation"
 # An annotation: the id of the cluster that an object was made for.
 MADE_FOR: Final = "remuda.dev/made-for"
+# On the agent's Deployment, Rancher's: how many replicas a cluster with that many nodes gets.
+SCALE_AVAILABLE: Final = "management.cattle.io/scale-available"
 # An annotation of the agent's Deployment: a digest of the manifest it came with.
 STAMP: Final = "remuda.dev/manifest"
 # An annotation of objects that an agent created without an applied manifest; such an agent knows no id.

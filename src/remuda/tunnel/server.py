@@ -1,9 +1,9 @@
 """The server side: accepts clients and dials through them (docs/reference/tunnel.md#transport, docs/reference/tunnel.md#streams).
 
 An authorizer gives the client key of a caller. Several sessions may share a key (replicas of an agent, or one that has
-reconnected before its old connection was found dead). A stream uses the oldest session with recent messages, so a silent
-connection is avoided long before it counts as dead, and the next one takes over when a session ends. Streams of a session
-end with it; none moves to another connection.
+reconnected before its old connection was found dead). A stream uses the oldest session with recent messages, so a session is
+avoided as soon as one of its pings is missing, long before it counts as dead, and the next one takes over when a session ends.
+Streams of a session end with it; none moves to another connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from .session import PING_EVERY, Session
 from .stream import Stream
 from .websocket import LARGEST_MESSAGE, Wire
 
-# Three pings may be late or lost before another session is preferred.
+# A ping may be this late before another session is preferred, if there is one.
+FRESH = 1.5 * PING_EVERY
+# Three pings may be late or lost before a session has to give way to a new one.
 _LATELY = 3 * PING_EVERY
 # Replicas of an agent, and their dead connections that are not yet detected.
 MOST_SESSIONS = 16
@@ -163,13 +165,21 @@ class TunnelServer:
         """
         if within and not self.has_session(key):
             await self._session_of(key, within)
-        live = self.sessions(key)
-        if not live:
+        preferred = self.preferred(key)
+        if not preferred:
             raise NoSession(f"failed to find Session for client {key}")
-        lately = self._clock.monotonic() - _LATELY
-        # Oldest first, as in Go; if all are silent, the one heard from last.
-        chosen = next((session for session in live if session.heard_at >= lately), None)
-        return (chosen or max(live, key=lambda session: session.heard_at)).open(network, address)
+        return preferred[0].open(network, address)
+
+    def preferred(self, key: str) -> list[Session]:
+        """The live sessions of a key, the best one first: those with recent messages, oldest first, as in Go; then the silent
+        ones, the one heard from last before the others."""
+        since = self._clock.monotonic() - FRESH
+        return sorted(self.sessions(key), key=lambda session: 0.0 if session.heard_at >= since else since - session.heard_at)
+
+    def is_passed_over(self, session: Session) -> bool:
+        """True if new streams would go through another session. A connection that is kept for later is of no use then."""
+        since = self._clock.monotonic() - FRESH
+        return session.heard_at < since and any(other.heard_at >= since for other in self.sessions(session.key))
 
     async def _session_of(self, key: str, within: float) -> None:
         waiting = asyncio.get_running_loop().create_future()

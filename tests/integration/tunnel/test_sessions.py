@@ -116,6 +116,22 @@ async def test_a_silent_session_is_passed_over_before_it_counts_as_dead() -> Non
             assert stream._carrier is chosen
 
 
+async def test_a_session_without_its_last_ping_is_passed_over_for_another_one() -> None:
+    clock = VirtualClock()
+    async with Door(clock) as door:
+        await door.join()
+        await door.join()
+        older, newer = door.tunnels.sessions("c-test")
+        assert door.tunnels.preferred("c-test") == [older, newer]
+        older.heard_at, newer.heard_at = clock.monotonic() - 8, clock.monotonic() - 5
+        assert door.tunnels.preferred("c-test") == [newer, older]
+        assert door.tunnels.is_passed_over(older) and not door.tunnels.is_passed_over(newer)
+        # All are silent: the network between may be slow, and the one heard from last is the best there is.
+        older.heard_at, newer.heard_at = clock.monotonic() - 20, clock.monotonic() - 30
+        assert door.tunnels.preferred("c-test") == [older, newer]
+        assert not door.tunnels.is_passed_over(older)
+
+
 async def test_a_client_comes_back_to_a_server_that_was_restarted() -> None:
     clock = VirtualClock()
     # Nobody else is given it while nobody listens there.

@@ -3,15 +3,17 @@
 A registration token is replaced in time, an image or a proxy is set, the server moves: the user who applied the manifest should
 not have to do it again. So the controller applies it through the tunnel, and the new agent takes over before the old one goes.
 Only objects from our manifest are changed: an agent that runs as a plain process is left alone. An old token stays in the cluster
-only until the agents with the new one are there. Provisioned clusters get the manifest by their plans, with the taints of their
-machines; there the controller only removes leftovers, unless asked for more.
+only until the agents with the new one are there. A cluster with several nodes gets as many agents as the Deployment's annotation
+`management.cattle.io/scale-available` says; Rancher's own agent does that itself, ours leaves it to the server. Provisioned
+clusters get the manifest by their plans, with the taints of their machines; there the controller only scales the agent and
+removes leftovers, unless asked for more.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from remuda.access.agent_objects import AGENT, CREDENTIALS_PREFIX, MADE_FOR, NAMESPACE, STAMP
+from remuda.access.agent_objects import AGENT, CREDENTIALS_PREFIX, MADE_FOR, NAMESPACE, SCALE_AVAILABLE, STAMP
 from remuda.access.clusters.well_known import DEFAULT_TOKEN
 from remuda.access.downstreams import Downstreams, while_working
 from remuda.access.health.cluster_conditions import is_administrated
@@ -19,8 +21,18 @@ from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
 from remuda.client.idempotent import discard, find
 from remuda.client.interface import Client
 from remuda.client.server_side_apply import apply_owned
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import deadline
-from remuda.kube.objects import GroupVersionKind, GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of
+from remuda.kube.objects import (
+    GroupVersionKind,
+    GroupVersionResource,
+    Key,
+    annotations_of,
+    dig,
+    find_by,
+    is_being_deleted,
+    name_of,
+)
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from ..registration.agent_manifest import TOLD, objects
@@ -36,6 +48,9 @@ CONTROLLER: Final = "cluster-deploy"
 FORCE: Final = "io.cattle.agent.force.deploy"
 DEPLOYMENTS: Final = GroupVersionResource("apps", "v1", "deployments")
 _SECONDS: Final = 45.0
+_MOST_REPLICAS: Final = 8
+# Enough to find as many usable ones in any large cluster.
+_NODES_LOOKED_AT: Final = 50
 _PLURALS = {"PodDisruptionBudget": "poddisruptionbudgets", "PriorityClass": "priorityclasses"}
 
 
@@ -50,7 +65,8 @@ class AgentDeployment:
             CONTROLLER,
             CLUSTERS,
             watches=(Watch(SETTINGS, self._connected, changed("value", names=TOLD)),),
-            when=changed("spec", ("metadata", "annotations", FORCE)),
+            # Capacity changes with the nodes, and the number of agents with it.
+            when=changed("spec", ("metadata", "annotations", FORCE), ("status", "capacity"), ("status", "allocatable")),
             concurrency=4,
             lane=lambda key: key,
         )
@@ -95,6 +111,7 @@ class AgentDeployment:
         found = await find(client, DEPLOYMENTS, AGENT, NAMESPACE)
         if found is None or annotations_of(found).get(MADE_FOR) != name_of(cluster):
             return
+        await _scale(client, found)
         forced = annotations_of(cluster).get(FORCE) == "true"
         if is_administrated(cluster) and not forced:
             if _has_arrived(found):
@@ -121,6 +138,26 @@ class AgentDeployment:
             patch["metadata"] = {"annotations": {FORCE: None}}
         if patch:
             await self._manager.client.patch(CLUSTERS, name_of(cluster), patch, field_manager=CONTROLLER)
+
+
+async def _scale(client: Client, deployment: Obj) -> None:
+    """One replica per usable node, as many as the annotation says at most. A Deployment without it keeps its number."""
+    most = annotations_of(deployment).get(SCALE_AVAILABLE, "")
+    if not most.isascii() or not most.isdigit() or not 1 <= int(most) <= _MOST_REPLICAS:
+        return
+    nodes = (await client.list(NODES, limit=_NODES_LOOKED_AT))["items"]
+    # A node that is away for a moment takes no replica away, and none is added for it.
+    up, down = (min(int(most), max(number, 1)) for number in (sum(map(_is_usable, nodes)), len(nodes)))
+    replicas = min(max(dig(deployment, "spec", "replicas", default=1), up), down)
+    if replicas != dig(deployment, "spec", "replicas", default=1):
+        scale = {"spec": {"replicas": replicas}}
+        await client.patch(DEPLOYMENTS, AGENT, scale, NAMESPACE, subresource="scale", field_manager=CONTROLLER)
+        log.info("the cluster agent was scaled to %d", replicas)
+
+
+def _is_usable(node: Obj) -> bool:
+    ready = find_by(dig(node, "status", "conditions") or (), "type", "Ready") or {}
+    return ready.get("status") == "True" and not dig(node, "spec", "unschedulable")
 
 
 def _server_of(deployment: Obj) -> str:

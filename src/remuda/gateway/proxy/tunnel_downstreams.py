@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import logging
 import re
 from collections.abc import Callable
@@ -27,9 +28,10 @@ from remuda.client.https import HttpsClient
 from remuda.client.interface import Client
 from remuda.client.kubeconfig import ConfigError, Target
 from remuda.client.tls import ContextOnDemand
+from remuda.kube.clock import deadline
 from remuda.kube.errors import OutOfReach
 from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
-from remuda.tunnel import ByteStream, Stream, start_tls
+from remuda.tunnel import ByteStream, NoSession, Session, Stream, TunnelError, start_tls
 from remuda.tunnel.asyncio_transport import TunnelConnector
 
 from ..server.dependencies import Services
@@ -45,6 +47,8 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 # Rancher's own client waits as long.
 REQUEST_SECONDS = 45.0
 _CONNECTIONS = 16
+# How many agents of a cluster are tried for a connection, and how long before the next one: less than a caller's patience.
+_AGENTS_TRIED, _OTHER_AGENT_AFTER = 2, 4.0
 # Controllers send several requests at once, then none for half a minute: an idle connection takes 50 KB.
 _KEPT_SECONDS = 1.0
 # The time to retry, for callers that are not notified when the cluster is reachable.
@@ -121,9 +125,26 @@ class Reach:
         return await self._services.tunnels.dial(self.cluster, "tcp", address)
 
     async def _line(self) -> Line:
-        stream: Stream = await self._services.tunnels.dial(self.cluster, "tcp", self.address)
-        secured = await start_tls(stream, self._context(), server_hostname=self._host)
-        return Line(secured, lambda: stream.over or stream.buffered > 0 or secured.buffered > 0)
+        """A connection through one of the cluster's agents: through another one if the first can't make it in time, for example
+        since its node has just lost power."""
+        sessions = self._services.tunnels.preferred(self.cluster)[:_AGENTS_TRIED]
+        if not sessions:
+            raise NoSession(f"failed to find Session for client {self.cluster}")
+        for session in sessions[:-1]:
+            with contextlib.suppress(TimeoutError, OSError, TunnelError):
+                async with deadline(self._services.clock, _OTHER_AGENT_AFTER):
+                    return await self._line_of(session)
+        return await self._line_of(sessions[-1])
+
+    async def _line_of(self, session: Session) -> Line:
+        stream: Stream = session.open("tcp", self.address)
+        try:
+            secured = await start_tls(stream, self._context(), server_hostname=self._host)
+        except BaseException:
+            stream.close()
+            raise
+        passed_over = partial(self._services.tunnels.is_passed_over, session)
+        return Line(secured, lambda: stream.over or stream.buffered > 0 or secured.buffered > 0 or passed_over())
 
 
 class _Local:

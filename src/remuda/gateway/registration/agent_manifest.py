@@ -30,6 +30,7 @@ from remuda.access.agent_objects import (
     PROXY_BINDING,
     PROXY_ROLE,
     PULL_SECRET,
+    SCALE_AVAILABLE,
     SERVICE_ACCOUNT,
     STAMP,
     credentials_name,
@@ -68,6 +69,9 @@ _AWAY: Final = tuple(
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _AWAY_SECONDS}
     for key in ("not-ready", "unreachable")
 )
+# On a cluster with several nodes: one agent may go with its node, or be replaced, and the other still has its tunnel.
+_REPLICAS: Final = "2"
+_ON_ONE_NODE: Final = {"labelSelector": {"matchLabels": dict(_APP)}, "topologyKey": "kubernetes.io/hostname"}
 _NODE_PARTS: Final = ("nodes/metrics", "nodes/proxy", "nodes/stats", "nodes/log", "nodes/spec")
 
 
@@ -254,7 +258,7 @@ def _share(said: Obj) -> Obj | None:
 
 def _deployment(wanted: Wanted, customization: Obj) -> Obj:
     made = _object("apps/v1", "Deployment", AGENT, NAMESPACE)
-    annotations = {"management.cattle.io/scale-available": "2"}
+    annotations = {SCALE_AVAILABLE: _REPLICAS}
     spec = {
         "selector": {"matchLabels": dict(_APP)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
@@ -279,6 +283,8 @@ def _pod(wanted: Wanted, customization: Obj) -> Obj:
         "serviceAccountName": SERVICE_ACCOUNT,
         "affinity": _affinity(wanted, customization),
         "tolerations": _tolerations(wanted, customization),
+        # A wish, as the affinity is: an agent that finds no second node runs beside the first.
+        "topologySpreadConstraints": [{**_ON_ONE_NODE, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}],
         "containers": [container],
         "volumes": [{"name": "cattle-credentials", "secret": credentials}],
     }
@@ -308,7 +314,9 @@ def _affinity(wanted: Wanted, customization: Obj) -> Obj:
     if own := customization.get("overrideAffinity"):
         return dict(own)
     found: Obj = jsonio.loads(wanted.settings.text("cluster-agent-default-affinity").encode())
-    return found
+    # The usual wish for a control plane's node weighs more than spreading alone; one of two agents should be elsewhere.
+    apart = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": _ON_ONE_NODE}]}
+    return {"podAntiAffinity": apart, **found}
 
 
 def _tolerations(wanted: Wanted, customization: Obj) -> list[Obj]:

@@ -110,7 +110,7 @@ class World:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/k8s/clusters/{CLUSTER}"
 
-    async def join(self, cluster: str = CLUSTER) -> None:
+    def tunnel(self, cluster: str) -> tuple[TunnelClient, asyncio.Task[None]]:
         client = TunnelClient(
             Endpoint(f"ws://127.0.0.1:{self.port}/v3/connect", proxy=""),
             lambda: {"X-Key": cluster},
@@ -118,7 +118,10 @@ class World:
             SYSTEM_CLOCK,
             Rng(2),
         )
-        self.agents[cluster] = (client, asyncio.create_task(client.run()))
+        return client, asyncio.create_task(client.run())
+
+    async def join(self, cluster: str = CLUSTER) -> None:
+        self.agents[cluster] = client, _ = self.tunnel(cluster)
         await until(lambda: client.session is not None and self.services.tunnels.has_session(cluster))
 
     async def leave(self, cluster: str = CLUSTER) -> None:

@@ -16,10 +16,12 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.apiserver.http import acceptor
 from remuda.apiserver.http.paths import Target
 from remuda.gateway.proxy import cluster_proxy as proxying
-from remuda.gateway.proxy import connection_pool
+from remuda.gateway.proxy import connection_pool, tunnel_downstreams
 from remuda.gateway.proxy.impersonation import SERVICE_ACCOUNTS, account_name
 from remuda.gateway.server.path_validation import judge
 from remuda.kube.authorization.users import User
+from remuda.tunnel import Session, Stream
+from tests.integration.tunnel.pair import listening
 from tests.waiting import until
 
 from .proxied_cluster import CLUSTER, CONFIGMAPS, MEMBER, World, bind, world
@@ -213,6 +215,60 @@ async def test_a_tunnel_that_is_cut_ends_what_goes_through_it(found: World) -> N
                     pass
     found.agents.pop(CLUSTER)[1].cancel()
     await found.join()
+
+
+async def test_requests_go_on_through_the_second_agent(found: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node of the first one has lost power: its connection still stands, and nothing comes back through it."""
+    monkeypatch.setattr(tunnel_downstreams, "_OTHER_AGENT_AFTER", 0.1)
+    tunnels = found.services.tunnels
+    before = found.agents.pop(CLUSTER)
+    try:
+        (first,) = tunnels.sessions(CLUSTER)
+        assert (await ask(found, "/api/v1/configmaps"))[0] == 200
+        client, second = found.tunnel(CLUSTER)
+        found.agents[CLUSTER] = (client, second)
+        await until(lambda: len(tunnels.sessions(CLUSTER)) == 2)
+        async with listening(lambda *_: asyncio.Event().wait()) as nowhere:
+            opened: list[str] = []
+
+            def into_nothing(network: str, address: str) -> Stream:
+                opened.append(address)
+                return Session.open(first, network, nowhere)
+
+            monkeypatch.setattr(first, "open", into_nothing)
+            reach = found.downstreams.reach(CLUSTER)
+            assert reach is not None
+            for line in reach.pool._idle:
+                line.stream.close()
+            # No ping of it is missing yet; the other one is tried after a moment.
+            assert (await ask(found, "/api/v1/configmaps"))[0] == 200
+            assert opened
+    finally:
+        before[1].cancel()
+        await asyncio.gather(before[1], return_exceptions=True)
+        await until(lambda: len(tunnels.sessions(CLUSTER)) == 1)
+    assert (await ask(found, "/api/v1/configmaps"))[0] == 200
+
+
+async def test_connections_through_a_silent_agent_are_not_taken_again(found: World) -> None:
+    tunnels = found.services.tunnels
+    reach = found.downstreams.reach(CLUSTER)
+    assert reach is not None and (await ask(found, "/api/v1/configmaps"))[0] == 200
+    idle = reach.pool.idle
+    assert idle
+    _, second = found.tunnel(CLUSTER)
+    try:
+        await until(lambda: len(tunnels.sessions(CLUSTER)) == 2)
+        first, other = tunnels.sessions(CLUSTER)
+        first.heard_at -= 60
+        streams = other.streams
+        assert (await ask(found, "/api/v1/configmaps"))[0] == 200
+        assert other.streams == streams + 1 and reach.pool.idle == 1
+    finally:
+        first.heard_at += 60
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        await until(lambda: len(tunnels.sessions(CLUSTER)) == 1)
 
 
 async def test_an_account_that_somebody_removed_is_made_again(found: World) -> None:

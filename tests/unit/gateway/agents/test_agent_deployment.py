@@ -18,6 +18,7 @@ from remuda.gateway.agents.agent_deployment import DEPLOYMENTS, AgentDeployment
 from remuda.gateway.registration.agent_manifest import objects
 from remuda.gateway.registration.import_manifest import wanted
 from remuda.gateway.registration.registration_tokens import SECRETS, Registrations
+from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Entropy, Rng
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, dig, name_of, namespace_of
 from remuda.runtime import Manager
@@ -147,6 +148,42 @@ async def test_a_cluster_that_we_provision_gets_it_by_its_plans(place: Place) ->
     await place.up.client.patch(CLUSTERS, ID, {"metadata": {"annotations": {"io.cattle.agent.force.deploy": "true"}}})
     await place.up.settle(5)
     assert await place.token() == NEW
+
+
+def node(name: str, ready: str = "True", *, cordoned: bool = False) -> Obj:
+    conditions = [{"type": "Ready", "status": ready}]
+    spec = {"unschedulable": True} if cordoned else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": {"conditions": conditions}}
+
+
+async def test_a_cluster_with_several_nodes_gets_a_second_agent(place: Place) -> None:
+    async def replicas_with(*nodes: Obj) -> int:
+        for each in (await place.below.list(NODES))["items"]:
+            await place.below.delete(NODES, name_of(each))
+        for each in nodes:
+            await place.below.create(NODES, each)
+            await place.below.patch(NODES, name_of(each), {"status": each["status"]}, subresource="status")
+        # As the health check tells it.
+        count = {"status": {"nodeCount": len(nodes), "capacity": {"pods": str(place.up.clock.time())}}}
+        await place.up.client.patch(CLUSTERS, ID, count)
+        await place.up.settle(5)
+        return int(dig(await place.deployment(), "spec", "replicas"))
+
+    await place.applied()
+    assert await replicas_with(node("a")) == 1
+    assert await replicas_with(node("a"), node("b", "False")) == 1
+    assert await replicas_with(node("a"), node("b", cordoned=True)) == 1
+    assert await replicas_with(node("a"), node("b"), node("c")) == 2
+    # A node that is away for a moment, or drained, does not take an agent away.
+    assert await replicas_with(node("a"), node("b", "Unknown")) == 2
+    assert await replicas_with(node("a")) == 1
+    # Our own apply leaves the number to the scale; without the annotation it is the user's.
+    await replicas_with(node("a"), node("b"))
+    await place.rotate()
+    assert await place.token() == NEW and dig(await place.deployment(), "spec", "replicas") == 2
+    without = {"metadata": {"annotations": {"management.cattle.io/scale-available": None}}, "spec": {"replicas": 3}}
+    await place.below.patch(DEPLOYMENTS, "cattle-cluster-agent", without, "cattle-system")
+    assert await replicas_with(node("a"), node("b")) == 3
 
 
 async def test_a_deployment_of_somebody_else_is_not_touched(place: Place) -> None:

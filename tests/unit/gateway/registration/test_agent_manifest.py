@@ -202,6 +202,20 @@ def test_the_agent_of_a_node_that_is_away_is_not_waited_for_as_long_as_other_pod
     assert [each for each in chosen if each["key"] == own["key"]] == [own], "who says otherwise has it otherwise"
 
 
+def test_two_agents_are_on_two_nodes_where_there_are_two() -> None:
+    found = pod(wanted())
+    (apart,) = found["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    (spread,) = found["topologySpreadConstraints"]
+    for term in (apart["podAffinityTerm"], spread):
+        assert (term["topologyKey"], term["labelSelector"]) == (
+            "kubernetes.io/hostname",
+            {"matchLabels": {"app": "cattle-cluster-agent"}},
+        )
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway", "one node has to be enough"
+    own = {"podAntiAffinity": {}}
+    assert pod(wanted({"clusterAgentDeploymentCustomization": {"overrideAffinity": own}}))["affinity"] == own
+
+
 def test_a_cluster_may_change_the_deployment() -> None:
     custom = {
         "appendTolerations": [{"key": "mine", "operator": "Exists"}],
