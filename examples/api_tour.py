@@ -37,7 +37,7 @@ STEP_SECONDS = 60
 
 
 class Wrong(Exception):
-    """A step did not go as told."""
+    """A step did not have the expected result."""
 
 
 def paint(code: str, text: str) -> str:
@@ -49,7 +49,7 @@ def say(text: str) -> None:
 
 
 def client_command() -> list[str]:
-    """How to call a client that understands kubectl's arguments."""
+    """The command line of a client with kubectl's arguments."""
     if os.environ.get("REMUDA_TOUR_CLIENT") != "own":
         kubectl = shutil.which("kubectl") or build.programs("kubernetes", build_missing=False)["kubectl"]
         if Path(kubectl).exists():
@@ -58,7 +58,7 @@ def client_command() -> list[str]:
 
 
 class Program:
-    """`remuda …` as a user would start it, until it says that it is there."""
+    """`remuda …` as a user starts it, until it reports that it is ready."""
 
     def __init__(self, scratch: Path, name: str, arguments: list[str], there: str) -> None:
         print(paint("32", f"$ remuda {shlex.join(arguments).replace(str(scratch), '.')} &"), flush=True)
@@ -94,7 +94,7 @@ class Program:
 
 
 class Server(Program):
-    """`remuda serve` on a port that is free."""
+    """`remuda serve` on a free port."""
 
     def __init__(self, scratch: Path, name: str, *options: str) -> None:
         started = time.monotonic()
@@ -106,7 +106,7 @@ class Server(Program):
 
 
 class Client:
-    """Runs one kubectl line after the other, shows it as typed, and checks how it ended."""
+    """Runs kubectl lines one after the other, prints each, and checks its result."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._command = client_command()
@@ -141,7 +141,7 @@ class Client:
 
 
 class Watch:
-    """A client that stays and writes down what happens."""
+    """A watch that records its output."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.lines: list[str] = []
@@ -174,17 +174,17 @@ def story(client: Client) -> None:
     client.run(f"apply -f {HORSES / 'crd.yaml'}", expect="created")
     client.run("wait --for=condition=Established crd/horses.ranch.example --timeout=30s", expect="condition met")
 
-    say("Somebody watches while objects come")
+    say("A watch, while objects are created")
     watch = client.watch("get horses --watch")
     try:
         apply = "apply --server-side --field-manager"
         client.run(f"{apply}=ranch -f {HORSES / 'herd.yaml'}", expect="horse.ranch.example/storm serverside-applied")
         client.run("get horses", expect=r"copper +chestnut +15\b")
 
-        say("Bad ones are refused, by the rule in the kind's own schema")
+        say("Invalid objects are refused by the rule in the kind's schema")
         client.run(f"apply -f {HORSES / 'pony.yaml'}", fails=True, expect="under 13 hands")
 
-        say("Two people, one field: server-side apply knows whose it is")
+        say("Two managers of one field: server-side apply reports the conflict")
         client.run(f"{apply}=trainer -f {HORSES / 'trainer.yaml'}", expect="serverside-applied")
         client.run(
             f"{apply}=foreman -f {HORSES / 'foreman.yaml'}", fails=True, expect=r'(?s)conflict with "trainer".*spec\.rider'
@@ -193,7 +193,7 @@ def story(client: Client) -> None:
         client.run("get horses copper", expect="luis")
         client.run("delete horse storm", expect="deleted")
 
-        say("What the watch saw meanwhile")
+        say("The output of the watch")
         watch.wait_for("luis")
         watch.wait_for("storm")
     finally:
@@ -203,13 +203,13 @@ def story(client: Client) -> None:
 
 
 def told(client: Client, line: str) -> dict[str, Any]:
-    """An object, which is not shown: it may be a secret."""
+    """An object, which is not printed because it may be a secret."""
     found: dict[str, Any] = json.loads(client.run(f"{line} -o json", quiet=True))
     return found
 
 
 def remuda(scratch: Path, line: str, said: str = "") -> str:
-    """One of our own commands, which keeps what it has to remember in the scratch directory."""
+    """A remuda command, with its files in the scratch directory."""
     print(paint("32", f"$ remuda {line.replace(str(scratch), '.')}"), flush=True)
     environment = {**os.environ, "HOME": str(scratch), "XDG_CONFIG_HOME": str(scratch / "config")}
     done = subprocess.run(
@@ -227,7 +227,7 @@ def remuda(scratch: Path, line: str, said: str = "") -> str:
 
 
 def appear(what: Callable[[], str]) -> str:
-    """What a controller is about to write."""
+    """A value that a controller will write."""
     ends = time.monotonic() + STEP_SECONDS
     while True:
         with contextlib.suppress(Wrong):
@@ -239,10 +239,10 @@ def appear(what: Callable[[], str]) -> str:
 
 
 def edge_story(scratch: Path, server: Server, client: Client) -> None:
-    say("A cluster somewhere else, into which nobody can connect; here it is another Remuda")
+    say("A cluster without incoming connections; here it is another Remuda")
     edge = Server(scratch, "edge", "--controllers=-capi,-access")
     try:
-        say("It is asked for, like everything")
+        say("Create its object")
         client.run(f"apply -f {EXAMPLES / 'edge' / 'cluster.yaml'}", expect="created")
         wanted = "get -n fleet-default cluster.provisioning.cattle.io edge"
         cluster = appear(lambda: told(client, wanted).get("status", {}).get("clusterName", ""))
@@ -252,14 +252,14 @@ def edge_story(scratch: Path, server: Server, client: Client) -> None:
         (scratch / "token").touch(mode=0o600)
         (scratch / "token").write_text(base64.b64decode(appear(lambda: told(client, secret)["data"]["token"])).decode())
 
-        say("Its agent dials out, and is let in by that token")
+        say("Its agent connects to the server, with that token")
         checksum = hashlib.sha256((server.data / "pki" / "ca.crt").read_bytes()).hexdigest()
         options = ["--kubeconfig", str(edge.kubeconfig), "--server", url, "--token-file", "token", "--ca-checksum", checksum]
         agent = Program(scratch, "agent", ["cluster-agent", *options], "connected")
         try:
             client.run(f"wait --for=condition=Ready cluster.management.cattle.io/{cluster} --timeout=60s", expect="condition met")
 
-            say("Somebody logs in, and is somebody in that cluster, too")
+            say("A user logs in, and uses that cluster under the same name")
             password = (server.data / "bootstrap-password").read_text().strip()
             login = f"login {url} --username admin --ca-file {server.data / 'pki' / 'ca.crt'} --password-stdin"
             print(f"  {remuda(scratch, login, f'{password}{chr(10)}a much longer password{chr(10)}').rstrip()}")
@@ -279,16 +279,16 @@ def edge_story(scratch: Path, server: Server, client: Client) -> None:
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="remuda-tour-") as name:
         scratch = Path(name)
-        say("A Kubernetes API on this machine, with nothing but Python")
+        say("A Kubernetes API on this machine, with Python only")
         server: Server | None = None
         try:
             server = Server(scratch, "data")
             client = Client(server.kubeconfig)
             story(client)
             edge_story(scratch, server, client)
-            say("And stop: SIGTERM ends the watches and closes the database")
+            say("Stop: SIGTERM ends the watches and closes the database")
             server.stop()
-            print(paint("32", "  stopped clean; every step went as told"))
+            print(paint("32", "  stopped cleanly; every step had the expected result"))
             return 0
         except (Wrong, subprocess.TimeoutExpired) as error:
             print(paint("31", f"\nthe tour failed: {error}"), file=sys.stderr)

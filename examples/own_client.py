@@ -1,6 +1,6 @@
-"""The few kubectl lines of `api_tour.py`, on Remuda's own client: an example of how to use it, and the way without kubectl.
+"""The kubectl lines of `api_tour.py`, on Remuda's own client: an example of its use, for machines without kubectl.
 
-It knows `apply [--server-side]`, `wait`, `get [-o json] [--watch]` and `delete` for a few kinds.
+It supports `apply [--server-side]`, `wait`, `get [-o json] [--watch]` and `delete` for a few kinds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remuda.kube.objects import GroupVersionKind, GroupVersionResource, dig, nam
 Obj = dict[str, Any]
 
 HORSES = GroupVersionResource("ranch.example", "v1", "horses")
-# By their names as kubectl's users say them, and by kind.
+# By the names that kubectl accepts, and by kind.
 RESOURCES = {
     "customresourcedefinition": GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
     "horse": HORSES,
@@ -62,11 +62,11 @@ def scope() -> argparse.ArgumentParser:
 
 
 def known(word: str) -> str:
-    """The name in `RESOURCES` that somebody means by `crd`, `horses` or `clusters.management.cattle.io`."""
+    """The name in `RESOURCES` for `crd`, `horses` or `clusters.management.cattle.io`."""
     first, dot, group = word.partition(".")
     name = {"crd": "customresourcedefinition"}.get(first.removesuffix("s"), first.removesuffix("s") + dot + group)
     if name not in RESOURCES:
-        raise ApiError(404, "NotFound", f"this client does not know {word}")
+        raise ApiError(404, "NotFound", f"this client does not support {word}")
     return name
 
 

@@ -1,16 +1,16 @@
 #!/bin/bash
-# Install what the tests need beside Python: scripts/test-deps.sh VENV_BIN. Quiet, and nothing at all when it is all there.
+# Install the tests' dependencies outside Python: scripts/test-deps.sh VENV_BIN. Prints and does nothing if all are installed.
 set -euo pipefail
 
 bin=$1
 cd "$(dirname "$0")/.."
 
-# strace shows the fdatasync before an acknowledgement; go fetches its modules over TLS; git is asked by some of them.
-# iproute2 and nftables put clusters into networks that nobody can connect into, tinyproxy stands before one of them.
-# docker-registry is the mirror that hosts fetch their installer from. skopeo pulls our image as a node would; runc, the network
-# plug-ins and busybox are what a real node and its pods are made of. podman runs hosts that debootstrap has made,
-# which also makes the old Debian whose Python is the oldest that agents must run with. faketime gives an agent a wrong clock,
-# e2fsprogs a server a disk with errors. curl, openssl, zstd and ssh are programs that users have, too.
+# strace shows the fdatasync before an acknowledgement; go fetches its modules over TLS; some of them need git.
+# iproute2 and nftables put clusters into networks without incoming connections, tinyproxy is in front of one of them.
+# docker-registry is the mirror from which hosts fetch their installer. skopeo pulls our image like a node; a real node and its pods
+# need runc, the network plug-ins and busybox. debootstrap creates the hosts that podman runs, and the old Debian with the oldest
+# Python that agents support. faketime gives an agent a wrong clock, e2fsprogs gives a server a disk with errors. curl, openssl,
+# zstd and ssh are used as by users.
 packages=(strace ca-certificates git iproute2 nftables tinyproxy docker-registry skopeo runc
   containernetworking-plugins busybox-static podman debootstrap faketime e2fsprogs curl openssl zstd openssh-client)
 
@@ -32,14 +32,14 @@ if ((${#missing[@]})); then
   log=$(mktemp)
   trap 'rm -f "$log"' EXIT
   install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}")
-  # Package lists may be absent or stale: then once more after an update.
+  # Package lists may be absent or stale: then retry after an update.
   "${install[@]}" >"$log" 2>&1 || { "${as_root[@]}" apt-get update -qq >>"$log" 2>&1 && "${install[@]}" >>"$log" 2>&1; } || {
     cat "$log" >&2
     exit 1
   }
 fi
 
-# Debian's Go may be years too old for the Kubernetes we compare with; the wheel is the same toolchain without root.
+# Debian's Go may be years too old for the Kubernetes of the tests; the wheel is the same toolchain without root.
 recent_go() {
   local version
   version=$(go env GOVERSION 2>/dev/null) || return 1

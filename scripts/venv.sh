@@ -1,16 +1,16 @@
 #!/bin/bash
-# Make (or complete) the virtual environment: scripts/venv.sh PYTHON DIRECTORY EXTRAS [CONSTRAINTS].
+# Create (or complete) the virtual environment: scripts/venv.sh PYTHON DIRECTORY EXTRAS [CONSTRAINTS].
 #
-# Debian's python3 comes without ensurepip, so `python3 -m venv` alone fails on a bare machine. In order: the plain way; a
-# bare environment filled by a pip that is already somewhere, or by the one in a package of Debian's; as root, Debian's own way;
-# else a sentence saying what to do.
+# Debian's python3 comes without ensurepip, so `python3 -m venv` alone fails on a bare machine. In order: `python3 -m venv`;
+# an empty environment filled by an existing pip, or by the one in a Debian package; as root, the package python3-venv; else a
+# message that says what to do.
 set -euo pipefail
 
 python=$1 venv=$2 extras=$3 constraints=${4:-}
 cd "$(dirname "$0")/.."
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-  echo "Python 3.11 or later is needed and '$python' is not one: install it, or say which with make PYTHON=..." >&2
+  echo "Python 3.11 or later is needed and '$python' is not one: install it, or name another with make PYTHON=..." >&2
   exit 1
 fi
 
@@ -23,8 +23,8 @@ borrowed() {
   "$python" -m venv --clear --without-pip "$venv" && "$python" -m pip --python "$venv/bin/python" install --quiet pip && usable
 }
 
-# Not installed, only looked into, which needs no root; whom apt believes is believed. That pip is old, and believes what the
-# machine believes, which may be nobody yet: all that it does is to get a newer one.
+# The package is unpacked, not installed, which needs no root; apt verifies it. Its pip is old, and uses the machine's trusted CAs,
+# of which there may be none yet: it only downloads a newer pip.
 unpacked() (
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
   scratch=$(mktemp -d)
@@ -44,7 +44,7 @@ unpacked() (
 
 packaged() {
   command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
-  echo 'installing python3-venv, which Debian keeps apart from python3' >&2
+  echo 'installing python3-venv, which Debian does not include in python3' >&2
   export DEBIAN_FRONTEND=noninteractive
   { apt-get install -y -qq --no-install-recommends python3-venv ||
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv; }; } >/dev/null 2>&1 || return 1
@@ -53,7 +53,7 @@ packaged() {
 
 if ! usable && ! plain && ! borrowed && ! unpacked && ! packaged; then
   rm -rf "$venv"
-  echo "this Python can't make a virtual environment (no ensurepip, no pip): run  apt-get install python3-venv  as root" >&2
+  echo "this Python can't create a virtual environment (no ensurepip, no pip): run  apt-get install python3-venv  as root" >&2
   exit 1
 fi
 
