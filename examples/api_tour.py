@@ -1,7 +1,7 @@
-"""A Remuda server on a temporary directory, a client that uses it as the Kubernetes it is, and an imported cluster behind it.
+"""A Remuda server with a temporary directory, a Kubernetes client of it, and an imported cluster.
 
-Run it with the project's Python: `.venv/bin/python examples/api_tour.py`. The client is kubectl where there is one, else Remuda's
-own (`REMUDA_TOUR_CLIENT=own` asks for that). Every step is checked; the exit code says whether all of them went as told.
+Run it with the project's Python: `.venv/bin/python examples/api_tour.py`. The client is kubectl if it is installed, else Remuda's
+own (`REMUDA_TOUR_CLIENT=own` selects it). Every step is checked; the exit code is 0 if all had the expected result.
 """
 
 from __future__ import annotations

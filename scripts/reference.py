@@ -41,11 +41,11 @@ _FIELDS = """\
 
 The `spec` of a `clusters.provisioning.cattle.io`; `kubectl explain clusters.spec --api-version provisioning.cattle.io/v1` shows
 it too. For its use see [provisioning.md](provisioning.md), [machine-pools.md](machine-pools.md), [upgrades.md](upgrades.md) and
-[air-gap.md](air-gap.md); [examples](../examples) has complete clusters. All fields are Rancher's. A field that is not set is empty,
-`false` or `0`, unless the table gives another default. An invalid field is refused by name when it is written.
+[air-gap.md](air-gap.md); [examples](../examples) has complete clusters. All fields are Rancher's. A field that is not set is
+empty, `false` or `0`, unless the table gives another default. An invalid field is refused by name when it is written.
 
-Arguments (`machineGlobalConfig`, `machineSelectorConfig[].config`) are the distribution's own, with the names of its configuration
-file. Arguments that a version does not have are [left out](provisioning.md#versions-and-their-arguments).
+Arguments (`machineGlobalConfig`, `machineSelectorConfig[].config`) are the distribution's own, with the names of its
+configuration file. Arguments that a version does not have are [left out](provisioning.md#versions-and-their-arguments).
 """
 
 
