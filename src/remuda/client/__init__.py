@@ -1,6 +1,6 @@
 """One async client of a Kubernetes API. Controllers know `interface.Client` and nothing else of a server.
 
-`https` is the implementation for any Kubernetes (`kubeconfig`, `credentials`, `proxies`, `tls`, `responses`).
+`https` is the implementation for any Kubernetes, on `connection` (`kubeconfig`, `credentials`, `proxies`, `tls`, `responses`).
 The in-process implementation is `apiserver/inprocess`; informers are `runtime/`.
 Begin with `interface`.
 """

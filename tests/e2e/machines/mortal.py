@@ -89,9 +89,9 @@ def children() -> list[int]:
 def install(hook: Hook) -> None:
     from remuda.apiserver.storage.sqlite import SqliteStore
     from remuda.apiserver.storage.store import Delete, Put
-    from remuda.client.https import HttpsClient
+    from remuda.client.connection import ServerConnection
 
-    write, send = SqliteStore.write, HttpsClient._send
+    write, send = SqliteStore.write, ServerConnection._send
 
     async def mortal_write(self: SqliteStore, ops: Sequence[Any]) -> int:
         keys = [op.key for op in ops if isinstance(op, Put | Delete)]
@@ -100,7 +100,7 @@ def install(hook: Hook) -> None:
         hook.after(keys)
         return revision
 
-    async def mortal_send(self: HttpsClient, method: str, path: str, *arguments: Any) -> Any:
+    async def mortal_send(self: ServerConnection, method: str, path: str, *arguments: Any) -> Any:
         named = _PATH.search(path) if method != "GET" else None
         keys = [f"{named[1]}/fleet-default/{named[2] or 'new'}"] if named else []
         hook.before(keys)
@@ -110,7 +110,7 @@ def install(hook: Hook) -> None:
         return response
 
     SqliteStore.write = mortal_write  # type: ignore[method-assign]
-    HttpsClient._send = mortal_send  # type: ignore[method-assign]
+    ServerConnection._send = mortal_send  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

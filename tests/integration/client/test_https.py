@@ -15,7 +15,8 @@ from aiohttp import web
 from remuda.apiserver.http.listener import Listener, server_context
 from remuda.apiserver.keys.pki import Pki
 from remuda.client import interface, kubeconfig
-from remuda.client.https import HttpsClient, LoggedOnce, Unreachable, object_path
+from remuda.client.connection import LoggedOnce, Unreachable
+from remuda.client.https import HttpsClient, object_path
 from remuda.client.kubeconfig import ConfigError, Target
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, VirtualClock
 from remuda.kube.errors import ApiError

@@ -15,7 +15,8 @@ import pytest
 
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.client.https import HttpsClient, Unreachable
+from remuda.client.connection import Unreachable
+from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import Target
 from remuda.client.tls import ContextOnDemand
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy

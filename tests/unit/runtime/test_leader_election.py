@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.https import Unreachable
+from remuda.client.connection import Unreachable
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Rng, Timer, VirtualClock
 from remuda.kube.objects import GroupVersionResource

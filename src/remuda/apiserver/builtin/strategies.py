@@ -6,8 +6,6 @@ list keys, protobuf numbers) is in :mod:`..scheme.builtin_types`; here are the r
 
 from __future__ import annotations
 
-from remuda.kube.errors import go_quote
-
 from ..registry.strategy import Strategy
 from . import (
     admissionregistration,
@@ -104,31 +102,6 @@ def deprecation_warning(group: str, version: str, kind: str) -> str:
 def group_in_errors(group: str, kind: str) -> str:
     """The group that an Invalid status names: events of both groups are core's."""
     return "" if (group, kind) == ("events.k8s.io", "Event") else group
-
-
-# Kinds with their own error text for unsupported field selectors; all others share one text.
-_PLAINLY_REFUSED = frozenset(
-    (
-        ("", "Event"),
-        ("", "Namespace"),
-        ("", "Node"),
-        ("", "Pod"),
-        ("", "ReplicationController"),
-        ("", "Secret"),
-        ("", "Service"),
-        ("certificates.k8s.io", "CertificateSigningRequest"),
-        ("events.k8s.io", "Event"),
-    )
-)
-
-
-def unsupported_field(group: str, kind: str, field: str) -> str:
-    """The error for an unsupported field selector `field` of this kind."""
-    if (group, kind) in _PLAINLY_REFUSED:
-        return f"field label not supported: {field}"
-    if (group, kind) == ("batch", "Job"):
-        return f"field label {go_quote(field)} not supported for Job"
-    return f'{go_quote(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def is_known(group: str, version: str, kind: str) -> bool:

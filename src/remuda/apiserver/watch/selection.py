@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from remuda.kube import errors
 from remuda.kube.clock import yield_to_loop
+from remuda.kube.errors import go_quote
 from remuda.kube.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
 
-from ..builtin.strategies import unsupported_field
 from ..cache.entries import Entry
 from ..registry.resources import Version
 from .filtered_list import Sight
@@ -17,6 +17,20 @@ from .filtered_list import Sight
 SLICE = 500
 
 _ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
+# Kinds with their own error text for unsupported field selectors; all others share one text.
+_PLAINLY_REFUSED = frozenset(
+    (
+        ("", "Event"),
+        ("", "Namespace"),
+        ("", "Node"),
+        ("", "Pod"),
+        ("", "ReplicationController"),
+        ("", "Secret"),
+        ("", "Service"),
+        ("certificates.k8s.io", "CertificateSigningRequest"),
+        ("events.k8s.io", "Event"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +121,10 @@ def select(version: Version, namespace: str, labels: str, fields: str, name: str
 
 
 def _unknown_field(version: Version, field: str) -> str:
-    """Built-in kinds each have their own message for it."""
-    if version.resource.builtin:
-        return unsupported_field(version.group, version.kind, field)
-    return f"field label not supported: {field}"
+    """Some built-in kinds have their own message for it."""
+    kind = (version.group, version.kind)
+    if not version.resource.builtin or kind in _PLAINLY_REFUSED:
+        return f"field label not supported: {field}"
+    if kind == ("batch", "Job"):
+        return f"field label {go_quote(field)} not supported for Job"
+    return f'{go_quote(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -69,7 +69,7 @@ class Server(NamedTuple):
             raise
 
     def begin(self, kind: str, body: Obj) -> Obj:
-        from remuda.client.https import Unreachable
+        from remuda.client.connection import Unreachable
 
         try:
             return self.ask("POST", f"{_PATH}/{kind}", body)

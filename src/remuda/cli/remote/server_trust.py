@@ -102,7 +102,7 @@ def _verified(server: str, trust: Trust) -> str:
     """Why the server's certificate is not good; "" when it is. Raises when there is no server."""
     import aiohttp
 
-    from remuda.client.https import Unreachable
+    from remuda.client.connection import Unreachable
 
     try:
         _get(server, trust, "/ping")

@@ -57,7 +57,7 @@ async def keys_of(client: HttpsClient, machine: Obj) -> MachineAccess:
 async def through(client: HttpsClient, machine: Obj, command: tuple[str, ...]) -> int:
     """Until the shell ends, or the one command; its exit code. Raises ApiError."""
     query = {"link": "shell", "command": shlex.join(command)}
-    async with client.websocket(path_of(machine), query, PROTOCOL) as socket:
+    async with client.connection.websocket(path_of(machine), query, PROTOCOL) as socket:
         with _raw_terminal() if not command else contextlib.nullcontext():
             return await _carried(socket, interactive=not command)
 

@@ -14,7 +14,7 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.apiserver.keys.pki import Pki
 from remuda.capi.clustercache import HttpsConnector
 from remuda.capi.workload_clusters import Losable
-from remuda.client.https import Unreachable
+from remuda.client.connection import Unreachable
 from remuda.client.interface import Client
 from remuda.gateway.proxy.cluster_connector import DownstreamConnector
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, only_credential
