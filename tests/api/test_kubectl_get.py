@@ -52,6 +52,7 @@ def full(
     kubectl = Kubectl(Path(real.kubectl_path), kubectl_homes, new_pair(endpoints).ns, tmp_path_factory.mktemp("full"))
     zoo.fill(kubectl)
     kubectl.until("get", "pdb", "pdb", "-o", "yaml", shows="expectedPods: 1")
+    kubectl.until("get", "quota", "quota", shows="configmaps: 4/10, requests.cpu: 0/2")
     # A controller that hears of a budget before its pods tells of that. kube-apiserver looks for a service's address before its
     # own cache has it, when the machine is busy, and for a node port that was given away while it looked, and tells of it.
     for reason in ("NoPods", "ClusterIPNotAllocated", "PortNotAllocated"):

@@ -86,6 +86,8 @@ def test_create_generator(kubectl: Kubectl, args: str, what: str) -> None:
         # A controller counts its pods, and tells that there are none, each in its own time.
         kubectl.until("get", what, "-o", "yaml", shows="observedGeneration: 1")
         kubectl.until("describe", what, shows="NoPods")
+    if what.startswith("quota/"):
+        kubectl.until("get", what, "-o", "yaml", shows="used:")
     kubectl("get", what, "-o", "yaml", "--show-managed-fields", code=0)
     kubectl("describe", what, code=0)
     if "{ns}-" in what:

@@ -57,6 +57,7 @@ CONTROLLERS = (
     "disruption-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
+    "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
 )
 
@@ -336,6 +337,8 @@ class RealCluster:
             "--secure-port=0",
             # The usual spread of start times exists for large clusters; here it would only make tests wait.
             "--controller-start-interval=0s",
+            # A quota of a kind that is new is counted at the next full look.
+            "--resource-quota-sync-period=5s",
             "--kube-api-qps=1000",
             "--kube-api-burst=1000",
         ]

@@ -89,6 +89,15 @@ def test_a_removed_request_is_noticed(place: Path) -> None:
     assert "not used: GET /a; compared GET /a" in run(place, RECORDED, lambda tape: None)
 
 
+def test_a_request_that_is_new_is_recorded_beside_answers_that_stay(place: Path) -> None:
+    def more(tape: Tape) -> None:
+        asks({"x": 1})(tape)
+        assert tape.take("GET /b", "", lambda: "b") == "b"
+
+    assert run(place, RECORD, more) == ""
+    assert run(place, RECORDED, more) == ""
+
+
 def test_what_was_not_recorded_fails(place: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="GET /b is not in its recording"):
         run(place, RECORDED, lambda tape: tape.take("GET /b", "", lambda: None))

@@ -64,6 +64,7 @@ class InProcessClient:
         self._api = server.api
         self._manager = manager
         self._user = user
+        self._watches: dict[GroupVersionResource, set[_Queue]] = {}
 
     def _call(
         self,
@@ -184,6 +185,7 @@ class InProcessClient:
         queue.bookmarks_for = begin.watcher if bookmarks else None
         streams = self._server.handler.streams
         streams.add(queue)
+        self._watches.setdefault(resource, set()).add(queue)
         timer = self._api.clock.call_later(timeout_seconds, queue.end) if timeout_seconds else None
         show = _partial if metadata_only else Version.object
         try:
@@ -200,6 +202,7 @@ class InProcessClient:
                         yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
         finally:
             streams.discard(queue)
+            self._watches[resource].discard(queue)
             if timer is not None:
                 timer.cancel()
             begin.watcher.leave()
@@ -376,6 +379,13 @@ class InProcessClient:
     async def _deleted(self, call: Call, deletion: Deletion) -> Obj:
         gone = deletion.done and not call.version.resource.shows_deleted
         return deletion.status(call) if gone else await self._object(call, deletion.entry)
+
+    def request_progress(self, resource: GroupVersionResource) -> None:
+        for queue in self._watches.get(resource, ()):
+            watcher = queue.bookmarks_for
+            if watcher is not None and not watcher.closed and watcher.reached > watcher.revision:
+                watcher.revision = watcher.reached
+                queue.bookmark(watcher.revision)
 
     async def close(self) -> None:
         """Nothing to do: the server outlives its clients."""

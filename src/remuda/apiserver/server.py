@@ -34,6 +34,7 @@ from .admission.default_plugins import (
     StorageObjectInUseProtection,
     TaintNodesByCondition,
 )
+from .admission.limit_ranger import LimitRanger
 from .admission.service_account import ServiceAccounts
 from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from .auth.authenticator import Chain
@@ -319,6 +320,7 @@ class Server:
         return AdmissionChain(
             [
                 NamespaceLifecycle(source),
+                LimitRanger(source),
                 ServiceAccounts(source, clock, self.config.rng),
                 TaintNodesByCondition(),
                 PodTopologyLabels(source),

@@ -78,6 +78,7 @@ GROUPS = (
             Row("clusterrole-aggregation-controller", "remuda.kcm.clusterrole_aggregation:ClusterRoleAggregation"),
             Row("persistentvolumeclaim-protection-controller", "remuda.kcm.volume_protection:ClaimProtection"),
             Row("persistentvolume-protection-controller", "remuda.kcm.volume_protection:VolumeProtection"),
+            Row("resourcequota-controller", "remuda.kcm.resourcequota:QuotaController"),
             Row("disruption-controller", "remuda.kcm.disruption:DisruptionController"),
             Row("root-ca-certificate-publisher-controller", "remuda.kcm.serviceaccounts:RootCaPublisher"),
             Row("serviceaccount-token-controller", "remuda.kcm.serviceaccounts:TokenSecrets"),

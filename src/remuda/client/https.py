@@ -254,6 +254,9 @@ class HttpsClient:
 
     # --- requests ------------------------------------------------------------------------------------------------------
 
+    def request_progress(self, resource: GroupVersionResource) -> None:
+        """Servers send bookmarks when they like."""
+
     async def close(self) -> None:
         await self.connection.close()
 

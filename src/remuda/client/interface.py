@@ -153,6 +153,12 @@ class Client(Protocol):
     async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
         """Any path of the API (discovery, /version, /readyz); JSON in and out, text for other media types."""
 
+    def request_progress(self, resource: GroupVersionResource) -> None:
+        """Ask for a bookmark on this client's open watches of a resource: a quiet one tells how far it is.
+
+        Only where the server is asked without a connection; others send bookmarks when they like.
+        """
+
     async def close(self) -> None: ...
 
 
@@ -211,6 +217,9 @@ class WrappedClient:
     async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
         write = method not in ("GET", "HEAD")
         return await self._call(lambda: self._client.raw(method, path, query=query, body=body), write=write)
+
+    def request_progress(self, resource: GroupVersionResource) -> None:
+        self._client.request_progress(resource)
 
     async def close(self) -> None:
         """The caller closes the inner client."""

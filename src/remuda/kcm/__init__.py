@@ -23,6 +23,7 @@ from .crds import CrdCleanup, CrdConditions
 from .disruption import DisruptionController
 from .garbagecollector import GarbageCollector
 from .namespaces import NamespaceController
+from .resourcequota import QuotaController
 from .served_resources import Discovery
 from .serviceaccounts import DefaultServiceAccounts, RootCa, RootCaPublisher, TokenIssuer, TokenSecrets
 from .volume_protection import ClaimProtection, VolumeProtection
@@ -66,6 +67,7 @@ def controllers(
         ClusterRoleAggregation(client, clock, rng, watches),
         ClaimProtection(client, clock, rng, watches),
         VolumeProtection(client, clock, rng, watches),
+        QuotaController(client, clock, rng, watches, discovery),
         DisruptionController(
             client, clock, rng, watches, discovery, Recorder(client, clock, "controllermanager", field_manager=MANAGER)
         ),

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple, Protocol
 
 from remuda.client.interface import Client, WatchEvent
-from remuda.kube.clock import Clock, Rng, deadline, yield_to_loop
+from remuda.kube.clock import Clock, Rng, Timer, deadline, yield_to_loop
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, resource_version_of
 
@@ -33,6 +33,8 @@ _PAGE = 500
 MOST_REMOTE = 500_000
 # The server ends a watch at a time of its choice; the requested timeout limits how long a dead one goes unnoticed.
 _WATCH_SECONDS, _OVERDUE_SECONDS = 300, 60
+# Between requests for a bookmark.
+_ASK_SECONDS = 0.25
 # Past changes come at once. This is the shortest watch that can be requested.
 _GLANCE_SECONDS = 1
 
@@ -187,15 +189,30 @@ class Reflector:
         return self.revision.isdigit() and revision.isdigit() and int(self.revision) >= int(revision)
 
     async def reach(self, revision: str) -> None:
-        """Wait until :meth:`has_reached`, without a timeout: the caller has a deadline."""
+        """Wait until :meth:`has_reached`, without a timeout: the caller has a deadline.
+
+        Where nothing changes it takes until the next bookmark; in process that is asked for, again if the watch was just
+        beginning.
+        """
         if self.has_reached(revision) or not revision.isdigit():
             return
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (int(revision), reached)
         self._awaited.append(entry)
+        asking: Timer | None = None
+
+        def ask() -> None:
+            nonlocal asking
+            self._client.request_progress(self.resource)
+            asking = self._clock.call_later(_ASK_SECONDS, ask)
+
+        if not self._client.remote:
+            ask()
         try:
             await reached
         finally:
+            if asking is not None:
+                asking.cancel()
             if entry in self._awaited:
                 self._awaited.remove(entry)
 

@@ -260,3 +260,14 @@ async def test_a_server_that_comes_within_reach_is_asked_at_once(server: Server,
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_quiet_informer_in_process_says_how_far_it_is(server: Server, clock: VirtualClock) -> None:
+    client = InProcessClient(server)
+    async with following(clock, Informer(client, SECRETS, clock, Rng(1))) as informer:
+        other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+        written = (await client.create(CONFIG_MAPS, other))["metadata"]["resourceVersion"]
+        assert not informer.has_reached(written)
+        began = clock.monotonic()
+        await passing(clock, informer.reach(written))
+        assert clock.monotonic() - began < 5, "it waited for a bookmark that comes by itself"

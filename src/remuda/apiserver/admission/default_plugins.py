@@ -1,7 +1,7 @@
 """kube-apiserver's small default plug-ins for the kinds that we serve.
 
-Each is a few lines and handles one or two resources. LimitRanger, ResourceQuota and PodSecurity are left out: no untrusted
-pods run on this API.
+Each is a few lines and handles one or two resources. LimitRanger is :mod:`.limit_ranger`; quotas, whose usage is stored together
+with the object, are :mod:`.resource_quota`. PodSecurity is left out: no untrusted pods run on this API.
 """
 
 from __future__ import annotations

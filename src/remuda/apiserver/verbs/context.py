@@ -7,10 +7,12 @@ functions.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from remuda.kube import errors
 from remuda.kube.authorization.actions import Action, Authorizer, forbidden_action
@@ -88,6 +90,7 @@ class Api:
     clock: Clock
     rng: Rng
     entropy: Entropy
+    _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     # --- the store ------------------------------------------------------------------------------------------------------
 
@@ -95,17 +98,17 @@ class Api:
         return resource.bucket.get(resource.key(namespace, name))
 
     async def put(
-        self, resource: Resource, key: str, obj: Obj, before: Entry | None, ttl: int = 0, checks: Sequence[Check] = ()
+        self, resource: Resource, key: str, obj: Obj, before: Entry | None, ttl: int = 0, beside: Sequence[Op] = ()
     ) -> Entry:
         """Store `obj` (in the storage version) in the place of `before`, or of nothing; raises Mismatch when that has changed,
-        or one of `checks` fails.
+        or one of the operations `beside` it fails.
 
         Raises Taken when it would hold a value that another object holds.
         """
         plain = encode(obj)
         if len(plain) > _VALUE_LIMIT:
             raise _too_large(len(plain))
-        revision = await self._put_sealed(resource, key, plain, obj, before, ttl, checks)
+        revision = await self._put_sealed(resource, key, plain, obj, before, ttl, beside)
         entry = resource.bucket.get(key)
         if entry is not None and entry.revision == revision:
             return entry
@@ -114,7 +117,7 @@ class Api:
         return Entry(key, namespace, name, revision, plain)
 
     async def _put_sealed(
-        self, resource: Resource, key: str, plain: bytes, obj: Obj, before: Entry | None, ttl: int, checks: Sequence[Check]
+        self, resource: Resource, key: str, plain: bytes, obj: Obj, before: Entry | None, ttl: int, beside: Sequence[Op]
     ) -> int:
         for late in (False, True):
             sealed = self.cache.seal(resource.bucket.prefix, key, plain, obj)
@@ -122,9 +125,9 @@ class Api:
             op = Put(key, sealed, 0 if before is None else before.revision, ttl, attribution.writer())
             try:
                 if resource.holds is None or not self.cache.shared:
-                    return await self._write([op, *checks, *used])
+                    return await self._write([op, *beside, *used])
                 old = None if before is None else before.object()
-                return await self._write_guarded(op, resource, old, obj, [*checks, *used])
+                return await self._write_guarded(op, resource, old, obj, [*beside, *used])
             except Mismatch as mismatch:
                 if mismatch.key not in [each.key for each in used]:
                     raise
@@ -142,14 +145,14 @@ class Api:
         return await self._write_guarded(op, resource, entry.object(), None)
 
     async def _write_guarded(
-        self, op: Put | Delete, resource: Resource, old: Obj | None, new: Obj | None, checks: Sequence[Check] = ()
+        self, op: Put | Delete, resource: Resource, old: Obj | None, new: Obj | None, beside: Sequence[Op] = ()
     ) -> int:
         """Write, together with the guards of the values that the object gains and loses."""
         assert resource.holds is not None
         guarded = Guarded(self.cache.store, op, resource.holds(old), resource.holds(new))
         while True:
             try:
-                return await self._write([*await guarded.ops(), *checks])
+                return await self._write([*await guarded.ops(), *beside])
             except Mismatch as mismatch:
                 if not guarded.concerns(mismatch.key):
                     raise
@@ -240,6 +243,13 @@ class Api:
         assert namespaces is not None
         entry = self.entry(namespaces, "", namespace)
         return (Check(namespaces.key("", namespace), 0 if entry is None else entry.revision),)
+
+    def turn(self, namespace: str) -> asyncio.Lock:
+        """Held by one writer at a time of those that need the result of the one before."""
+        found = self._turns.get(namespace)
+        if found is None:
+            found = self._turns[namespace] = asyncio.Lock()
+        return found
 
     async def before_trying(self, call: Call) -> None:
         """Catch up before a dry run: it is not compared with the store's state."""

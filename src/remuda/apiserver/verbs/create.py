@@ -12,7 +12,7 @@ from remuda.kube.encoding import jsonio
 from ..cache.entries import Entry, encode
 from ..replicas.allocation_locks import Taken
 from ..storage.store import Check, Mismatch
-from . import bodies, metadata
+from . import bodies, metadata, quotas
 from .context import Api, Call
 
 Obj = dict[str, Any]
@@ -111,6 +111,7 @@ async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes, 
     call.warnings.extend(strategy.warnings(obj, None))
     attributes.obj, attributes.name = obj, meta["name"]
     await api.admission.validate(attributes)
+    quotas.check(api, attributes)
     if meta.get("resourceVersion") not in (None, "", "0"):
         raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
     key = resource.key(meta.get("namespace") or "", meta["name"])
@@ -120,7 +121,7 @@ async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes, 
     if call.dry_run:
         return Entry(key, meta.get("namespace") or "", meta["name"], 0, encode(stored))
     try:
-        return await api.put(resource, key, stored, None, strategy.ttl, place)
+        return await quotas.put(api, attributes, resource, key, stored, None, strategy.ttl, place)
     except Mismatch as mismatch:
         if mismatch.key != key:
             why = "the namespace has been changed while an object was being created in it; please try again"

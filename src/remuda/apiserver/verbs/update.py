@@ -21,7 +21,7 @@ from ..cache.entries import Entry, encode
 from ..registry.strategy import hearing
 from ..replicas.allocation_locks import Taken
 from ..storage.store import Mismatch
-from . import bodies, create, metadata
+from . import bodies, create, metadata, quotas
 from .context import Api, Call
 from .delete import delete_companion
 
@@ -181,6 +181,7 @@ async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: En
     attributes.obj = obj
     seen = attributes if door is None else attributes_through(door, call, door.view(obj), door.view(live))
     await api.admission.validate(seen)
+    quotas.check(api, seen)
     if _finished(obj, live):
         return await _delete_finished(api, call, entry, obj)
     stored = await version.to_storage(obj)
@@ -190,7 +191,7 @@ async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: En
         return Outcome(entry)
     if call.dry_run:
         return Outcome(Entry(entry.key, entry.namespace, entry.name, entry.revision, plain))
-    return Outcome(await api.put(resource, entry.key, stored, entry, strategy.ttl))
+    return Outcome(await quotas.put(api, seen, resource, entry.key, stored, entry, strategy.ttl))
 
 
 def _same(new: bytes, stored: bytes) -> bool:

@@ -8,10 +8,11 @@ from remuda.apiserver.builtin import admissionregistration, checks, reviews, str
 from remuda.apiserver.builtin.batch.cronjob import schedule_problem
 from remuda.apiserver.builtin.core import event, namespace, node, resource_quantities, service_addresses
 from remuda.apiserver.builtin.pods import pod
-from remuda.apiserver.builtin.pods.defaults import pull_policy, qos_class
+from remuda.apiserver.builtin.pods.defaults import pull_policy
 from remuda.apiserver.registry import object_meta
 from remuda.kube.duration import human_age, human_duration
 from remuda.kube.errors import ApiError
+from remuda.kube.pod_resources import qos_class
 
 from .cases import KINDS, Obj
 from .served import create

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from remuda.kube.quantity import Quantity
+from remuda.kube.pod_resources import REQUESTS, of_containers
 
 from ..checks import Obj, sub
-from ..core.resource_quantities import ZERO, amount
 
 _REPOSITORY = re.compile(
     r"(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])"
@@ -88,7 +87,7 @@ def _default_pod_requests(spec: Obj) -> None:
     if not resources or not limits:
         return
     requests = dict(resources.get("requests") or {})
-    for name, value in container_requests(spec).items():
+    for name, value in of_containers(spec, REQUESTS).items():
         if name in ("cpu", "memory"):
             requests.setdefault(name, str(value))
     for name, value in limits.items():
@@ -96,33 +95,6 @@ def _default_pod_requests(spec: Obj) -> None:
             requests.setdefault(name, value)
     if requests:
         resources["requests"] = requests
-
-
-def container_requests(spec: Obj, field: str = "requests") -> dict[str, Quantity]:
-    """The total requests of a pod's containers and sidecars, or of an init container where they are higher."""
-    totals: dict[str, Quantity] = {}
-    for container in spec.get("containers") or ():
-        _add(totals, container, field)
-    sidecars: dict[str, Quantity] = {}
-    peaks: dict[str, Quantity] = {}
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            _add(totals, container, field)
-            _add(sidecars, container, field)
-            running = sidecars
-        else:
-            running = dict(sidecars)
-            _add(running, container, field)
-        for name, value in running.items():
-            peaks[name] = max(peaks.get(name, ZERO), value)
-    for name, value in peaks.items():
-        totals[name] = max(totals.get(name, ZERO), value)
-    return totals
-
-
-def _add(totals: dict[str, Quantity], container: Obj, field: str) -> None:
-    for name, value in (sub(container, "resources").get(field) or {}).items():
-        totals[name] = totals[name].add(amount(value)) if name in totals else amount(value)
 
 
 def _host_ports(container: Obj) -> None:
@@ -255,31 +227,3 @@ def default_volume(volume: Obj) -> None:
     template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if template is not None:
         template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-
-
-def qos_class(spec: Obj) -> str:
-    """Guaranteed, Burstable or BestEffort, from the requests and limits of the containers."""
-    holders = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    if spec.get("resources"):
-        holders = [spec]
-    requests: dict[str, Quantity] = {}
-    limits: dict[str, Quantity] = {}
-    guaranteed = True
-    for holder in holders:
-        resources = holder.get("resources") or {}
-        _sum(requests, resources.get("requests") or {})
-        if _sum(limits, resources.get("limits") or {}) != {"cpu", "memory"}:
-            guaranteed = False
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
-
-
-def _sum(totals: dict[str, Quantity], amounts: Obj) -> set[str]:
-    found: set[str] = set()
-    for name in ("cpu", "memory"):
-        value = amount(amounts.get(name))
-        if value > ZERO:
-            found.add(name)
-            totals[name] = totals[name].add(value) if name in totals else value
-    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
+from remuda.kube.pod_resources import qos_class
 
 from ...registry import object_meta
 from ...registry.strategy import Strategy
@@ -16,7 +17,7 @@ from ..checks import MAX_INT32, Errors, Obj, same, sub
 from ..core import internal_types
 from .columns import COLUMNS
 from .containers import image_space_errors
-from .defaults import default_pod, qos_class
+from .defaults import default_pod
 from .scheduling import merge_label_keys, toleration_errors
 from .spec import MIRROR, pod_annotation_errors, pod_spec_errors, profile_match_errors
 from .warnings import pod_warnings

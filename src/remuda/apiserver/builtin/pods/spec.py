@@ -6,12 +6,13 @@ import re
 
 from remuda.kube import names
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required, too_long
+from remuda.kube.pod_resources import LIMITS, REQUESTS, of_containers
 
 from .. import checks
 from ..checks import MAX_INT32, Errors, Obj, sub
 from ..core.resource_quantities import amount, is_huge_page, requirement_errors
 from .containers import Surroundings, containers_errors, ephemeral_containers_errors, init_containers_errors
-from .defaults import CONTAINER_FIELDS, container_requests
+from .defaults import CONTAINER_FIELDS
 from .scheduling import affinity_errors, spread_errors, toleration_errors
 from .security_context import pod_security_errors
 from .volumes import volumes_errors
@@ -184,11 +185,11 @@ def _pod_resources_errors(spec: Obj, claims: frozenset[str], path: str) -> Error
         errors.append(forbidden_field(f"{path}.claims", "claims may not be set for Resources at pod-level"))
     errors += requirement_errors(resources, claims, path, pod_level=True)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    for name, total in container_requests(spec).items():
+    for name, total in of_containers(spec, REQUESTS).items():
         if name in requests and total > amount(requests[name]):
             why = f"must be greater than or equal to aggregate container requests of {total}"
             errors.append(invalid_value(f"{path}.requests[{name}]", requests[name], why))
-    for name, total in container_requests(spec, "limits").items():
+    for name, total in of_containers(spec, LIMITS).items():
         if is_huge_page(name) and name in limits and total > amount(limits[name]):
             why = f"must be greater than or equal to aggregate container limits of {total}"
             errors.append(invalid_value(f"{path}.limits[{name}]", limits[name], why))
