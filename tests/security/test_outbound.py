@@ -422,7 +422,6 @@ PLACES = {
     "apiserver/storage/etcd/grpc.py": "etcd, by the command line",
     "apiserver/storage/etcd/gateway.py": "etcd, by the command line",
     "lab/distro/cluster/supervisor_client.py": "a host, to its cluster",
-    "lab/distro/api_balancer.py": "a host, to its cluster",
     "lab/distro/node.py": "a host, to its cluster",
     "agent/http_client.py": "a host",
     "hosts/curl.py": "a host",

@@ -32,7 +32,7 @@ COMPARED = {
     "apiserver/server.py: prefix == secrets",
     "machines/drivers/amazonec2/key_pairs.py: tags.read(pair).get(tags.TOKEN) == machine.token",
     "machines/drivers/container/driver.py: seen.labels.get(_TOKEN) == machine.token",
-    "machines/orphans.py: namespace == global_credentials",
+    "cli/remote/orphans.py: namespace == global_credentials",
 }
 # Where nobody's certificate is looked at, and why that is right.
 UNVERIFIED = {

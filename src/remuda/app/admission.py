@@ -13,7 +13,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.objects import ObjectSource
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
-from remuda.machines.nodedrivers.credential_admission import admitted as admitted_credentials
+from remuda.machines.nodedrivers.admission import admitted_credentials
 from remuda.machines.secretfields.admission import admitted as admitted_sealing
 from remuda.machines.secretfields.vault import Vault
 from remuda.provisioning.admission.clusters import admitted as admitted_wishes

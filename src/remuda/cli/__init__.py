@@ -1,10 +1,10 @@
 """The `remuda` command: :mod:`.command_tree` lists all commands and imports each when it is called.
 
-`commands/` has one module per command, `programs/` those that run until stopped; `options/` is shared, `remote/` reads from
-a server, `views/` draws what was read; `demo/`, `systemd/` and `support_bundle/` are the parts of one command each.
-`exit_codes` turns errors into one sentence and an exit code. No server, client or aiohttp at import: `--help` must feel instant.
-Not here: what runs in a program (`app`), the command line of the system agent (`agent/cli`).
-Read :mod:`.command_tree`, then one module of `commands/`.
+`commands/` has the commands, `programs/` those that run until stopped; `options/` is shared, `remote/` reads from a server,
+`views/` draws what was read; `demo/`, `systemd` and `support_bundle/` are the parts of one command each. `exit_codes` turns
+errors into one sentence and an exit code. No server, client or aiohttp at import: `--help` must feel instant. Not here: what runs
+in a program (`app`), the command line of the system agent (`agent/cli`). Read :mod:`.command_tree`, then one module of
+`commands/`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def plugin() -> NoReturn:
 
 def complete_plugin() -> None:
     """The entry point of `kubectl_complete-remuda`: kubectl asks it how `kubectl remuda …` could go on."""
-    from .completion import completed
+    from .command_tree import completed
 
     for line in completed(sys.argv[1:]):
         print(line)

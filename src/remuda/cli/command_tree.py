@@ -11,10 +11,11 @@ from remuda import __version__
 
 
 class Entry(NamedTuple):
-    """Where a command lives, and the line `--help` shows without loading it."""
+    """The module of a command, the line that `--help` shows without loading it, and the function's name there."""
 
     module: str
     summary: str
+    function: str = "command"
 
 
 COMMANDS = {
@@ -22,13 +23,13 @@ COMMANDS = {
     "cluster": Entry("commands.cluster", "List clusters, look at one, and register hosts with it."),
     "cluster-agent": Entry("programs.cluster_agent", "Connect a cluster to its server."),
     "kube-api-auth": Entry("programs.kube_api_auth", "Check users' tokens for a cluster's API server."),
-    "completion": Entry("completion", "Print the completion script of a shell."),
+    "completion": Entry("command_tree", "Print the completion script of a shell.", "completion"),
     "controllers": Entry("programs.controllers", "Run the controllers on any Kubernetes."),
-    "crds": Entry("commands.crds", "Print or install the definitions of Remuda's kinds."),
+    "crds": Entry("commands.manifests", "Print or install the definitions of Remuda's kinds.", "crds"),
     "demo": Entry("commands.demo", "Show what Remuda does, on this machine and within minutes."),
     "distro": Entry("programs.distro", "Run a host of the remuda distribution."),
     "doctor": Entry("commands.doctor", "Check whether a server can run well here."),
-    "explain": Entry("commands.explain", "Say what a cluster waits for, since when, and who can end it."),
+    "explain": Entry("commands.cluster", "Say what a cluster waits for, since when, and who can end it.", "explain"),
     "gateway": Entry("programs.gateway", "Run the gateway before any Kubernetes."),
     "get": Entry("commands.get", "Show objects of a kind, as they are or as they were."),
     "history": Entry("commands.history", "Show what happened to an object: when, what, and by whom."),
@@ -36,17 +37,17 @@ COMMANDS = {
     "install": Entry("commands.install", "Install the server as a service of this machine."),
     "kubeconfig": Entry("commands.kubeconfig", "Print or merge a kubeconfig."),
     "login": Entry("commands.login", "Log in to a server."),
-    "logout": Entry("commands.logout", "Log out, of the current login or another one."),
+    "logout": Entry("commands.login", "Log out, of the current login or another one.", "logout"),
     "machine": Entry("commands.machine", "List machines, see how one was made, and delete it."),
     "manifests": Entry("commands.manifests", "Print manifests that put Remuda onto another Kubernetes."),
     "provision": Entry("programs.provision", "Make a machine, or take one away (called by Jobs)."),
-    "restore": Entry("commands.restore", "Restore a server's state from a backup."),
+    "restore": Entry("commands.backup", "Restore a server's state from a backup.", "restore"),
     "rotate": Entry("commands.rotate", "Replace keys and certificates of a running server."),
     "serve": Entry("programs.serve", "Run the server."),
-    "ssh": Entry("commands.ssh", "Open a shell on a machine, or run a command there."),
+    "ssh": Entry("commands.machine", "Open a shell on a machine, or run a command there.", "ssh"),
     "support-bundle": Entry("commands.support_bundle", "Write what helps to find a fault into FILE.tar.gz, without secrets."),
     "token": Entry("commands.token", "List, make and remove your tokens."),
-    "uninstall": Entry("commands.uninstall", "Take the service away that `remuda install` made."),
+    "uninstall": Entry("commands.install", "Take the service away that `remuda install` made.", "uninstall"),
     "user": Entry("commands.user", "List, make and change users."),
     "version": Entry("commands.version", "Print the versions of this program and of the server."),
 }
@@ -62,7 +63,7 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        found = importlib.import_module(f"remuda.cli.{entry.module}").command
+        found = getattr(importlib.import_module(f"remuda.cli.{entry.module}"), entry.function)
         assert isinstance(found, click.Command)
         return found
 
@@ -92,3 +93,45 @@ def _suggestion(name: str) -> str:
 @click.version_option(__version__, prog_name="remuda", message="%(prog)s %(version)s", help="Print the version and exit.")
 def cli() -> None:
     """Declarative Kubernetes clusters: a Kubernetes API on one machine, with nothing but Python."""
+
+
+# --- completion ------------------------------------------------------------------------------------------------------------
+#
+# `remuda completion`: the script that teaches a shell our commands. kubectl, which has its own, asks for each word instead.
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    bash:  source <(remuda completion bash)
+    zsh:   source <(remuda completion zsh)
+    fish:  remuda completion fish | source
+    """
+    from click.shell_completion import get_completion_class
+
+    from .command_tree import cli
+
+    found = get_completion_class(shell)
+    assert found is not None
+    template = found(cli, {}, "remuda", "_REMUDA_COMPLETE")
+    # Not .source(): for bash it starts a bash to look at its version, which need not be the one that will read this.
+    click.echo(template.source_template % template.source_vars())
+
+
+# What cobra's scripts understand by `:4`: there is nothing else, and no file either.
+_NO_FILES = ":4"
+
+
+def completed(words: list[str]) -> list[str]:
+    """How a command line could go on, whose last word is unfinished; as kubectl's scripts want to be told it."""
+    from click.shell_completion import ShellComplete
+
+    from .command_tree import cli
+
+    *before, last = words or [""]
+    found = ShellComplete(cli, {}, "remuda", "_REMUDA_COMPLETE").get_completions(before, last)
+    told = [f"{item.value}\t{item.help}" if item.help else str(item.value) for item in found if item.type == "plain"]
+    return [*told, _NO_FILES]

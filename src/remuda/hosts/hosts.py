@@ -21,8 +21,8 @@ from pathlib import Path
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, rfc3339
 
-from . import addresses, control_socket, host_directory, init, processes, shims
-from .environment import MARK, environment
+from . import addresses, control_socket, host_directory, init, processes
+from .environment import MARK, environment, write_programs
 from .errors import HostError, HostExists, NoSuchHost, NotRunning
 from .host_directory import Place, Record
 
@@ -176,7 +176,7 @@ class Hosts:
         place = host.place
         place.furnish()
         addresses.claim(place, host.record.address)
-        shims.write(place)
+        write_programs(place)
         reader, writer = os.pipe()
         try:
             with place.boot_log.open("ab") as log:

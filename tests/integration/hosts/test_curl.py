@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.keys.pki import Pki
-from remuda.hosts import curl, shims
+from remuda.hosts import curl, environment
 from remuda.hosts.host_directory import Place
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
@@ -100,11 +100,11 @@ def test_hosts_get_it_only_where_there_is_no_other(tmp_path: Path, plain: str) -
     place = Place(tmp_path / "host")
     place.furnish()
     (tmp_path / "bin").mkdir()
-    shims.write(place, str(tmp_path / "bin"))
+    environment.write_programs(place, str(tmp_path / "bin"))
     own = place.programs / "curl"
     done = subprocess.run([own, "-fsS", f"{plain}/"], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "200 "
     (tmp_path / "bin" / "curl").write_text("#!/bin/sh\n")
     (tmp_path / "bin" / "curl").chmod(0o755)
-    shims.write(place, str(tmp_path / "bin"))
+    environment.write_programs(place, str(tmp_path / "bin"))
     assert not own.exists()

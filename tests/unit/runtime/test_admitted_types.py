@@ -79,7 +79,7 @@ def test_no_field_is_lost(name: str) -> None:
 
 
 async def test_the_slow_question_of_each_is_asked_where_and_when_it_is_to_be() -> None:
-    """`remuda.machines.nodedrivers.credential_admission` has such rules of one namespace."""
+    """`remuda.machines.nodedrivers.admission` has such rules of one namespace."""
     one = replace(THING, validate=lambda a: error("here") if a.obj == {} else [], verify=verify, namespaces=("here",))
     (both,) = merged((one, replace(THING, validate=lambda a: [])))
     with pytest.raises(ApiError, match="verified"):

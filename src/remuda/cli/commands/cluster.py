@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import Failure
-from ..remote.cluster_argument import cluster_argument
-from ..remote.connection import Remote, remote_options
+from ..remote.connection import Remote, cluster_argument, remote_options
 from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Column, Output, output_option
 
 if TYPE_CHECKING:
@@ -174,20 +173,76 @@ def registration_command(
     Run it on the host, as a user that may use sudo. For a cluster that is there already it is the kubectl command that connects
     it. The command has a token in it: whoever has it can add hosts.
     """
-    from ..remote import clusters, registration_commands
+    from ..remote import clusters
     from ..views import states
 
-    details = registration_commands.Details(() if all_roles else roles, node_name, address, internal_address, labels, taints)
+    details = clusters.Details(() if all_roles else roles, node_name, address, internal_address, labels, taints)
     try:
         arguments = details.arguments()
-    except registration_commands.Unfit as unfit:
+    except clusters.Unfit as unfit:
         raise click.UsageError(str(unfit)) from None
     wanted = remote.run(lambda client: clusters.find(client, namespace, name))
     identifier = states.identifier_of(wanted)
     if states.is_administrated(wanted):
         field = "insecureNodeCommand" if insecure else "nodeCommand"
-        click.echo(f"{registration_commands.commands(remote, identifier, name, field)} {arguments}")
+        click.echo(f"{clusters.commands(remote, identifier, name, field)} {arguments}")
         return
-    if all_roles or details != registration_commands.Details():
+    if all_roles or details != clusters.Details():
         raise Failure(f"cluster {name} takes no hosts: it is not made by this server")
-    click.echo(registration_commands.commands(remote, identifier, name, "insecureCommand" if insecure else "command"))
+    click.echo(clusters.commands(remote, identifier, name, "insecureCommand" if insecure else "command"))
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------------
+#
+# `remuda explain`: why a cluster does not go on, from the cluster down to the one thing to do.
+
+
+@click.command()
+@cluster_argument
+@remote_options
+@output_option(TABLE, JSON, YAML)
+def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
+    """Say what a cluster waits for, since when, and who can end it.
+
+    CLUSTER is its name in the workspace, or its id. What an object waits on is told below it, with what was seen there; at the
+    end is what there is to do.
+    """
+    from remuda.kube.clock import SYSTEM_CLOCK
+    from remuda.kube.objects import name_of
+
+    from ..remote import clusters
+    from ..views import cluster_tree, states, wait_chain
+    from ..views.cluster_tree import painted
+
+    async def look(client: HttpsClient) -> Any:
+        sight = await clusters.look(client, await clusters.find(client, namespace, name))
+        return await clusters.with_plans(client, sight, lambda each: states.of_machine(each).word != states.READY)
+
+    sight = remote.run(look)
+    now = SYSTEM_CLOCK.time()
+    links, called = wait_chain.chain(sight, now), name_of(sight.wanted)
+    state = states.of_cluster(sight.wanted, sight.managed, sight.plane)
+    if output.structured:
+        output.value(
+            {
+                "cluster": called,
+                "state": state.word,
+                "complete": sight.waits is not None,
+                **({"leader": sight.leader} if sight.leader else {}),
+                "waits": [wait_chain.data(link, called) for link in links],
+                "toDo": wait_chain.to_do(links, called),
+            }
+        )
+        return
+    for line in cluster_tree.drawn(wait_chain.of_chain(sight, links, now)):
+        output.line(painted(line, output.stream))
+    if not links:
+        output.line(state.message or "It waits for nothing.")
+    else:
+        output.line()
+        output.line("What to do:")
+        for text in wait_chain.to_do(links, called):
+            output.line(f"- {text}")
+    if sight.waits is None:
+        where = f"on {sight.leader}" if sight.leader else "elsewhere, or this server does not tell"
+        click.echo(f"(as conditions tell it: the controllers work {where})", err=True)

@@ -19,7 +19,7 @@ from ..options.locations import parse_interval
 from ..views.output import is_terminal
 
 if TYPE_CHECKING:
-    from ..demo.declared import Declared
+    from ..demo.cluster import Declared
     from ..demo.stage import Stage
     from ..demo.tour import Tour
 
@@ -54,12 +54,12 @@ def command(servers: int | None, workers: int | None, data_dir: Path | None, lea
     It starts a server, makes a cluster of hosts on this machine (no root needed), adds a worker, upgrades Kubernetes, kills a
     worker and has it replaced. Nothing of it stays: Ctrl-C takes everything down, at any time. Linux only.
     """
-    from ..demo import declared
+    from ..demo import cluster
 
     if not sys.platform.startswith("linux"):
         raise Failure("the demo makes hosts on this machine, which needs Linux")
-    wanted = declared.packaged()
-    for pool, quantity in ((declared.SERVERS, servers), (declared.WORKERS, workers)):
+    wanted = cluster.packaged()
+    for pool, quantity in ((cluster.SERVERS, servers), (cluster.WORKERS, workers)):
         wanted = wanted if quantity is None else wanted.with_quantity(pool, quantity)
     staying = not leave if leave is not None else is_terminal(sys.stdout) and sys.stdin.isatty()
     code = asyncio.run(_show(wanted, _directory(data_dir), timeout, staying=staying))

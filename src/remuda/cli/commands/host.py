@@ -14,8 +14,7 @@ import click
 
 from ..exit_codes import Code, Failure
 from ..options.locations import data_dir_option, default_data_dir, parse_interval
-from ..remote.cluster_argument import complete_clusters, namespace_option
-from ..remote.connection import Remote, remote_options
+from ..remote.connection import Remote, complete_clusters, namespace_option, remote_options
 from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Column, Output, output_option
 
 if TYPE_CHECKING:
@@ -208,11 +207,11 @@ def join(name: str, cluster: str, namespace: str, roles: tuple[str, ...], data_d
 
 
 def _registration_command(remote: Remote, namespace: str, cluster: str) -> str:
-    from ..remote import clusters, registration_commands
+    from ..remote import clusters
     from ..views import states
 
     wanted = remote.run(lambda client: clusters.find(client, namespace, cluster))
-    return registration_commands.commands(remote, states.identifier_of(wanted), cluster, "nodeCommand")
+    return clusters.commands(remote, states.identifier_of(wanted), cluster, "nodeCommand")
 
 
 def _register(host: Host, command: str, ca: bytes | None) -> None:

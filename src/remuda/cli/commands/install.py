@@ -19,8 +19,7 @@ from ..exit_codes import Code, Failure
 from ..options.locations import Listen, parse_listen
 
 if TYPE_CHECKING:
-    from ..systemd.service import Program
-    from ..systemd.unit import Service
+    from ..systemd import Program, Service
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
@@ -80,12 +79,9 @@ def command(
     if away:
         if serve_options:
             raise click.UsageError("--uninstall takes no options of serve")
-        from .uninstall import take_away
-
         take_away(name, purge=False)
         return
-    from ..systemd.service import this_program
-    from ..systemd.unit import unit_file
+    from ..systemd import this_program, unit_file
 
     program = this_program()
     given = _given(serve_options)
@@ -118,7 +114,7 @@ def ways_in(data_dir: Path, given: dict[str, Any]) -> str:
 def _install(service: Service, *, start: bool) -> None:
     from remuda.machines.runner import jail
 
-    from ..systemd.service import InstallError, install, runs_here
+    from ..systemd import InstallError, install, runs_here
 
     if start and not runs_here():
         raise Failure("systemd does not run this machine: --no-start writes the unit, --dry-run prints it")
@@ -138,7 +134,7 @@ def _service(
     program: Program, name: str, user: str, local_machines: bool, options: tuple[str, ...], given: dict[str, Any]
 ) -> Service:
     """`given` is what the options of serve say."""
-    from ..systemd.unit import Service
+    from ..systemd import Service
 
     data_dir = given.get("data_dir") or Path("/var/lib") / name
     named = [path for key, path in given.items() if isinstance(path, Path) and key in ("data_dir", "pki_dir")]
@@ -188,3 +184,30 @@ def _check_program(program: Program, service: Service) -> None:
         )
     if not service.local_machines and (place := program.temporary) is not None:
         raise Failure(f"a service has a /tmp of its own and would not see {place}: {advice}")
+
+
+# --- uninstall -------------------------------------------------------------------------------------------------------------
+#
+# `remuda uninstall`: the service that `remuda install` made goes; the state stays unless somebody says otherwise.
+
+
+@click.command()
+@name_option
+@click.option("--purge", is_flag=True, help="Remove the data directory with all state and keys, and the user, too.")
+def uninstall(name: str, purge: bool) -> None:
+    """Take the service away that `remuda install` made.
+
+    It is stopped and its unit removed. Delete clusters before that, or their machines stay where they are.
+    """
+    check_name(name)
+    take_away(name, purge=purge)
+
+
+def take_away(name: str, *, purge: bool) -> None:
+    from .. import systemd
+
+    need_root("uninstall")
+    try:
+        systemd.uninstall(name, click.echo, purge=purge)
+    except systemd.InstallError as error:
+        raise Failure(str(error)) from error

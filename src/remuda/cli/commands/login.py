@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import click
 
 from ..exit_codes import Code, Failure
-from ..remote.connection import ask_hidden, ask_new_password, read_line
-from ..remote.login_file import Login, Logins, complete_names
+from ..remote.connection import Remote, ask_hidden, ask_new_password, read_line, target_of
+from ..remote.login_file import Login, Logins, complete_names, known
 from ..remote.server_trust import Trust, establish, server_address, target_for
 
 Obj = dict[str, Any]
@@ -126,3 +126,32 @@ def _ask(server: str, trust: Trust, method: str, path: str, body: Obj | None, to
     from ..remote.connection import Remote
 
     return Remote(target_for(server, trust, token)).ask(method, path, body)
+
+
+# --- logout ----------------------------------------------------------------------------------------------------------------
+#
+# `remuda logout`: the end of a session, on the server and here.
+
+
+@click.command()
+@click.argument("name", required=False, default="", shell_complete=complete_names)
+@click.option("--force", is_flag=True, help="Forget it here also when the server can't be told.")
+def logout(name: str, force: bool) -> None:
+    """Log out, of the current login or another one.
+
+    The session ends on the server, so that a copy of its token is worth nothing any more.
+    """
+    from remuda.kube.errors import ApiError
+
+    login = known(name)
+    try:
+        # Not by its name: what ended already is no failure here.
+        Remote(target_of(login)).ask("POST", "/v3/tokens?action=logout", {})
+    except ApiError as error:
+        # Somebody who is not let in any more has been logged out already.
+        if error.code != 401:
+            if not force:
+                raise
+            click.echo(f"remuda: the session goes on at {login.server} until its time is over: {error.message}", err=True)
+    Logins().remove(login.name)
+    click.echo(f"logged out of {login.server}")

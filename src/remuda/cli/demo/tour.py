@@ -26,12 +26,12 @@ from remuda.kube.objects import name_of
 
 from ..exit_codes import Failure
 from ..remote import clusters
-from ..remote.cluster_argument import WORKSPACE
+from ..remote.connection import WORKSPACE
 from ..remote.kubeconfigs import of_clusters
 from ..views import cluster_tree, states, wait_chain
 from ..views.states import Sight
-from . import leftovers, nodes, server
-from .declared import NAME, SERVERS, WORKERS, Declared, next_minor
+from . import cluster, leftovers, server
+from .cluster import NAME, SERVERS, WORKERS, Declared, next_minor
 from .server import Server
 from .stage import PACE, Act, Stage
 
@@ -143,14 +143,14 @@ class Tour:
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(content)
         self._stage.say("The cluster itself is asked, through the server and the tunnel that its agent has dug:", "bold")
-        found = await nodes.found(kubeconfig)
-        if kubectl := nodes.kubectl(self._environ):
+        found = await cluster.read_nodes(kubeconfig)
+        if kubectl := cluster.kubectl_program(self._environ):
             self._stage.command(f"kubectl --kubeconfig {kubeconfig} get nodes")
-            self._stage.block(await nodes.by_kubectl(kubectl, kubeconfig, self._environ), "")
+            self._stage.block(await cluster.nodes_by_kubectl(kubectl, kubeconfig, self._environ), "")
         else:
             self._stage.say("(there is no kubectl here: it is Remuda's own client that asks)", "dim")
-            self._stage.block(nodes.table(found, self._clock.time()), "")
-        if not nodes.are_ready(found, self._declared.quantity()):
+            self._stage.block(cluster.node_table(found, self._clock.time()), "")
+        if not cluster.nodes_are_ready(found, self._declared.quantity()):
             raise Failure(f"the cluster's nodes are not those that were asked for: {', '.join(map(name_of, found))}")
         self._stage.say(f"All nodes are Ready {self._stage.elapsed:.0f} s after the start.", "bold")
 

@@ -1,6 +1,4 @@
-"""Options that several commands share, and what they mean: listening, certificates, etcd, controllers, places on disk.
+"""Options that several commands share: listening, certificates, etcd, controllers and leader election, places on disk.
 
-Options of one command stand with that command.
-No server code at import.
-Read :mod:`.locations`.
+An option of one command is in that command's module. No server code is imported. Read :mod:`.locations` first.
 """

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import click
 
 from ..exit_codes import Code, Failure
-from ..options.leader_election import leader_options
-from .signals import stop_on_signals
+from ..options.controllers import leader_options
+from .event_loop import stop_on_signals
 
 if TYPE_CHECKING:
     from remuda.app.attached import Settings, Socket
@@ -132,7 +132,7 @@ Work = Callable[[asyncio.Event, Told], Awaitable[None]]
 
 async def until_stopped(client: HttpsClient, work: Work, *failures: type[Exception]) -> None:
     """Run it until a signal comes. What it says goes to the terminal and the service manager; `failures` become one sentence."""
-    from .signals import tell
+    from .event_loop import tell
 
     stop = asyncio.Event()
     stop_on_signals(stop)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..exit_codes import Code, Failure
+from .event_loop import stop_on_signals
 from .logs import log_options
-from .signals import stop_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,7 +144,7 @@ def command(
 
 
 async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[Place, ...], *, prepared: bool) -> None:
-    from .signals import tell
+    from .event_loop import tell
 
     def told(line: str) -> None:
         click.echo(line)

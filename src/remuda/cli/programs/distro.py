@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import Code, Failure
-from .event_loop import collect_seldom, loop_factory, raise_file_limit
-from .signals import stop_on_signals, tell
+from .event_loop import collect_seldom, loop_factory, raise_file_limit, stop_on_signals, tell
 
 if TYPE_CHECKING:
     from remuda.lab.distro.config.arguments import Line
@@ -202,15 +201,15 @@ def _etcd_snapshot(settings: Settings, words: tuple[str, ...]) -> int:
 def _certificate(settings: Settings, words: tuple[str, ...]) -> int:
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.lab.distro.config.arguments import separated
-    from remuda.lab.distro.pki import certificate_rotation
+    from remuda.lab.distro.pki import certificates
 
     services = separated(settings.values.get("service"))
     if words[:1] == ("check",):
-        click.echo("\n".join(certificate_rotation.check(settings, services)))
+        click.echo("\n".join(certificates.check(settings, services)))
         return Code.OK
     if words[:1] != ("rotate",):
         raise _unknown("certificate", words, "rotate or check")
-    rotated = certificate_rotation.rotate(settings, services, SYSTEM_CLOCK)
+    rotated = certificates.rotate(settings, services, SYSTEM_CLOCK)
     click.echo(
         f"Successfully backed up certificates: {', '.join(rotated) or 'none'}. Please restart the server or agent to renew them."
     )

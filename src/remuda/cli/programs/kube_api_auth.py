@@ -13,8 +13,8 @@ import click
 
 from ..exit_codes import Failure
 from .cluster_agent import service_account_option, targets
+from .event_loop import stop_on_signals
 from .logs import log_options
-from .signals import stop_on_signals
 
 if TYPE_CHECKING:
     from remuda.client.kubeconfig import Target

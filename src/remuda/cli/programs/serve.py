@@ -18,14 +18,12 @@ import click
 from remuda import __version__
 
 from ..exit_codes import Failure
-from ..options.controllers import chosen_by, core_options
+from ..options.controllers import chosen_by, core_options, leader_options
 from ..options.etcd import Sharing, etcd_options
-from ..options.leader_election import leader_options
 from ..options.locations import Listen, data_dir_option, listen_option, parse_duration, parse_interval
 from ..options.serving import connections_option, job_runner_option, room, tls_options, tls_san_option
-from .event_loop import collect_seldom, collecting_nothing_yet, loop_factory, raise_file_limit
+from .event_loop import collect_seldom, collecting_nothing_yet, loop_factory, raise_file_limit, stop_on_signals
 from .logs import log_options
-from .signals import stop_on_signals
 
 if TYPE_CHECKING:
     from remuda.apiserver.server import Config, Server
@@ -179,8 +177,8 @@ async def _serve(
     from remuda.gateway.server.serving_certificate import CertificateError
     from remuda.kube.certificates import PkiError
 
+    from .event_loop import tell
     from .logs import say
-    from .signals import tell
 
     assert config.data_dir is not None
     stop = asyncio.Event()

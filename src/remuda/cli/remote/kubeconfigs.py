@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import Code, Failure
-from .cluster_argument import WORKSPACE
-from .connection import Remote
+from .connection import WORKSPACE, Remote
 
 if TYPE_CHECKING:
     from remuda.client.https import HttpsClient

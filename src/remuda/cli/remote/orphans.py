@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,18 @@ from remuda.client.interface import Client
 from remuda.kube.builtin_resources import NAMESPACES, SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.network.outbound import Policy
-from remuda.kube.objects import Key, dig, name_of
+from remuda.kube.objects import Key, dig, name_of, namespace_of
 from remuda.machines import driver_registry
 from remuda.machines import options as credential_variables
-from remuda.machines.driver import Driver, DriverError, Surroundings
+from remuda.machines.driver import Driver, DriverError, Found, Options, Surroundings
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.machineprovision.job_arguments import instance_name
-from remuda.machines.orphans import Place, Search, found_at, place_of, without_machine
+from remuda.machines.options import flag_of
 from remuda.machines.secretfields.vault import opened
 from remuda.provisioning.references.cloud_credentials import GLOBAL
 from remuda.provisioning.well_known import MACHINE_API_VERSION, resource_of
 
 from ..exit_codes import Code, Failure
-
-Obj = dict[str, Any]
 
 
 async def search(client: Client, chosen: str, elsewhere: Place | None, here: Mapping[str, str]) -> Search:
@@ -144,3 +143,72 @@ def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> Plac
     namespace, colon, name = credential.partition(":")
     key = (Key(namespace, name) if colon else Key(GLOBAL, credential)) if credential else None
     return Place(driver, key, json.dumps(said, sort_keys=True))
+
+
+# --- orphans ---------------------------------------------------------------------------------------------------------------
+#
+# Orphans: resources of ours at a provider that belong to no machine any more, but are still paid for.
+#
+# A driver marks all that it makes with its owner (:data:`~.driver.OWNER_VARIABLE`) and lists it again. The machines and templates
+# that exist, or the caller, say where it looks (region, project, credential).
+
+Obj = dict[str, Any]
+
+_NOT_OPTIONS = frozenset({"common", "providerID"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place for a driver to search: `credential` is the Secret that it uses, `fields` (as JSON) the fields of machine
+    configs."""
+
+    driver: str
+    credential: Key | None = None
+    fields: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    driver: str
+    found: Found
+
+
+@dataclass(slots=True)
+class Search:
+    """The orphans that were found, and the places that could not be searched, with reasons."""
+
+    orphans: list[Orphan] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def place_of(driver: type[Driver], obj: Obj, global_credentials: str) -> Place:
+    """Of a machine or a template: with its credential, and all options that are no files."""
+    spec = dig(obj, "spec", "template", "spec") or obj.get("spec") or {}
+    known = {flag.name for flag in driver.flags}
+    said = {
+        name: value
+        for name, value in spec.items()
+        if name not in _NOT_OPTIONS and name not in driver.file_fields and value and flag_of(driver.name, name) in known
+    }
+    named = str(dig(spec, "common", "cloudCredentialSecretName") or "")
+    namespace, colon, rest = named.partition(":")
+    key = Key(namespace, rest) if colon and namespace == global_credentials else Key(namespace_of(obj), named)
+    return Place(driver.name, key if named else None, json.dumps(said, sort_keys=True))
+
+
+async def found_at(
+    driver: type[Driver], place: Place, environ: Mapping[str, str], owner: str, around: Surroundings
+) -> list[Found]:
+    """All of this owner's at a place. Raises DriverError."""
+    options = Options.read(driver.name, driver.flags, json.loads(place.fields), environ)
+    asked = driver(around)
+    try:
+        return await asked.owned(options, owner)
+    finally:
+        await asked.aclose()
+
+
+def without_machine(driver: str, found: Iterable[Found], known: Collection[str]) -> list[Orphan]:
+    """`known` are the names under which the machines that there are were made."""
+    listed = {(each.what, each.id): each for each in found if each.machine not in known}
+    return [Orphan(driver, listed[key]) for key in sorted(listed)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import select
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,8 @@ from ..host_directory import Place
 LARGEST = 4 << 20
 KEPT = 2
 _LONGEST_LINE = 16 << 10
+# The capacity of a pipe.
+_PIECE = 1 << 16
 
 
 class Journal:
@@ -63,6 +68,36 @@ class Journal:
             older = self._path if number == 1 else numbered(self._path, number - 1)
             if older.exists():
                 older.replace(numbered(self._path, number))
+
+
+class OutputPipe:
+    """The pipe that a unit's processes write to; what they write goes into the journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._read_end, self._write_end = -1, -1
+
+    def open(self) -> int:
+        """The descriptor for processes, the same as long as the pipe is open."""
+        if self._write_end < 0:
+            self._read_end, self._write_end = os.pipe()
+            os.set_blocking(self._read_end, False)
+            asyncio.get_running_loop().add_reader(self._read_end, self._drain)
+        return self._write_end
+
+    def close(self) -> None:
+        if self._write_end >= 0:
+            asyncio.get_running_loop().remove_reader(self._read_end)
+            self._drain()
+            self._journal.flush()
+            os.close(self._read_end)
+            os.close(self._write_end)
+            self._read_end, self._write_end = -1, -1
+
+    def _drain(self) -> None:
+        # One piece at a time: a flood of output must not block everything else.
+        with contextlib.suppress(BlockingIOError):
+            self._journal.write(os.read(self._read_end, _PIECE))
 
 
 def numbered(path: Path, number: int) -> Path:

@@ -22,14 +22,12 @@ from remuda.kube.clock import Clock, Entropy
 
 from .. import processes
 from . import unitfile
-from .journal import Journal
+from .journal import Journal, OutputPipe
 from .service_processes import Children, Group, NotifySocket
 from .unit_catalog import Catalog
 from .unitfile import NEVER, Command, Unit, UnitError, environment_of
 
 _POLL = 0.05
-# The capacity of a pipe.
-_PIECE = 1 << 16
 # How long a killed process may take to disappear.
 _KILLED = 10.0
 _NOT_STARTED = 203
@@ -104,8 +102,7 @@ class Service:
         self._main_ended: asyncio.Future[int] | None = None
         self._starts: deque[float] = deque(maxlen=64)
         self._notify: NotifySocket | None = None
-        self._output = -1
-        self._input = -1
+        self._output = OutputPipe(self._journal)
 
     # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -166,13 +163,7 @@ class Service:
         """Release its resources when the host goes down, after :meth:`stop`."""
         if self._notify is not None:
             self._notify.close()
-        if self._output >= 0:
-            asyncio.get_running_loop().remove_reader(self._input)
-            self._drain()
-            self._journal.flush()
-            os.close(self._input)
-            os.close(self._output)
-            self._output = -1
+        self._output.close()
 
     # --- its life ------------------------------------------------------------------------------------------------------
 
@@ -344,7 +335,6 @@ class Service:
             self._journal.note(f"{failed.end.detail}, which does not matter")
 
     def _spawn(self, unit: Unit, command: Command, environment: dict[str, str]) -> tuple[int, asyncio.Future[int]]:
-        self._open_output()
         try:
             found = unitfile.split(command.text)
             argv = found if command.literal else unitfile.expanded(found, environment)
@@ -360,7 +350,7 @@ class Service:
                 program=program,
                 env=environment,
                 directory=self._directory(unit),
-                output=self._output,
+                output=self._output.open(),
                 umask=unit.umask,
                 limits=unit.limits,
             )
@@ -478,17 +468,6 @@ class Service:
         self.status = fields.get("STATUS", self.status)
         if fields.get("READY") == "1" and self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
-
-    def _open_output(self) -> None:
-        if self._output < 0:
-            self._input, self._output = os.pipe()
-            os.set_blocking(self._input, False)
-            asyncio.get_running_loop().add_reader(self._input, self._drain)
-
-    def _drain(self) -> None:
-        # One piece at a time: a flood of output must not block everything else.
-        with contextlib.suppress(BlockingIOError):
-            self._journal.write(os.read(self._input, _PIECE))
 
     def _signal(self, pids: set[int], number: signal.Signals) -> None:
         known, boot = processes.everything(), processes.boot_id()

@@ -2,6 +2,5 @@
 
 `config` (settings), `pki` (authorities, tokens), `etcd`, `cluster` (Kubernetes API, controllers, supervisor, addons), `nodes`
 (simulated kubelets and scheduler).
-Not here: its command line (`cli.programs.distro`), its installer (`images/installer`).
-Read :mod:`.server`, then :mod:`.agent`.
+Not here: its command line (`cli.programs.distro`), its installer (`images/installer`). Read :mod:`.server`, then :mod:`.agent`.
 """

@@ -23,7 +23,6 @@ from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
 
 from . import node
-from .api_balancer import Balancer
 from .cluster import apiserver, node_passwords, supervisor_client
 from .cluster.supervisor import Door
 from .cluster.supervisor_client import NODE_NAME, NODE_PASSWORD, PREFIX, Supervisor
@@ -34,7 +33,7 @@ from .etcd.client import EtcdClient, config_for
 from .etcd.local_member import LocalEtcd, Removed
 from .etcd.members import Tending
 from .etcd.process import EtcdFailed
-from .node import HealthPort
+from .node import Balancer, HealthPort
 from .pki import authorities, certificates, encryption_keys, join_tokens, server_identity
 from .pki.authorities import SERVER_CA
 from .pki.server_identity import Identity

@@ -44,11 +44,10 @@ from remuda.runtime.informer import without_managed_fields
 from .. import driver_registry
 from . import machine_status, pool_attempts
 from .decide import Decision, Snapshot, Step, decide, is_forced, is_recorded, needs_state, subject_of
-from .infra_kinds import Found, MachineKinds
 from .job_arguments import driver_of
 from .job_objects import Made, correction, helpers, is_alike, is_controlled_by, is_pods, job, prepared, runs_ours
 from .job_outcome import Ended, Outcome, outcome_of
-from .machine_inputs import NotYet, Reading
+from .machine_inputs import Found, MachineKinds, NotYet, Reading
 from .well_known import (
     CAPI_MACHINE,
     CONFIG_MAPS,

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from remuda import __version__
 from remuda.access.settings.settings import MACHINE_REPOSITORY, OUTBOUND, Settings, registry_at
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS, SETTINGS
+from remuda.capi.contracts import Contracts, group_kind
 from remuda.capi.well_known import CLONED_FROM_NAME as TEMPLATE
 from remuda.client.idempotent import find
 from remuda.kube.builtin_resources import NAMESPACES, SECRETS
 from remuda.kube.network import outbound
 from remuda.kube.objects import (
     GroupVersion,
+    GroupVersionResource,
     Key,
     annotations_of,
     dig,
@@ -48,7 +50,9 @@ from remuda.provisioning.well_known import (
     POOL_NAME,
     resource_of,
 )
-from remuda.runtime import Manager, synced
+from remuda.runtime import Informer, Manager, Watch, synced
+from remuda.runtime.controller import Mapping as MapsTo
+from remuda.runtime.controller import Predicate, any_change, itself
 
 from .. import options
 from ..driver import OWNER_VARIABLE
@@ -322,3 +326,56 @@ def _wait(infra: Obj, name: str, why: str, code: Code) -> Wait:
 
 def _is_machine(owner: Obj) -> bool:
     return owner.get("kind") == "Machine" and GroupVersion.parse(owner.get("apiVersion") or "").group == capi.GROUP
+
+
+# --- infra kinds -----------------------------------------------------------------------------------------------------------
+#
+# The kinds of drivers' machines, which exist as long as their definitions; each has an informer while it is known.
+
+_SUFFIX, _VERSION = "Machine", "v1"
+
+
+class Found(NamedTuple):
+    """An infrastructure machine, and where it is."""
+
+    obj: Obj
+    resource: GroupVersionResource
+    informer: Informer
+
+
+class MachineKinds:
+    """`follower` is the controller that is woken by their objects; `to` says for which keys."""
+
+    def __init__(self, manager: Manager, follower: str, to: MapsTo = itself, when: Predicate = any_change) -> None:
+        self._manager = manager
+        self._when = when
+        self._follower = follower
+        self._to = to
+        self._informers: dict[str, Informer] = {}
+        self._stops: dict[str, Callable[[], None]] = {}
+        self.crds = Contracts(manager.informers).crds
+        self.crds.on_change(self._changed)
+
+    def find(self, namespace: str, name: str) -> list[Found]:
+        """All machines of this name, of any kind; usually there is one at most."""
+        found = ((each.get(namespace, name), each) for each in self._informers.values())
+        return [Found(obj, informer.resource, informer) for obj, informer in found if obj is not None]
+
+    def get(self, kind: str, key: Key) -> Found | None:
+        informer = self._informers.get(kind)
+        obj = informer.get(*key) if informer is not None else None
+        return Found(obj, informer.resource, informer) if obj is not None and informer is not None else None
+
+    def _changed(self, new: Obj | None, old: Obj | None) -> None:
+        group, kind = group_kind(new or old or {})
+        # CustomMachines are hosts that are there already; they are of another group, but Rancher's had them here.
+        if group != MACHINE_GROUP or not kind.endswith(_SUFFIX) or kind == "CustomMachine":
+            return
+        if new is None:
+            self._informers.pop(kind, None)
+            if stop := self._stops.pop(kind, None):
+                stop()
+        elif kind not in self._informers:
+            resource = GroupVersionResource(group, _VERSION, dig(new, "spec", "names", "plural") or "")
+            informer = self._informers[kind] = self._manager.informers.of(resource)
+            self._stops[kind] = self._manager.follow(self._follower, Watch(resource, self._to, self._when), informer)

@@ -7,6 +7,6 @@
                    of rancher-machine, or flags.json
 ```
 
-The controllers are :mod:`.nodedriver` and :mod:`.dynamicschema`; :mod:`.admission` checks writes, :mod:`.credential_admission`
-those of cloud credentials. Not here: the drivers themselves (`..drivers`). Read :mod:`.nodedriver` first.
+The controllers are :mod:`.nodedriver` and :mod:`.dynamicschema`; :mod:`.admission` checks writes of drivers and of
+cloud credentials. Not here: the drivers themselves (`..drivers`). Read :mod:`.nodedriver` first.
 """

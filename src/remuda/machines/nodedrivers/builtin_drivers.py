@@ -18,7 +18,7 @@ from remuda.kube.objects import annotations_of, dig, with_metadata
 from ..driver import Driver
 from ..driver_registry import find, names
 from ..errors import DriverError
-from .driver_annotations import Shape
+from .driver_schemas import Shape
 
 Obj = dict[str, Any]
 

@@ -24,9 +24,8 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, lo
 from ..errors import DriverError, Reason
 from . import driver_schemas
 from .builtin_drivers import BuiltIn, builtin, node_driver, restored
-from .driver_annotations import HINTS, Shape
 from .driver_downloads import name_problem
-from .driver_schemas import UnusableFlag, credential_fields, hints, resource_fields
+from .driver_schemas import HINTS, Shape, UnusableFlag, credential_fields, hints, resource_fields
 from .flag_sources import Flags, Sources
 
 log = logger(__name__)

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from ..options import FlagKind, field_of, flag_of
 from .builtin_drivers import builtin, python_driver, shape_of
-from .driver_annotations import Shape
-from .driver_schemas import KEYS, PASSWORD, STRING
+from .driver_schemas import KEYS, PASSWORD, STRING, Shape
 from .known_flags import flags_of
 
 Obj = dict[str, Any]

@@ -136,7 +136,7 @@ def on_this_machine(driver: str, hosts: Path | None, server: Mapping[str, str]) 
     if driver not in ON_THIS_MACHINE:
         return {}
     passed = ("HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CONTAINER_HOST", "DOCKER_HOST")
-    # The hosts outlive the Job, so their home is not the Job's, even if a service has none (:mod:`.directories`).
+    # The hosts outlive the Job, so their home is not the Job's, even if a service has none (:class:`.process.Directories`).
     made = {"HOME": _home(), **{name: server[name] for name in passed if server.get(name)}}
     return {**made, HOSTS_VARIABLE: str(hosts)} if hosts is not None else made
 

@@ -28,19 +28,17 @@ from remuda.runtime.informer import without_managed_fields
 
 from ..errors import Reason
 from ..machineprovision.controller import JOB_LABELS, jobs_of
-from ..machineprovision.infra_kinds import MachineKinds
 from ..machineprovision.job_arguments import IN_A_POD, Places, arguments, variables
 from ..machineprovision.job_objects import CREATE_RETRIES, REMOVE_RETRIES, Plan
 from ..machineprovision.job_outcome import LONGEST, failure_of
-from ..machineprovision.machine_inputs import NotYet, Reading
+from ..machineprovision.machine_inputs import MachineKinds, NotYet, Reading
 from ..machineprovision.well_known import JOB_UID, JOBS, job_name
 from . import job_logs, job_status
 from .confinement import Around, environment, jailed, on_this_machine, secrets, user_of
-from .directories import Directories
 from .job_logs import Output
 from .job_status import is_managed, refusal, wanted
 from .job_token import granted, kubeconfig, revoked
-from .process import Child, named
+from .process import Child, Directories, named
 
 log = logger(__name__)
 

@@ -14,9 +14,8 @@ from remuda.runtime import logger
 from ..machineprovision.job_outcome import LONGEST
 from .confinement import Around, environment, jailed, on_this_machine
 from .controller import Ground
-from .directories import Directories
 from .job_logs import Output
-from .process import Child, named
+from .process import Child, Directories, named
 
 log = logger(__name__)
 

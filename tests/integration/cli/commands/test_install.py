@@ -9,7 +9,7 @@ import pytest
 
 from remuda import __version__
 from remuda.cli.commands.install import _given, ways_in
-from remuda.cli.systemd.unit import Service, quoted, unit_file
+from remuda.cli.systemd import Service, quoted, unit_file
 from tests.integration.cli.running import Shell
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remuda.cli.completion import completed
+from remuda.cli.command_tree import completed
 from remuda.cli.exit_codes import Code, Failure
 from remuda.cli.remote.kubeconfigs import conflict, merged, renamed, write_new
 from remuda.cli.remote.login_file import Login, Logins, default_path

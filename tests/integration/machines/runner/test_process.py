@@ -13,8 +13,7 @@ import pytest
 
 from remuda.machines.runner import jail
 from remuda.machines.runner.confinement import Around, Jailed, environment, jailed
-from remuda.machines.runner.directories import Directories
-from remuda.machines.runner.process import Child
+from remuda.machines.runner.process import Child, Directories
 from tests.waiting import until
 
 AROUND = Around.this({})

@@ -8,7 +8,8 @@ from typing import Any
 import click
 import pytest
 
-from remuda.cli.commands.ssh import _within, command
+from remuda.cli.commands.machine import _within
+from remuda.cli.commands.machine import ssh as command
 from remuda.cli.exit_codes import Code, Failure
 from remuda.hosts.hosts import Hosts
 

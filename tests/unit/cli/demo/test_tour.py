@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.cli.demo import declared, nodes
+from remuda.cli.demo import cluster
 from remuda.cli.demo.tour import facts, program, settled
 from remuda.cli.views.states import Sight
 from remuda.kube.objects import with_path
@@ -25,7 +25,7 @@ from tests.unit.cli.views.shown_clusters import (
     wanted,
 )
 
-WANTED = declared.packaged().with_quantity(declared.SERVERS, 1).with_quantity(declared.WORKERS, 1)
+WANTED = cluster.packaged().with_quantity(cluster.SERVERS, 1).with_quantity(cluster.WORKERS, 1)
 READY = condition("Ready", "True")
 DONE = sight(
     wanted(READY, ready=True),
@@ -83,13 +83,13 @@ def node(name: str, ready: str, *roles: str, cordoned: bool = False) -> dict[str
 
 def test_nodes_are_shown_as_kubectl_shows_them() -> None:
     found = [node("demo-a", "True", "etcd", "control-plane"), node("b", "Unknown", cordoned=True)]
-    assert nodes.table(found, NOW) == [
+    assert cluster.node_table(found, NOW) == [
         "NAME     STATUS                        ROLES                AGE   VERSION",
         f"demo-a   Ready                         control-plane,etcd   90s   {VERSION}",
         f"b        NotReady,SchedulingDisabled   <none>               90s   {VERSION}",
     ]
-    assert nodes.are_ready(found[:1], 1)
-    assert not nodes.are_ready(found[:1], 2) and not nodes.are_ready(found, 2)
+    assert cluster.nodes_are_ready(found[:1], 1)
+    assert not cluster.nodes_are_ready(found[:1], 2) and not cluster.nodes_are_ready(found, 2)
 
 
 def test_the_program_is_named_as_it_can_be_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.cli.remote.registration_commands import Details, Unfit, usable
+from remuda.cli.remote.clusters import Details, Unfit, usable
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 from remuda.machines.nodedrivers import known_flags
 from remuda.machines.nodedrivers.builtin_drivers import RANCHERS
-from remuda.machines.nodedrivers.driver_annotations import Shape
-from remuda.machines.nodedrivers.driver_schemas import UnusableFlag, credential_fields, hints, resource_fields
+from remuda.machines.nodedrivers.driver_schemas import Shape, UnusableFlag, credential_fields, hints, resource_fields
 from remuda.machines.options import Flag, FlagKind
 
 Obj = dict[str, Any]

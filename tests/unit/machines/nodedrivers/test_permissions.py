@@ -18,7 +18,7 @@ from remuda.kube.objects import GroupVersionResource, dig, with_path
 from remuda.kube.owners import reference
 from remuda.machines.driver import Driver, Options
 from remuda.machines.errors import DriverError, Reason
-from remuda.machines.nodedrivers import credential_admission
+from remuda.machines.nodedrivers import admission
 from remuda.machines.nodedrivers.admission import admitted
 from remuda.machines.nodedrivers.builtin_drivers import BuiltIn, builtin
 from remuda.machines.options import Flag
@@ -45,7 +45,7 @@ async def office() -> AsyncIterator[House]:
     async with house(provisions=True) as here:
         for each in (admitted, references.admitted):
             install(each(here.server.source, here.server.rbac), here.server.hooks, here.server.converters)
-        rules = credential_admission.admitted(here.server.source, here.server.rbac, here.clock)
+        rules = admission.admitted_credentials(here.server.source, here.server.rbac, here.clock)
         install(rules, here.server.hooks, here.server.converters)
         here.manager, parts = Manager(InProcessClient(here.server, manager="remuda"), here.clock, here.manager.rng), here
         for reconciler in controllers(ours=ours)(parts):  # type: ignore[arg-type]
@@ -330,7 +330,7 @@ async def test_a_wrong_key_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     async with office() as here:
         await here.as_("u-admin").patch(NODE_DRIVERS, "exoscale", {"spec": {"active": True}})
         await here.settle(2.0)
-        monkeypatch.setattr(credential_admission, "python_driver", lambda name: Exoscale if name == "exoscale" else None)
+        monkeypatch.setattr(admission, "python_driver", lambda name: Exoscale if name == "exoscale" else None)
         user = here.as_("u-one")
         said = await refused(user.create(SECRETS, credential(apiKey="k", apiSecretKey="wrong"), GLOBAL))
         assert "data[exoscalecredentialConfig-apiSecretKey]: Forbidden: the provider does not know this key" in said

@@ -6,8 +6,7 @@ import pytest
 
 from remuda.machines.driver_registry import names
 from remuda.machines.nodedrivers.builtin_drivers import builtin, python_driver
-from remuda.machines.nodedrivers.driver_annotations import Shape
-from remuda.machines.nodedrivers.driver_schemas import resource_fields
+from remuda.machines.nodedrivers.driver_schemas import Shape, resource_fields
 from remuda.machines.nodedrivers.known_flags import drivers, flags_of
 from remuda.machines.nodedrivers.machine_crds import definitions
 from remuda.machines.nodedrivers.secrecy import is_secret, says_secret, variable_of

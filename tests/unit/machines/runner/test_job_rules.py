@@ -12,9 +12,9 @@ from remuda.kube.objects import with_path
 from remuda.machines.machineprovision.well_known import JOB_UID
 from remuda.machines.runner import confinement, job_status
 from remuda.machines.runner.confinement import FIRST_USER, Around, environment, is_harmless, jailed, on_this_machine, secrets
-from remuda.machines.runner.directories import Directories
 from remuda.machines.runner.job_logs import LARGEST, Output
 from remuda.machines.runner.job_status import is_managed, refusal, wanted
+from remuda.machines.runner.process import Directories
 
 Obj = dict[str, Any]
 NOW = 1_800_000_000.0

@@ -15,30 +15,38 @@ from pathlib import Path
 from typing import Any
 
 from remuda import kcm
+from remuda.access.settings import validation
 from remuda.apiserver import leadership
 from remuda.apiserver.admission.node_restriction import NodeRestriction
 from remuda.apiserver.auth.node_authorizer import NodeRights
+from remuda.apiserver.auth.token_webhook import VERSIONS, WebhookAuthenticator
 from remuda.apiserver.http.listener import server_context
 from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys import pki as keys
 from remuda.apiserver.keys.encryption import Envelope
-from remuda.apiserver.keys.pki import Pki, kubeconfig
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
 from remuda.apiserver.storage.etcd import EtcdConfig
+from remuda.apiserver.webhook_client import Endpoint, WebhookClient
+from remuda.client import kubeconfig
+from remuda.client.interface import Client
+from remuda.kcm import workloads
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource
 from remuda.kube.private_files import write_private
-from remuda.runtime import Manager
+from remuda.runtime import Manager, Registry
 
-from ..config.apiserver_arguments import token_webhook
+from ..config import arguments as component_arguments
+from ..config.arguments import ConfigError
 from ..config.settings import Settings
 from ..etcd.client import EtcdClient
+from ..nodes.scheduler import Scheduler
 from ..pki.authorities import CLIENT_CA, SERVER_CA, Authorities
 from . import crds
 from .addons import Deploying, Place, Places
-from .controllers import run_cluster_controllers
 from .etcd_member_removal import GROUP as MEMBER_GROUP
 from .etcd_member_removal import NodeLife
 
@@ -141,7 +149,7 @@ def write_kubeconfig(settings: Settings, authorities: Authorities) -> None:
         "client-certificate-data": base64.b64encode((tls / "client-admin.crt").read_bytes()).decode(),
         "client-key-data": base64.b64encode((tls / "client-admin.key").read_bytes()).decode(),
     }
-    content = yamlio.dumps(kubeconfig(settings.local_api_url, authorities.bundle(SERVER_CA), "default", user)).encode()
+    content = yamlio.dumps(keys.kubeconfig(settings.local_api_url, authorities.bundle(SERVER_CA), "default", user)).encode()
     path = settings.kubeconfig
     if not path.exists() or path.read_bytes() != content:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,3 +207,78 @@ async def run_controllers(server: Server, settings: Settings, etcd: EtcdClient) 
             group.create_task(manager.run(), name="the supervisor's controllers")
 
     await leadership.take(server, run)
+
+
+# --- controllers -----------------------------------------------------------------------------------------------------------
+#
+# The parts of Kubernetes besides its API and its nodes: kube-controller-manager's loops and a scheduler, in one process.
+
+
+async def run_cluster_controllers(
+    client: Client,
+    clock: Clock,
+    rng: Rng,
+    *,
+    root_ca: str = "",
+    tokens: kcm.TokenIssuer | None = None,
+    registry: Registry | None = None,
+    node_grace: float = workloads.GRACE_SECONDS,
+) -> None:
+    """Run until cancelled. One process of a cluster at a time: with several, the leader does it.
+
+    `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets. A node that
+    is silent for `node_grace` seconds is marked as not ready.
+    """
+    registry = registry or Registry()
+    manager = Manager(client, clock, rng, registry=registry)
+    for controller in workloads.controllers(manager, node_grace):
+        manager.add(controller)
+    manager.add(Scheduler(manager))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(manager.run(), name="workloads")
+        others = kcm.run(client, clock, rng, root_ca=root_ca, tokens=tokens, registry=registry)
+        group.create_task(others, name="kube-controller-manager")
+
+
+# --- apiserver arguments ---------------------------------------------------------------------------------------------------
+#
+# The supported `kube-apiserver-arg` of the simulated API: its token webhook. All others are ignored, with a warning.
+#
+# The authorised cluster endpoint needs it: the planner's file names `kube-api-auth`, which runs beside every API server.
+
+_OPTION = "kube-apiserver-arg"
+_WEBHOOK = "authentication-token-webhook"
+_FILE, _VERSION, _KEEP = f"{_WEBHOOK}-config-file", f"{_WEBHOOK}-version", f"{_WEBHOOK}-cache-ttl"
+_DEFAULTS = {_FILE: "", _VERSION: "v1beta1", _KEEP: "2m"}
+
+
+def apiserver_arguments(settings: Settings) -> dict[str, str]:
+    """Values by name, without the dashes; the last one of a repeated argument counts."""
+    return component_arguments.said(settings.values, _OPTION)
+
+
+def token_webhook(settings: Settings, clock: Clock) -> tuple[WebhookAuthenticator, WebhookClient] | None:
+    """The token webhook and its client; None without one. The caller closes the client. Raises ConfigError."""
+    given = apiserver_arguments(settings)
+    unknown = sorted(given.keys() - _DEFAULTS.keys())
+    if unknown:
+        log.warning("%s: the simulated API does not know %s; nothing comes of it", _OPTION, ", ".join(unknown))
+    told = {**_DEFAULTS, **given}
+    if not told[_FILE]:
+        return None
+    if told[_VERSION] not in VERSIONS:
+        raise ConfigError(f"{_OPTION}: {_VERSION} must be one of {', '.join(VERSIONS)}")
+    if problem := validation.duration(told[_KEEP]):
+        raise ConfigError(f"{_OPTION}: {_KEEP} {problem}")
+    endpoint, client = _endpoint(Path(told[_FILE])), WebhookClient(clock)
+    return WebhookAuthenticator(client, endpoint, clock, version=told[_VERSION], keep=validation.seconds(told[_KEEP])), client
+
+
+def _endpoint(path: Path) -> Endpoint:
+    try:
+        target = kubeconfig.select(kubeconfig.parse(path.read_bytes(), path))
+    except (OSError, kubeconfig.ConfigError) as error:
+        raise ConfigError(f"{_OPTION}: {_FILE}: {error}") from None
+    if target.token or target.token_file or target.client_certificate or target.username or target.exec_plugin:
+        raise ConfigError(f"{_OPTION}: {path}: a webhook that wants to know who asks is not supported")
+    return Endpoint(target.server, target.ca)

@@ -16,7 +16,7 @@ from remuda.kube.objects import dig
 from remuda.kube.private_files import write_private
 
 from ..cluster.supervisor_client import NotYet, Supervisor
-from ..config.paths import Paths
+from ..config.settings import Paths
 from .client import EtcdClient, Member
 
 log = logging.getLogger(__name__)

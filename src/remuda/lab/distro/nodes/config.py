@@ -1,4 +1,4 @@
-"""The configuration of a simulated node; :mod:`.registration` makes a Node of it, :mod:`.kubelet` runs its pods."""
+"""The configuration of a simulated node; :mod:`.heartbeat` makes a Node of it, :mod:`.kubelet` runs its pods."""
 
 from __future__ import annotations
 

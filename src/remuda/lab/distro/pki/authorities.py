@@ -24,7 +24,7 @@ from remuda.kube.certificates import Authority, PkiError
 from remuda.kube.clock import Clock, Entropy
 from remuda.kube.private_files import write_private
 
-from ..config.paths import Paths
+from ..config.settings import Paths
 from ..etcd.client import EtcdClient
 
 SERVER_CA, CLIENT_CA, PROXY_CA = "server-ca", "client-ca", "request-header-ca"

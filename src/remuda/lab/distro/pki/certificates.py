@@ -7,7 +7,8 @@ They are checked whenever a server starts: a certificate that is missing, expire
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from remuda.kube.certificates import DAY
 from remuda.kube.clock import Clock, Entropy, rfc3339
 from remuda.kube.private_files import write_private
 
+from ..config.arguments import ConfigError
 from ..config.settings import Settings
 from .authorities import CLIENT_CA, ETCD_PEER_CA, ETCD_SERVER_CA, PROXY_CA, SERVER_CA, Authorities
 from .join_tokens import certificates_in
@@ -194,3 +196,44 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
     """Each once, in sorted order."""
     return tuple(sorted({name for name in names if name}))
+
+
+# --- certificate rotation --------------------------------------------------------------------------------------------------
+#
+# `certificate rotate` and `certificate check`: the certificates of this host. Authorities stay as they are.
+#
+# Rotating moves the files aside; the next start makes new ones. `-s` selects them by k3s' names of services.
+
+# Services that k3s knows and for which this distribution has no certificate.
+_NOTHING_TO_ROTATE = frozenset(
+    ("kube-proxy", "cloud-controller", "k3s-controller", "k3s-server", "rke2-controller", "rke2-server", "remuda-server")
+)
+
+
+def leaves(settings: Settings, services: Collection[str] = ()) -> list[Leaf]:
+    """The certificates of the services, or all. Raises ConfigError for an unknown service."""
+    found = [*server_leaves(settings), *kubelet_leaves(settings)]
+    known = {leaf.service for leaf in found} | _NOTHING_TO_ROTATE
+    if unknown := set(services) - known:
+        raise ConfigError(f"{min(unknown)} is not a service with certificates: say one of {', '.join(sorted(known))}")
+    return [leaf for leaf in found if not services or leaf.service in services]
+
+
+def rotate(settings: Settings, services: Collection[str], clock: Clock) -> list[str]:
+    """Move the certificates aside; their names."""
+    aside = settings.paths.server / f"tls-{int(clock.time())}"
+    rotated = []
+    for leaf in leaves(settings, services):
+        if not leaf.path.exists():
+            continue
+        aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (leaf.path, leaf.key):
+            if path.exists():
+                shutil.move(path, aside / f"{path.parent.name}-{path.name}")
+        rotated.append(leaf.path.name)
+    return rotated
+
+
+def check(settings: Settings, services: Collection[str]) -> list[str]:
+    """A line for each certificate."""
+    return [f"{leaf.path}: {described(leaf)}" for leaf in leaves(settings, services) if leaf.path.exists()]

@@ -16,8 +16,7 @@ from remuda.kube.private_files import write_private
 
 from ..cluster import supervisor_client
 from ..cluster.supervisor_client import PREFIX, JoinError, Supervisor
-from ..config.paths import Paths
-from ..config.settings import Settings
+from ..config.settings import Paths, Settings
 from ..etcd import local_member, recovery
 from . import authorities, join_tokens
 from . import authorities as bootstrap_data

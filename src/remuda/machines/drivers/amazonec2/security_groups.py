@@ -15,10 +15,9 @@ from remuda import __version__
 from ...driver import Machine, Options, Surroundings
 from ...errors import DriverError, Reason
 from . import tags
-from .client import Ec2
-from .failures import Refused
-from .flags import DEFAULT_GROUP
+from .client import Ec2, Refused
 
+DEFAULT_GROUP = "rancher-nodes"
 _PAUSE, _TRIES = 3.0, 20
 _GONE = ("InvalidGroup.NotFound", "InvalidGroupId.Malformed")
 

@@ -16,6 +16,7 @@ import os
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from remuda.kube import quantity
@@ -23,7 +24,7 @@ from remuda.kube import quantity
 from ...driver import Driver, DriverError, Flag, FlagKind, Found, Keep, Machine, Options, Reason, State
 from ...errors import elsewhere
 from ...ssh import PRIVATE, ensure_key
-from . import addresses, firstboot
+from . import firstboot
 from .engine import Engine, Seen, Wanted, socket_of
 
 _MACHINE, _OWNER, _TOKEN, _ADDRESS = "dev.remuda.machine", "dev.remuda.owner", "dev.remuda.token", "dev.remuda.address"
@@ -107,7 +108,7 @@ class Container(Driver):
         try:
             await engine.start(wanted.name)
         except DriverError as error:
-            if not new or len(tried) >= _TRIES or not addresses.is_taken(error.message):
+            if not new or len(tried) >= _TRIES or not is_taken(error.message):
                 raise
             tried |= {seen.labels.get(_ADDRESS, ""), placed.address}
             await engine.remove(wanted.name)
@@ -174,10 +175,10 @@ async def _ours(engine: Engine, machine: Machine) -> Seen | None:
 
 async def _placed(engine: Engine, wanted: Wanted, token: str, tried: Collection[str]) -> Wanted:
     """The container's spec with a fixed address, if the engine permits a choice."""
-    network = next(filter(None, map(addresses.network_of, await engine.subnets(wanted.network))), None)
+    network = next(filter(None, map(network_of, await engine.subnets(wanted.network))), None)
     if network is None:
         return wanted
-    address = addresses.chosen(network, token, {*tried, *await engine.noted(_ADDRESS)})
+    address = chosen(network, token, {*tried, *await engine.noted(_ADDRESS)})
     return replace(wanted, address=address, labels={**wanted.labels, _ADDRESS: address}) if address else wanted
 
 
@@ -243,3 +244,45 @@ def _taken(seen: Seen | None) -> DriverError:
     whose = seen.labels.get(_MACHINE, "") if seen is not None else ""
     what = f"of the machine {whose}" if whose else "which somebody else made"
     return DriverError(Reason.CONFLICT, f"there is a container {seen.name if seen else ''} already, {what}")
+
+
+# --- addresses -------------------------------------------------------------------------------------------------------------
+#
+# The address of a container, which stays the same after each start, as a host's does: etcd knows its members by it. Pure.
+#
+# Engines give containers any address when they start, from the lower end on. So ours are in the upper half of the network, at a
+# place derived from the machine's token; addresses in use are asked for, and one taken at the same moment is noticed when the
+# container starts.
+
+_PLACES_TRIED, _LOOKED_AT = 64, 4096
+# Below that there is nothing to choose from.
+_SMALLEST = 8
+_TAKEN = ("in use", "not available", "already allocated")
+
+
+def network_of(text: str) -> IPv4Network | None:
+    """None for anything but an IPv4 network that is large enough to choose from."""
+    try:
+        found = IPv4Network(text, strict=False)
+    except ValueError:
+        return None
+    return found if found.num_addresses >= _SMALLEST else None
+
+
+def chosen(network: IPv4Network, token: str, taken: Collection[str]) -> str:
+    """An address that is always the same for the same token while it is free; empty when all seem to be taken."""
+    half = network.num_addresses // 2
+    for number in range(_PLACES_TRIED):
+        digest = hashlib.sha256(f"{token}/{number}".encode()).digest()
+        # Not the last one, which is the broadcast address.
+        found = str(network.network_address + half + int.from_bytes(digest[:8]) % (half - 1))
+        if found not in taken:
+            return found
+    upper = range(half, min(network.num_addresses - 1, half + _LOOKED_AT))
+    return next((each for each in (str(network.network_address + number) for number in upper) if each not in taken), "")
+
+
+def is_taken(message: str) -> bool:
+    """True if an engine says that the address is taken."""
+    said = message.lower()
+    return "address" in said and any(each in said for each in _TAKEN)

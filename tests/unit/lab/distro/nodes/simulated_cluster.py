@@ -19,7 +19,7 @@ from remuda.kube.conditions import is_true
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, is_being_deleted, name_of
 from remuda.kube.owners import controller_of
-from remuda.lab.distro.cluster.controllers import run_cluster_controllers
+from remuda.lab.distro.cluster.apiserver import run_cluster_controllers
 from remuda.lab.distro.nodes import NodeConfig, run_node, run_nodes
 from remuda.runtime import Informer
 

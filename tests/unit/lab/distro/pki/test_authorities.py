@@ -15,7 +15,7 @@ from remuda.kube import certificates as signing
 from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.lab.distro.config import settings
-from remuda.lab.distro.config.paths import Paths
+from remuda.lab.distro.config.settings import Paths
 from remuda.lab.distro.pki import authorities, certificates
 from remuda.lab.distro.pki import authorities as bootstrap_data
 from remuda.lab.distro.pki.authorities import ENCRYPTION, SERVER_CA, Authorities

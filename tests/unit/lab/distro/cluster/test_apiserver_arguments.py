@@ -8,8 +8,9 @@ import pytest
 
 from remuda.kube.clock import VirtualClock
 from remuda.kube.encoding import yamlio
+from remuda.lab.distro.cluster.apiserver import apiserver_arguments as arguments
+from remuda.lab.distro.cluster.apiserver import token_webhook
 from remuda.lab.distro.config import settings
-from remuda.lab.distro.config.apiserver_arguments import arguments, token_webhook
 from remuda.lab.distro.config.arguments import ConfigError
 
 FILE = "authentication-token-webhook-config-file"

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from remuda.cli.remote.orphans import elsewhere_of
+from remuda.cli.remote.orphans import Place, elsewhere_of, found_at, place_of, without_machine
 from remuda.kube.objects import Key
 from remuda.machines.driver import Driver, Flag, FlagKind, Found, Keep, Machine, Options, State, Surroundings
-from remuda.machines.orphans import Place, found_at, place_of, without_machine
 
 
 class Shelf(Driver):
