@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 from collections.abc import Iterator
 from typing import Any
@@ -13,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore, rpc
-from remuda.apiserver.storage.etcd.gateway import Answer, Connection, Failed
-from remuda.apiserver.storage.etcd.grpc import frame
+from remuda.apiserver.storage.etcd.grpc import Failed, frame
 from remuda.apiserver.storage.etcd.hpack import decode as header_block
 from remuda.apiserver.storage.etcd.hpack import encode as headers
 from remuda.apiserver.storage.etcd.keyspace import COMPACTION_KEY, Keyspace
@@ -23,23 +21,19 @@ from remuda.apiserver.storage.etcd.protobuf import Outgoing
 from remuda.apiserver.storage.etcd.rpc import RANGE as RANGE_CALL
 from remuda.apiserver.storage.etcd.rpc import TXN as TXN_CALL
 from remuda.apiserver.storage.etcd.rpc import WATCH as WATCH_CALL
-from remuda.apiserver.storage.etcd.rpc import Refused, refused
 from remuda.apiserver.storage.etcd.watch_feed import Feed, _checked
 from remuda.apiserver.storage.store import Delete, Event, Put, StoreError
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.encoding.varints import write_varint
+from remuda.lab.distro.etcd.client import ADMINISTRATION
 
 from .budget import complaints, fuzzing
-from .shapes import changed, encoded, mangled, shaped, values
+from .shapes import mangled
 
 Obj = dict[str, Any]
 
 
-def text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-# --- what an etcd in its right mind says, as gRPC and as its gateway writes it ----------------------------------------------
+# --- what an etcd in its right mind says ------------------------------------------------------------------------------------
 
 _HEADER = Outgoing(cluster_id=(1, int), member_id=(2, int), revision=(3, int), raft_term=(4, int))
 _KEY_VALUE = Outgoing(
@@ -49,6 +43,10 @@ _RANGE = Outgoing(header=(1, _HEADER), kvs=(2, [_KEY_VALUE]), more=(3, bool), co
 _TXN = Outgoing(header=(1, _HEADER), succeeded=(2, bool), responses=(3, [Outgoing(response_range=(1, _RANGE))]))
 _EVENT = Outgoing(type=(1, {"PUT": 0, "DELETE": 1}), kv=(2, _KEY_VALUE), prev_kv=(3, _KEY_VALUE))
 _WATCH = Outgoing(header=(1, _HEADER), created=(3, bool), events=(11, [_EVENT]))
+_STATUS = Outgoing(header=(1, _HEADER), version=(2, bytes), leader=(4, int), errors=(8, [bytes]), isLearner=(10, bool))
+_MEMBER = Outgoing(ID=(1, int), name=(2, bytes), peerURLs=(3, [bytes]), clientURLs=(4, [bytes]), isLearner=(5, bool))
+_MEMBERS = Outgoing(header=(1, _HEADER), members=(2, [_MEMBER]))
+_PIECE = Outgoing(header=(1, _HEADER), remaining_bytes=(2, int), blob=(3, bytes))
 
 
 def key_value(key: bytes, revision: int = 5, value: bytes = b"{}") -> Obj:
@@ -68,7 +66,16 @@ EVENTS = [
     {"kv": key_value(COMPACTION_KEY, 8, b"3")},
 ]
 STORY = [{"header": HEADER, "created": True}, {"header": HEADER, "events": EVENTS}, {"header": HEADER}]
-MEMBERS: Obj = {"members": [{"ID": "7", "name": "a", "peerURLs": ["http://a:1"], "isLearner": True}], "version": "3.6.0"}
+STATUS: Obj = {
+    "header": HEADER,
+    "version": b"3.6.0",
+    "leader": 2**64 - 1,
+    "errors": [b"etcdserver: no leader"],
+    "isLearner": True,
+}
+MEMBERS: Obj = {"members": [{"ID": 2**64 - 7, "name": b"a", "peerURLs": [b"http://a:1"], "isLearner": True}]}
+OF_AGE = _STATUS.encode({"version": b"3.6.0"})
+PIECE: Obj = {"header": HEADER, "remaining_bytes": 7, "blob": b"piece"}
 
 fields = st.builds(
     lambda number, kind, payload: write_varint(number << 3 | kind) + payload,
@@ -98,121 +105,19 @@ ranges = wires(_RANGE.encode(RANGE), _RANGE.encode({**RANGE, "more": True}))
 transactions = wires(_TXN.encode(TXN), _TXN.encode({**TXN, "succeeded": True}))
 watches = wires(*(_WATCH.encode(each) for each in STORY))
 
-names = st.sampled_from(
-    [
-        "header", "revision", "members", "name", "peerURLs", "isLearner", "version", "error", "grpc_code", "code", "message",
-        "ID", "TTL", "etcdserver",
-    ]
-)  # fmt: skip
-oddities = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.sampled_from(
-        [[], {}, "", "-1", "1" * 5000, "1e3", "0x1", 1.5, 2**70, text(b"\xff/registry"), text(b"/registry/\xff"), "%%"]
-    ),
-    shaped(names, leaves=6),
-)
-
-
-def lines(good: Any) -> st.SearchStrategy[bytes]:
-    return st.one_of(changed(good, oddities).map(encoded), mangled(encoded(good)), st.binary(max_size=40), values.map(encoded))
-
-
-# --- one connection ---------------------------------------------------------------------------------------------------
-
-
-class Line(asyncio.Transport):
-    """What a connection writes to is not asked about here."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.closed = False
-
-    def write(self, data: Any) -> None:
-        pass
-
-    def abort(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-
-BODY = encoded(MEMBERS)
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-ANSWERS = [
-    HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY,
-    HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY),
-    HEAD + b"Transfer-Encoding: chunked\r\n\r\n5;x=y\r\nabc\nd\r\n3\r\n\nxy\r\n0\r\nTrailer: x\r\n\r\n",
-    b"HTTP/1.1 503 No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
-]
-heads = st.lists(
-    st.sampled_from(
-        [
-            b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 500 x\r\n", b"HTTP/1.1 \r\n", b"HTTP/2 200\r\n", b"Content-Length: 3\r\n",
-            b"Content-Length: -3\r\n", b"Content-Length: 1_0\r\n", b"Content-Length: x\r\n", b"Transfer-Encoding: chunked\r\n",
-            b"\r\n", b"-1\r\n", b"0\r\n", b"5\r\nhello\r\n", b"ffffffffffffffffffff\r\n", b"zz\r\n", b"abc", b"\r", b"\n",
-            b"9" * 5000, b"3\r\nabcdef\r\n",
-        ]
-    ),
-    max_size=8,
-).map(b"".join)  # fmt: skip
-
-
-@fuzzing(200)
-@given(
-    st.one_of(heads, st.sampled_from(ANSWERS).flatmap(mangled), st.tuples(st.sampled_from(ANSWERS), heads).map(b"".join)),
-    st.lists(st.integers(1, 80), max_size=10),
-    st.booleans(),
-)
-@example(HEAD + b"Transfer-Encoding: chunked\r\n\r\n-1\r\nx", [], False)
-@example(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * 100_000, [], True)
-@example(HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", [], False)
-def test_answers(data: bytes, cuts: list[int], streams: bool) -> None:
-    """In pieces of any size: the future ends, or waits for more; nothing is kept beyond what has come."""
-
-    async def receive() -> None:
-        connection = Connection()
-        connection.connection_made(Line())
-        told: list[bytes] = []
-        answer = connection.send(b"", told.append if streams else None)
-        rest = data
-        for cut in [*cuts, len(data)]:
-            connection.data_received(rest[:cut])
-            rest = rest[cut:]
-        if not answer.done():
-            connection.connection_lost(None)
-        if answer.cancelled():
-            return
-        error = answer.exception()
-        assert isinstance(error, Failed) or (error is None and isinstance(answer.result(), Answer))
-        assert len(b"".join(told)) <= len(data)
-
-    asyncio.run(receive())
+administration = wires(_STATUS.encode(STATUS), _MEMBERS.encode(MEMBERS), _PIECE.encode(PIECE))
 
 
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
 @fuzzing(200)
-@given(st.one_of(lines(MEMBERS), lines({"code": 14, "message": "x"}), lines({"ID": "1", "TTL": "2", "etcdserver": "3.6.0"})))
-@example(b'{"message":"\xff"}')
-@example(b'{"x":' * 20_000)
-def test_the_gateways_messages(data: bytes) -> None:
-    assert isinstance(refused(data), Refused)
-    for kind in (rpc.LeaseAnswer, rpc.VersionAnswer):
-        with contextlib.suppress(*rpc.UNREADABLE):
-            rpc.decoder(kind).decode(data)
-    rpc.number(data)
-
-
-@fuzzing(200)
-@given(st.one_of(ranges, transactions, watches))
+@given(st.one_of(ranges, transactions, watches, administration))
 def test_messages(data: bytes) -> None:
-    for call in (RANGE_CALL, TXN_CALL, WATCH_CALL):
+    for call in (RANGE_CALL, TXN_CALL, WATCH_CALL, rpc.STATUS, *ADMINISTRATION):
         with contextlib.suppress(ValueError):
             call.decode(data)
+    rpc.number(data)
 
 
 @fuzzing(200)
@@ -241,7 +146,7 @@ def test_what_the_watch_brings(story: list[bytes], prefix: str) -> None:
 
 
 class Mad:
-    """Speaks HTTP well enough, and says what it is told to say."""
+    """Speaks HTTP/2 well enough, and says what it is told to say."""
 
     def __init__(self) -> None:
         self.range = self.txn = b""
@@ -257,8 +162,6 @@ class Mad:
                 await reader.readexactly(6)
                 writer.write(frame(4, 0, 0))
                 await self.calls(reader, writer)
-            body = b'{"etcdserver":"3.6.0"}'
-            writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         writer.close()
 
     async def calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -273,7 +176,7 @@ class Mad:
                 self.answer(paths.pop(stream), stream, writer)
 
     def answer(self, path: str, stream: int, writer: asyncio.StreamWriter) -> None:
-        said = {"/etcdserverpb.KV/Range": [self.range], "/etcdserverpb.KV/Txn": [self.txn], WATCH_CALL.path: self.watch}
+        said = {RANGE_CALL.path: [self.range], TXN_CALL.path: [self.txn], WATCH_CALL.path: self.watch, rpc.STATUS.path: [OF_AGE]}
         writer.write(frame(1, 4, stream, headers([(":status", "200"), ("content-type", "application/grpc")])))
         for message in said.get(path, [b""]):
             writer.write(frame(0, 0, stream, b"\0" + len(message).to_bytes(4) + message))

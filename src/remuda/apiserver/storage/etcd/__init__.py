@@ -5,8 +5,8 @@
     watch() ◀── hub ◀── feed: one watch ◀────┘
 
 `engine` is the store, `transactions` its writes and the leases of keys that expire, `watch_feed` etcd's events. `members` chooses
-the `member` to ask; `rpc` has the calls and messages (`protobuf`), `grpc` the HTTP/2 connection with `hpack`; `gateway`
-is etcd's JSON side over HTTP/1.1. :mod:`..watch_hub` is shared with sqlite.
+the `member` to ask; `rpc` has the calls and messages (`protobuf`), `grpc` the HTTP/2 connection with `hpack`.
+:mod:`..watch_hub` is shared with sqlite.
 Not here: running etcd (`lab/distro/etcd`). Begin with `engine`, then `transactions`.
 """
 

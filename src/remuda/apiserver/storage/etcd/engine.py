@@ -15,10 +15,10 @@ from remuda.kube.clock import Clock, Rng
 
 from ..store import Compacted, Event, FutureRevision, KeyValue, Op, Range, StoreError, Unavailable, check
 from ..watch_hub import Hub, Replay, Watcher
-from .gateway import Failed
+from .grpc import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
 from .members import ENOUGH, EtcdConfig, Members
-from .rpc import COMPACT, OUT_OF_RANGE, RANGE, TIME_TO_LIVE, TXN, RangeAnswer, Refused, WireKeyValue, number
+from .rpc import COMPACT, OUT_OF_RANGE, RANGE, TIME_TO_LIVE, TXN, WATCH, RangeAnswer, Refused, WireKeyValue, number
 from .transactions import Writing
 from .watch_feed import Feed, replay
 
@@ -234,7 +234,7 @@ class EtcdStore:
         until = self._clock.monotonic() + ENOUGH
         while True:
             try:
-                async with self._members.watch(request) as watch:
+                async with self._members.stream(WATCH, request) as watch:
                     wires, reached = await replay(watch, self._clock, after, upto, REPLAY)
                 break
             except Failed as error:

@@ -16,7 +16,6 @@ from typing import NamedTuple, cast
 from urllib.parse import unquote
 
 from . import hpack
-from .gateway import Failed, explain
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
@@ -44,6 +43,17 @@ _prefix = Struct(">BI")
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     size = len(payload)
     return _frame.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload
+
+
+class Failed(Exception):
+    """No answer came. `sent`: the request may have reached the member anyway. `trust`: TLS trust failed on one side.
+    `foreign`: the peer does not speak gRPC."""
+
+    def __init__(self, why: str, *, sent: bool, trust: bool = False, foreign: bool = False) -> None:
+        super().__init__(why)
+        self.sent = sent
+        self.trust = trust
+        self.foreign = foreign
 
 
 class Status(NamedTuple):
@@ -130,6 +140,7 @@ class Connection(asyncio.Protocol):
         # Headers that continue in the next frame: their stream, whether the stream ends with them, and the part received.
         self._head: tuple[int, bool, bytearray] | None = None
         self._greeted = False
+        self._greeting: asyncio.Future[None] | None = None
         self._leaving = False
         self.closed = False
 
@@ -160,6 +171,8 @@ class Connection(asyncio.Protocol):
                     if kind != _SETTINGS or flags & _ACK:
                         raise ValueError("it does not speak HTTP/2")
                     self._greeted = True
+                    if self._greeting is not None and not self._greeting.done():
+                        self._greeting.set_result(None)
                 if size > _LARGEST_FRAME:
                     raise ValueError(f"its frame is of {size} bytes")
                 if end - at < size + 9:
@@ -168,7 +181,7 @@ class Connection(asyncio.Protocol):
                 at += size + 9
                 self._take(kind, flags, stream & _WIDEST, payload)
         except ValueError as error:
-            self._fail(f"this is not etcd: {error}")
+            self._fail(f"this is not etcd: {error}", foreign=not self._greeted)
             return
         del buffer[:at]
 
@@ -332,6 +345,14 @@ class Connection(asyncio.Protocol):
             self._write(frame(_DATA, 0 if call.outgoing else _END_STREAM, call.number, bytes(piece)))
         return True
 
+    async def greeted(self) -> None:
+        """Wait for the peer's first frame, before which a server with TLS 1.3 may still refuse our certificate. Raises Failed."""
+        if not self._greeted:
+            self._greeting = asyncio.get_running_loop().create_future()
+            if self.closed:
+                raise Failed("the connection was closed", sent=False)
+            await self._greeting
+
     # --- for callers ----------------------------------------------------------------------------------------------------
 
     @property
@@ -377,8 +398,10 @@ class Connection(asyncio.Protocol):
             if self._leaving and not self._calls:
                 self.close()
 
-    def _fail(self, why: str, *, trust: bool = False) -> None:
+    def _fail(self, why: str, *, trust: bool = False, foreign: bool = False) -> None:
         calls, self._calls = list(self._calls.values()), {}
+        if self._greeting is not None and not self._greeting.done():
+            self._greeting.set_exception(Failed(why, sent=False, trust=trust, foreign=foreign))
         self.close()
         for call in calls:
             call.end(Failed(why, sent=True, trust=trust))
@@ -411,20 +434,20 @@ def _unpack(shape: Struct, payload: bytes) -> tuple[int, ...]:
     return shape.unpack(payload)
 
 
-def head_of(scheme: str, authority: str, method: str) -> bytes:
+def head_of(scheme: str, authority: str, method: str, *, needs_leader: bool = True) -> bytes:
     """The headers of every request for one method."""
-    return hpack.encode(
-        (
-            (":method", "POST"),
-            (":scheme", scheme),
-            (":path", method),
-            (":authority", authority),
-            ("content-type", "application/grpc"),
-            ("te", "trailers"),
-            # A member without a leader must end its streams instead of staying silent.
-            ("hasleader", "true"),
-        )
-    )
+    headers = [
+        (":method", "POST"),
+        (":scheme", scheme),
+        (":path", method),
+        (":authority", authority),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+    ]
+    if needs_leader:
+        # A member without a leader must end its streams instead of staying silent.
+        headers.append(("hasleader", "true"))
+    return hpack.encode(headers)
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Connection:
@@ -435,4 +458,19 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Connectio
         )
     except (OSError, ssl.SSLError) as error:
         raise Failed(explain(error), sent=False, trust=isinstance(error, ssl.SSLError)) from None
+    try:
+        await made.greeted()
+    except BaseException:
+        made.close()
+        raise
     return made
+
+
+def explain(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    return error.strerror or str(error)

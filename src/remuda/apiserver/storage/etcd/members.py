@@ -1,8 +1,7 @@
 """The members of an etcd cluster, and the choice of one for each request.
 
-Keys go over gRPC; a member's other APIs, its JSON gateway and its version, over HTTP/1.1 at the same port. Requests
-go to one member as long as it answers. When it doesn't, another one is used: at once for reads; for a write that may
-have reached a member, :class:`Unsure` is raised, because only its caller can tell whether a retry is right.
+Requests go to one member as long as it answers. When it doesn't, another one is used: at once for reads; for a write that
+may have reached a member, :class:`Unsure` is raised, because only its caller can tell whether a retry is right.
 """
 
 from __future__ import annotations
@@ -19,26 +18,14 @@ import msgspec
 from remuda.kube.clock import Clock, Rng, deadline
 
 from ..store import StoreError, Unavailable
-from .gateway import Failed
-from .member import Member, Stream, Trust, Watch
-from .rpc import (
-    DEADLINE,
-    UNAVAILABLE,
-    UNREADABLE,
-    WATCH,
-    GatewayError,
-    Method,
-    Refused,
-    VersionAnswer,
-    decoder,
-    encode,
-    refusal_of,
-    refused,
-)
+from .grpc import Failed
+from .member import Member, Stream
+from .rpc import DEADLINE, STATUS, UNAVAILABLE, Method, Refused, refusal
 
 T = TypeVar("T")
 
 OLDEST = (3, 5, 6)
+_WANTED = ".".join(map(str, OLDEST))
 CONNECTIONS = 64
 # The timeout for one member: an etcd with a leader answers within milliseconds.
 PATIENCE = 2.5
@@ -136,16 +123,6 @@ class Members:
             except _NotSent as error:
                 await self.pause(until, error)
 
-    async def ask(self, path: str, message: Any, kind: type[T]) -> T:
-        """Call the gateway, like :meth:`read`, for requests besides the store's."""
-        body = encode(message)
-        until = self._clock.monotonic() + ENOUGH
-        while True:
-            try:
-                return await self._ask(path, body, kind, until)
-            except Unsure as error:
-                await self.pause(until, error)
-
     async def pause(self, until: float, error: Exception) -> None:
         """Before the next try: none if there is another member, a little when all have failed. Raises Unavailable."""
         if self._clock.monotonic() >= until:
@@ -174,26 +151,9 @@ class Members:
         finally:
             self._seats.release()
         if status.code:
-            raise self._refused(member, refusal_of(GatewayError(code=status.code, message=status.message)))
+            raise self._refused(member, refusal(status.code, status.message))
         member.why = ""
-        try:
-            return method.decode(message)
-        except ValueError as error:
-            raise StoreError(f"{member.url} does not answer like etcd: {error}") from None
-
-    async def _ask(self, path: str, body: bytes, kind: type[T], until: float) -> T:
-        await self._seat(until)
-        member = self.pick()
-        try:
-            answer = await member.ask(self._clock, member.request(path, body), PATIENCE)
-        except Failed as error:
-            raise self._failed(member, error) from None
-        finally:
-            self._seats.release()
-        if answer.status != 200:
-            raise self._refused(member, refused(answer.body))
-        member.why = ""
-        return _decoded(member, answer.body, kind)
+        return _decoded(member, method, message)
 
     def _failed(self, member: Member, error: Failed) -> Unsure:
         self.shun(member, str(error))
@@ -206,35 +166,16 @@ class Members:
         return Unsure(f"{member.url}: {refusal}")
 
     @asynccontextmanager
-    async def watch(self, message: Any) -> AsyncIterator[Watch]:
-        """A watch, over a connection of its own. Raises Failed when the member can't be reached."""
-        member = self.pick()
-        try:
-            connection = await member.open_rpc(self._clock)
-        except Failed as error:
-            self.shun(member, str(error))
-            raise
-        try:
-            yield Watch(member, connection.call(member.rpc_head(WATCH.path), WATCH.encode(message)))
-        except Failed as error:
-            self.shun(member, str(error))
-            raise
-        finally:
-            connection.close()
-
-    @asynccontextmanager
-    async def stream(self, path: str, message: Any) -> AsyncIterator[Stream]:
-        """A request to the gateway with a streamed answer. Raises Failed when the member can't be reached."""
+    async def stream(self, method: Method[T], message: Any) -> AsyncIterator[Stream[T]]:
+        """A streamed answer, over a connection of its own. Raises Failed when the member can't be reached."""
         member = self.pick()
         try:
             connection = await member.open(self._clock)
         except Failed as error:
             self.shun(member, str(error))
             raise
-        stream = Stream(member, connection)
         try:
-            stream.begin(member.request(path, encode(message)))
-            yield stream
+            yield Stream(member, connection.call(member.head(method.path), method.encode(message)), method)
         except Failed as error:
             self.shun(member, str(error))
             raise
@@ -247,16 +188,23 @@ class Members:
         """Raise StoreError when an answering member is too old, or TLS trust fails with all; Unavailable when none answers."""
         answered, untrusted = 0, 0
         for member in self._members:
-            request = f"GET /version HTTP/1.1\r\nHost: {member.host}\r\n\r\n".encode()
             try:
-                answer = await member.ask(self._clock, request, PATIENCE)
+                # Known also without a leader.
+                message, status = await member.call(self._clock, STATUS.path, b"", PATIENCE, needs_leader=False)
             except Failed as error:
                 self.shun(member, str(error))
+                if error.foreign:
+                    raise StoreError(f"{member.url} does not speak gRPC: is this etcd, {_WANTED} or newer?") from None
                 untrusted += error.trust
                 continue
+            if status.code in (UNAVAILABLE, DEADLINE):
+                self.shun(member, str(refusal(status.code, status.message)))
+                continue
             answered += 1
+            if status.code:
+                raise refusal(status.code, f"{member.url}: {status.message}")
             if not self._accept_old:
-                _check_version(member.url, _decoded(member, answer.body, VersionAnswer).etcdserver)
+                _check_version(member.url, _decoded(member, STATUS, message).version)
         if untrusted == len(self._members):
             raise StoreError(
                 f"no etcd member can be used: {self.troubles()}; see that --etcd-cafile is the authority of their certificates, "
@@ -273,11 +221,11 @@ class _NotSent(Unsure):
     """Certainly not done."""
 
 
-def _decoded(member: Member, body: bytes, kind: type[T]) -> T:
+def _decoded(member: Member, method: Method[T], message: bytes) -> T:
     try:
-        return decoder(kind).decode(body)
-    except UNREADABLE as error:
-        raise StoreError(f"{member.url} does not answer like etcd's JSON gateway: {error}") from None
+        return method.decode(message)
+    except ValueError as error:
+        raise StoreError(f"{member.url} does not answer like etcd: {error}") from None
 
 
 def _check_version(url: str, text: str) -> None:
@@ -285,21 +233,17 @@ def _check_version(url: str, text: str) -> None:
     if len(parts) < 3 or not all(part.isdigit() for part in parts[:3]):
         raise StoreError(f"{url} does not tell its version: is this etcd?")
     if tuple(int(part) for part in parts[:3]) < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
         raise StoreError(
-            f"{url} runs etcd {text}, which can lose or corrupt data after a crash: upgrade it to {wanted} or newer first"
+            f"{url} runs etcd {text}, which can lose or corrupt data after a crash: upgrade it to {_WANTED} or newer first"
         )
 
 
-def _tls(config: EtcdConfig) -> Trust:
-    def context(*protocols: str) -> ssl.SSLContext:
+def _tls(config: EtcdConfig) -> ssl.SSLContext:
+    try:
         made = ssl.create_default_context(cafile=None if config.ca is None else str(config.ca))
         if config.certificate is not None:
             made.load_cert_chain(config.certificate, config.key)
-        made.set_alpn_protocols(protocols)
+        made.set_alpn_protocols(["h2"])
         return made
-
-    try:
-        return Trust(gateway=context("http/1.1"), rpc=context("h2"))
     except (OSError, ssl.SSLError) as error:
         raise StoreError(f"the certificates for etcd can't be used: {error}") from None

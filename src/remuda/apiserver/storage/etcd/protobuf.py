@@ -94,19 +94,24 @@ class Incoming:
         make: Callable[[], Any],
         *,
         numbers: Mapping[int, str] = {},
+        identifiers: Mapping[int, str] = {},
         flags: Mapping[int, str] = {},
         data: Mapping[int, str] = {},
         texts: Mapping[int, str] = {},
+        text_lists: Mapping[int, str] = {},
         messages: Mapping[int, tuple[str, Incoming]] = {},
         lists: Mapping[int, tuple[str, Incoming]] = {},
         choices: Mapping[int, tuple[str, tuple[str, ...]]] = {},
     ) -> None:
         self._make = make
         self._numbers = {number << 3: name for number, name in numbers.items()}
+        # Without a sign.
+        self._identifiers = {number << 3: name for number, name in identifiers.items()}
         self._flags = {number << 3: name for number, name in flags.items()}
         self._choices = {number << 3: found for number, found in choices.items()}
         self._data = {number << 3 | _BYTES: name for number, name in data.items()}
         self._texts = {number << 3 | _BYTES: name for number, name in texts.items()}
+        self._text_lists = {number << 3 | _BYTES: name for number, name in text_lists.items()}
         self._messages = {number << 3 | _BYTES: found for number, found in messages.items()}
         self._lists = {number << 3 | _BYTES: found for number, found in lists.items()}
 
@@ -141,6 +146,8 @@ class Incoming:
                     setattr(made, found[0], found[1]._read(data, at, after))
                 elif name := self._texts.get(tag):
                     setattr(made, name, data[at:after].decode(errors="replace"))
+                elif name := self._text_lists.get(tag):
+                    getattr(made, name).append(data[at:after].decode(errors="replace"))
                 at = after
             elif kind == _VARINT:
                 value = data[at]
@@ -160,6 +167,8 @@ class Incoming:
     def _number(self, made: Any, tag: int, value: int) -> None:
         if name := self._numbers.get(tag):
             setattr(made, name, value - (1 << 64) if value >= 1 << 63 else value)
+        elif name := self._identifiers.get(tag):
+            setattr(made, name, value)
         elif name := self._flags.get(tag):
             setattr(made, name, value != 0)
         elif choice := self._choices.get(tag):

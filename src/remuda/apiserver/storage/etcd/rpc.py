@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -11,15 +11,11 @@ from .protobuf import Incoming, Outgoing
 
 # --- messages -------------------------------------------------------------------------------------------------------------
 #
-# etcd's messages, as values. Methods below encode them; some come from its JSON gateway.
-#
-# There bytes are base64, 64-bit numbers are texts, and zero values are left out. msgspec reads all three correctly.
-
-# Errors of reading an answer of the gateway: no JSON, another message, no text, or endless nesting.
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+# etcd's messages, as values. Methods below encode and decode them.
 
 
 class Header(msgspec.Struct, gc=False):
+    member_id: int = 0
     revision: int = 0
 
 
@@ -67,22 +63,23 @@ class WatchResult(msgspec.Struct, gc=False):
     events: list[WireEvent] = []
 
 
-class GatewayError(msgspec.Struct, gc=False):
-    """`code` is gRPC's; a stream that breaks calls it `grpc_code`."""
-
-    code: int = 2
-    grpc_code: int = 0
-    message: str = ""
-    error: str = ""
-
-
 class LeaseAnswer(msgspec.Struct, gc=False):
-    id: int = msgspec.field(name="ID", default=0)
-    ttl: int = msgspec.field(name="TTL", default=0)
+    id: int = 0
+    ttl: int = 0
 
 
-class VersionAnswer(msgspec.Struct, gc=False):
-    etcdserver: str = ""
+class Status(msgspec.Struct, gc=False):
+    """A member's own view; `errors` are its alarms, and a missing leader."""
+
+    header: Header = msgspec.field(default_factory=Header)
+    version: str = ""
+    leader: int = 0
+    is_learner: bool = False
+    errors: list[str] = []
+
+    @property
+    def leads(self) -> bool:
+        return self.leader != 0 and self.leader == self.header.member_id
 
 
 class Empty(msgspec.Struct, gc=False):
@@ -96,20 +93,6 @@ _LONGEST_NUMBER = 20
 def number(text: bytes) -> int:
     """A revision that was noted as a value; 0 when it is none."""
     return int(text) if text.isdigit() and len(text) <= _LONGEST_NUMBER else 0
-
-
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
-
-
-def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    found = _decoders.get(kind)
-    if found is None:
-        found = _decoders[kind] = msgspec.json.Decoder(kind, strict=False)
-    return found
-
-
-def encode(message: Any) -> bytes:
-    return msgspec.json.encode(message)
 
 
 # --- rpc ------------------------------------------------------------------------------------------------------------------
@@ -152,7 +135,7 @@ _WATCH = Outgoing(create_request=(1, _WATCH_CREATE))
 _LEASE_GRANT = Outgoing(TTL=(1, int), ID=(2, int))
 _LEASE_TIME_TO_LIVE = Outgoing(ID=(1, int), keys=(2, bool))
 
-_HEADER = Incoming(Header, numbers={3: "revision"})
+_HEADER = Incoming(Header, identifiers={2: "member_id"}, numbers={3: "revision"})
 _KEY_VALUE = Incoming(
     lambda: WireKeyValue(b""),
     data={1: "key", 5: "value"},
@@ -172,7 +155,16 @@ _TXN_ANSWER = Incoming(
     lambda: TxnAnswer(Header()), messages={1: ("header", _HEADER)}, flags={2: "succeeded"}, lists={3: ("responses", _OP_ANSWER)}
 )
 _LEASE_ANSWER = Incoming(LeaseAnswer, numbers={2: "id", 3: "ttl"})
-_EMPTY = Incoming(Empty)
+_STATUS = Incoming(
+    Status,
+    messages={1: ("header", _HEADER)},
+    texts={2: "version"},
+    identifiers={4: "leader"},
+    flags={10: "is_learner"},
+    text_lists={8: "errors"},
+)
+NOTHING = Outgoing()
+EMPTY = Incoming(Empty)
 _WATCH_RESULT = Incoming(
     WatchResult,
     messages={1: ("header", _HEADER)},
@@ -186,9 +178,10 @@ RANGE = Method("KV/Range", _RANGE, RangeAnswer, _RANGE_ANSWER)
 PUT = Method("KV/Put", _PUT, PutAnswer, _PUT_ANSWER)
 DELETE = Method("KV/DeleteRange", _DELETE_RANGE, PutAnswer, _PUT_ANSWER)
 TXN = Method("KV/Txn", _TXN, TxnAnswer, _TXN_ANSWER)
-COMPACT = Method("KV/Compact", _COMPACTION, Empty, _EMPTY)
+COMPACT = Method("KV/Compact", _COMPACTION, Empty, EMPTY)
 WATCH = Method("Watch/Watch", _WATCH, WatchResult, _WATCH_RESULT)
 GRANT = Method("Lease/LeaseGrant", _LEASE_GRANT, LeaseAnswer, _LEASE_ANSWER)
+STATUS = Method("Maintenance/Status", NOTHING, Status, _STATUS)
 TIME_TO_LIVE = Method("Lease/LeaseTimeToLive", _LEASE_TIME_TO_LIVE, LeaseAnswer, _LEASE_ANSWER)
 
 
@@ -209,16 +202,7 @@ class Refused(StoreError):
         self.code = code
 
 
-def refused(body: bytes) -> Refused:
-    try:
-        found = decoder(GatewayError).decode(body)
-    except UNREADABLE:
-        return Refused(UNAVAILABLE, body[:200].decode(errors="replace") or "it refuses without a word")
-    return refusal_of(found)
-
-
-def refusal_of(found: GatewayError) -> Refused:
-    code, text = found.grpc_code or found.code, found.message or found.error
+def refusal(code: int, text: str) -> Refused:
     if code == EXHAUSTED and "space" in text:
         text = f"{text}: compact and defragment it, raise its quota, then run etcdctl alarm disarm"
     elif code in _DENIED:

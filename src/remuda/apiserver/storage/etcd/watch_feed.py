@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable
 from remuda.kube.clock import Clock, deadline
 
 from ..store import Compacted, Event, StoreError
-from .gateway import Failed
+from .grpc import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
-from .member import Member, Watch
+from .member import Member, Stream
 from .members import Members
-from .rpc import WatchResult, WireEvent, number
+from .rpc import WATCH, WatchResult, WireEvent, number
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Feed:
 
     async def _follow(self) -> None:
         request = self._keyspace.watch_everything(self.position + 1)
-        async with self._members.watch(request) as watch:
+        async with self._members.stream(WATCH, request) as watch:
             self._member = watch.member
             while True:
                 for result in await watch.next():
@@ -175,7 +175,7 @@ def _checked(result: WatchResult, position: int) -> WatchResult:
     return result
 
 
-async def replay(watch: Watch, clock: Clock, after: int, upto: int, most: int) -> tuple[list[WireEvent], int]:
+async def replay(watch: Stream[WatchResult], clock: Clock, after: int, upto: int, most: int) -> tuple[list[WireEvent], int]:
     """The events of a watch from the past in (after, upto], in whole revisions, about `most` at once; and their end."""
     found: list[WireEvent] = []
     reached = after

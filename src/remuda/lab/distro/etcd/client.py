@@ -1,7 +1,6 @@
 """The supervisor's client of etcd: members, their status, snapshots, and a few keys of its own.
 
-It asks one member after the other, as the API's store does (:mod:`remuda.apiserver.storage.etcd`): keys by gRPC, etcd's own
-administration over its JSON gateway.
+It asks one member after the other, as the API's store does (:mod:`remuda.apiserver.storage.etcd`).
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remuda.apiserver.storage.etcd import EtcdConfig
-from remuda.apiserver.storage.etcd.gateway import Failed
+from remuda.apiserver.storage.etcd.grpc import Failed
 from remuda.apiserver.storage.etcd.members import Members
-from remuda.apiserver.storage.etcd.rpc import DELETE, PUT, RANGE, TXN, UNREADABLE, GatewayError, decoder, refusal_of
+from remuda.apiserver.storage.etcd.protobuf import Incoming, Outgoing
+from remuda.apiserver.storage.etcd.rpc import DELETE, EMPTY, NOTHING, PUT, RANGE, STATUS, TXN, Empty, Method, Status
 from remuda.apiserver.storage.store import Unavailable, after_prefix
 from remuda.kube.clock import Clock, Rng, deadline
 
@@ -26,11 +26,11 @@ _PAGE = 200
 class Member(msgspec.Struct, frozen=True, gc=False):
     """`name` and its client URLs are empty until it has been started."""
 
-    id: int = msgspec.field(name="ID", default=0)
+    id: int = 0
     name: str = ""
-    peer_urls: tuple[str, ...] = msgspec.field(name="peerURLs", default=())
-    client_urls: tuple[str, ...] = msgspec.field(name="clientURLs", default=())
-    is_learner: bool = msgspec.field(name="isLearner", default=False)
+    peer_urls: tuple[str, ...] = ()
+    client_urls: tuple[str, ...] = ()
+    is_learner: bool = False
 
     @property
     def address(self) -> str:
@@ -38,35 +38,40 @@ class Member(msgspec.Struct, frozen=True, gc=False):
         return urlsplit(urls[0]).hostname or "" if urls else ""
 
 
-class _Members(msgspec.Struct):
-    members: list[Member] = []
+class _WireMember(msgspec.Struct, gc=False):
+    id: int = 0
+    name: str = ""
+    peer_urls: list[str] = []
+    client_urls: list[str] = []
+    is_learner: bool = False
 
 
-class _StatusHeader(msgspec.Struct):
-    member_id: int = 0
-    revision: int = 0
+class _Members(msgspec.Struct, gc=False):
+    members: list[_WireMember] = []
+
+    def values(self) -> list[Member]:
+        return [
+            Member(each.id, each.name, tuple(each.peer_urls), tuple(each.client_urls), each.is_learner) for each in self.members
+        ]
 
 
-class Status(msgspec.Struct):
-    header: _StatusHeader = msgspec.field(default_factory=_StatusHeader)
-    version: str = ""
-    leader: int = 0
-    is_learner: bool = msgspec.field(name="isLearner", default=False)
-    errors: list[str] = []
-
-    @property
-    def leads(self) -> bool:
-        return self.leader != 0 and self.leader == self.header.member_id
-
-
-class _Piece(msgspec.Struct):
+class _Piece(msgspec.Struct, gc=False):
     blob: bytes = b""
     remaining_bytes: int = 0
 
 
-class _SnapshotMessage(msgspec.Struct):
-    result: _Piece | None = None
-    error: GatewayError | None = None
+_MEMBER = Incoming(
+    _WireMember, identifiers={1: "id"}, texts={2: "name"}, text_lists={3: "peer_urls", 4: "client_urls"}, flags={5: "is_learner"}
+)
+_LISTED = Incoming(_Members, lists={2: ("members", _MEMBER)})
+_ADDED = Incoming(_Members, lists={3: ("members", _MEMBER)})
+_ONE = Outgoing(ID=(1, int))
+_LIST = Method("Cluster/MemberList", Outgoing(linearizable=(1, bool)), _Members, _LISTED)
+_ADD = Method("Cluster/MemberAdd", Outgoing(peerURLs=(1, [bytes]), isLearner=(2, bool)), _Members, _ADDED)
+_PROMOTE = Method("Cluster/MemberPromote", _ONE, Empty, EMPTY)
+_REMOVE = Method("Cluster/MemberRemove", _ONE, Empty, EMPTY)
+_SNAPSHOT = Method("Maintenance/Snapshot", NOTHING, _Piece, Incoming(_Piece, numbers={2: "remaining_bytes"}, data={3: "blob"}))
+ADMINISTRATION = (_LIST, _ADD, _PROMOTE, _REMOVE, _SNAPSHOT)
 
 
 class Key(msgspec.Struct):
@@ -100,27 +105,25 @@ class EtcdClient:
     # --- members --------------------------------------------------------------------------------------------------------
 
     async def members(self, *, linearizable: bool = True) -> list[Member]:
-        found = await self._members.ask("/v3/cluster/member/list", {"linearizable": linearizable}, _Members)
-        return found.members
+        return (await self._members.read(_LIST, {"linearizable": linearizable})).values()
 
     async def add_learner(self, peer_url: str) -> list[Member]:
         """Add a learner; all members, with the new one."""
-        answer = await self._members.ask("/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True}, _Members)
-        return answer.members
+        return (await self._members.read(_ADD, {"peerURLs": [peer_url.encode()], "isLearner": True})).values()
 
     async def promote(self, member: int) -> None:
-        await self._members.ask("/v3/cluster/member/promote", {"ID": str(member)}, _Members)
+        await self._members.read(_PROMOTE, {"ID": member})
 
     async def remove(self, member: int) -> None:
-        await self._members.ask("/v3/cluster/member/remove", {"ID": str(member)}, _Members)
+        await self._members.read(_REMOVE, {"ID": member})
 
     async def status(self, seconds: float = 0.0) -> Status:
         """Raises Unavailable, after so many seconds if any are given."""
         if not seconds:
-            return await self._members.ask("/v3/maintenance/status", {}, Status)
+            return await self._members.read(STATUS, {})
         try:
             async with deadline(self._clock, seconds):
-                return await self._members.ask("/v3/maintenance/status", {}, Status)
+                return await self._members.read(STATUS, {})
         except TimeoutError:
             raise Unavailable(f"etcd does not answer: {self._members.troubles()}") from None
 
@@ -133,24 +136,17 @@ class EtcdClient:
 
     async def snapshot(self) -> AsyncIterator[bytes]:
         """The whole state in pieces, as etcd's own tools read it."""
-        messages = decoder(_SnapshotMessage)
-        async with self._members.stream("/v3/maintenance/snapshot", {}) as stream:
+        async with self._members.stream(_SNAPSHOT, {}) as stream:
             # The last piece says that nothing remains, and so does the digest that comes after it.
             ends = 0
             while ends < 2:
                 try:
-                    lines = await stream.next()
+                    pieces = await stream.next()
                 except Failed as error:
                     raise Unavailable(f"the snapshot was cut off: {error}") from None
-                for line in filter(None, lines):
-                    try:
-                        found = messages.decode(line)
-                    except UNREADABLE as error:
-                        raise Unavailable(f"the snapshot can't be read: {error}") from None
-                    if found.result is None:
-                        raise refusal_of(found.error or GatewayError(message="the snapshot was cut off"))
-                    ends += not found.result.remaining_bytes
-                    yield found.result.blob
+                for piece in pieces:
+                    ends += not piece.remaining_bytes
+                    yield piece.blob
 
     # --- keys of our own ------------------------------------------------------------------------------------------------
 

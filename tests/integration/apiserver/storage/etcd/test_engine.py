@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import http.server
 import itertools
-import json
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore, hpack
+from remuda.apiserver.storage.etcd.grpc import frame
 from remuda.apiserver.storage.store import Compacted, Event, KeyValue, Mismatch, Put, StoreError, Unavailable, Unknown
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from tests.integration.apiserver.storage.conftest import new_prefix
@@ -103,53 +101,64 @@ async def test_certificates_that_are_not_there_are_named(tmp_path: Path, secure:
 
 
 @pytest.fixture
-def old() -> Iterator[Callable[[str], str]]:
+async def old() -> AsyncIterator[Callable[[str], Awaitable[str]]]:
     """Something that says it is an etcd of a version: real ones that are so old are not to be had, or run."""
-    running: list[http.server.HTTPServer] = []
+    running: list[asyncio.Server] = []
 
-    def start(version: str) -> str:
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    async def start(version: str) -> str:
+        status = b"\x12" + bytes([len(version)]) + version.encode()
+        head = hpack.encode([(":status", "200"), ("content-type", "application/grpc")])
+        answer = frame(1, 4, 1, head) + frame(0, 0, 1, b"\0" + len(status).to_bytes(4) + status)
+        end = frame(1, 5, 1, hpack.encode([("grpc-status", "0")]))
 
-            def do_GET(self) -> None:
-                body = json.dumps({"etcdserver": version, "etcdcluster": version.rpartition(".")[0] + ".0"}).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"SM\r\n\r\n")
+            writer.write(frame(4, 0, 0))
+            # Before a call there are only settings and windows.
+            while (asked := await reader.readexactly(9))[3] != 1:
+                await reader.readexactly(int.from_bytes(asked[:3]))
+            writer.write(answer + end)
+            await reader.read()
+            writer.close()
 
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        running.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{server.server_address[1]}"
+        running.append(await asyncio.start_server(serve, "127.0.0.1", 0))
+        return f"http://127.0.0.1:{running[-1].sockets[0].getsockname()[1]}"
 
     yield start
     for server in running:
-        server.shutdown()
-        server.server_close()
+        server.close()
 
 
 @pytest.mark.parametrize("version", ["3.5.5", "3.4.27", "3.5.0", "2.3.8"])
-async def test_an_etcd_that_corrupts_data_is_refused_with_the_reason(old: Callable[[str], str], version: str) -> None:
-    url = old(version)
+async def test_an_etcd_that_corrupts_data_is_refused_with_the_reason(old: Callable[[str], Awaitable[str]], version: str) -> None:
+    url = await old(version)
     with pytest.raises(StoreError, match=r"corrupt.*3\.5\.6") as caught:
         await EtcdStore.open(EtcdConfig((url,)), SYSTEM_CLOCK, Rng(1))
     assert url in str(caught.value) and version in str(caught.value)
     assert not isinstance(caught.value, Unavailable), "trying again would not help"
 
 
-async def test_one_old_member_among_good_ones_is_refused_too(etcd: EtcdCluster, old: Callable[[str], str]) -> None:
+async def test_one_old_member_among_good_ones_is_refused_too(etcd: EtcdCluster, old: Callable[[str], Awaitable[str]]) -> None:
     with pytest.raises(StoreError, match=r"3\.5\.5"):
-        await EtcdStore.open(EtcdConfig((*etcd.urls, old("3.5.5"))), SYSTEM_CLOCK, Rng(1))
+        await EtcdStore.open(EtcdConfig((*etcd.urls, await old("3.5.5"))), SYSTEM_CLOCK, Rng(1))
 
 
-async def test_something_that_is_no_etcd_is_refused(old: Callable[[str], str]) -> None:
+async def test_something_that_is_no_etcd_is_refused(old: Callable[[str], Awaitable[str]]) -> None:
     with pytest.raises(StoreError, match="is this etcd"):
-        await EtcdStore.open(EtcdConfig((old("latest"),)), SYSTEM_CLOCK, Rng(1))
+        await EtcdStore.open(EtcdConfig((await old("latest"),)), SYSTEM_CLOCK, Rng(1))
+
+
+async def test_a_server_of_http_alone_is_no_etcd() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 505 HTTP Version Not Supported\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(StoreError, match=rf"{url} does not speak gRPC: is this etcd, 3\.5\.6 or newer") as caught:
+            await EtcdStore.open(EtcdConfig((url,)), SYSTEM_CLOCK, Rng(1))
+    assert not isinstance(caught.value, Unavailable), "trying again would not help"
 
 
 async def test_nobody_there_is_told_with_every_address() -> None:

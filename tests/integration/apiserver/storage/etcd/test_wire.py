@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remuda.apiserver.storage.etcd import grpc, hpack
-from remuda.apiserver.storage.etcd.gateway import Failed
-from remuda.apiserver.storage.etcd.grpc import Connection, Status, frame, head_of
+from remuda.apiserver.storage.etcd.grpc import Connection, Failed, Status, frame, head_of
 from remuda.apiserver.storage.etcd.member import Member
 from remuda.apiserver.storage.etcd.members import EtcdConfig, Members
 from remuda.apiserver.storage.etcd.rpc import PUT, RANGE, TXN, WATCH
@@ -324,10 +323,15 @@ async def listening(said: bytes, gate: asyncio.Event) -> AsyncIterator[tuple[int
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await reader.read(1)
+            if await reader.readexactly(1) == b"P":
+                # No TLS. Before a call there are only settings and windows.
+                await reader.readuntil(b"SM\r\n\r\n")
+                writer.write(SETTINGS)
+                while (head := await reader.readexactly(9))[3] != 1:
+                    await reader.readexactly(int.from_bytes(head[:3]))
             asked.set()
             await gate.wait()
-            writer.write(SETTINGS + said)
+            writer.write(said)
             await reader.read()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
+from remuda.apiserver.storage.etcd.grpc import frame
+from remuda.apiserver.storage.etcd.hpack import encode as headers
 from remuda.apiserver.storage.etcd.members import EtcdConfig
+from remuda.apiserver.storage.etcd.protobuf import Outgoing
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.lab.distro.config.settings import Snapshots
 from remuda.lab.distro.etcd.client import EtcdClient
@@ -20,37 +20,41 @@ from remuda.lab.distro.etcd.snapshots import SnapshotError, save
 WHOLE = b"\x17" * 4096 * 3
 
 
-def _lines(whole: bytes, digest: bytes) -> list[bytes]:
-    """As etcd's gateway writes them: numbers of 64 bits are text, and zeros are left out."""
-    pieces = [whole[start : start + 4096] for start in range(0, len(whole), 4096)]
+_PIECE = Outgoing(remaining_bytes=(2, int), blob=(3, bytes))
+
+
+def _pieces(whole: bytes, digest: bytes) -> list[bytes]:
+    """As etcd sends them: zeros are left out."""
     left = len(whole)
-    lines = []
-    for piece in pieces:
+    messages = []
+    for start in range(0, len(whole), 4096):
+        piece = whole[start : start + 4096]
         left -= len(piece)
-        said = {"blob": base64.b64encode(piece).decode(), **({"remaining_bytes": str(left)} if left else {})}
-        lines.append(said)
-    lines.append({"blob": base64.b64encode(digest).decode()})
-    return [json.dumps({"result": said}).encode() + b"\n" for said in lines]
+        messages.append(_PIECE.encode({**({"remaining_bytes": left} if left else {}), "blob": piece}))
+    return [*messages, _PIECE.encode({"blob": digest})]
 
 
-async def _saved(directory: Path, lines: list[bytes]) -> bytes:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for line in lines:
-            await response.write(line)
+async def _saved(directory: Path, messages: list[bytes]) -> bytes:
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"SM\r\n\r\n")
+        writer.write(frame(4, 0, 0))
+        # Before a call there are only settings and windows.
+        while (asked := await reader.readexactly(9))[3] != 1:
+            await reader.readexactly(int.from_bytes(asked[:3]))
+        writer.write(frame(1, 4, 1, headers([(":status", "200"), ("content-type", "application/grpc")])))
+        for message in messages:
+            writer.write(frame(0, 0, 1, b"\0" + len(message).to_bytes(4) + message))
             # Each on its own, as on a busy machine.
             await SYSTEM_CLOCK.sleep(0.02)
-        await response.write_eof()
-        return response
+        writer.write(frame(1, 5, 1, headers([("grpc-status", "0")])))
+        await reader.read()
+        writer.close()
+        gone.set()
 
-    app = web.Application()
-    app.router.add_post("/v3/maintenance/snapshot", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
     client = EtcdClient(EtcdConfig(endpoints=(f"http://127.0.0.1:{port}",)), SYSTEM_CLOCK, Rng())
     try:
         async with asyncio.timeout(30):
@@ -58,21 +62,22 @@ async def _saved(directory: Path, lines: list[bytes]) -> bytes:
         return found.path.read_bytes()
     finally:
         client.close()
-        await runner.cleanup()
+        await gone.wait()
+        server.close()
 
 
 async def test_the_digest_may_come_after_everything_else(tmp_path: Path) -> None:
     digest = hashlib.sha256(WHOLE).digest()
-    assert await _saved(tmp_path, _lines(WHOLE, digest)) == WHOLE + digest
+    assert await _saved(tmp_path, _pieces(WHOLE, digest)) == WHOLE + digest
 
 
 async def test_what_is_not_what_its_digest_says_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError, match="its digest is another"):
-        await _saved(tmp_path, _lines(WHOLE, hashlib.sha256(b"other").digest()))
+        await _saved(tmp_path, _pieces(WHOLE, hashlib.sha256(b"other").digest()))
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_what_is_cut_off_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(SnapshotError):
-        await _saved(tmp_path, _lines(WHOLE, b"")[:-1])
+        await _saved(tmp_path, _pieces(WHOLE, b"")[:-1])
     assert list(tmp_path.iterdir()) == []
