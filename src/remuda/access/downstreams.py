@@ -19,7 +19,7 @@ class Downstream(Protocol):
 
     @property
     def client(self) -> Client:
-        """A client as the cluster agent's service account, an administrator there. Read it anew for each piece of work."""
+        """A client as the cluster agent's service account, an administrator there. Read it again for each piece of work."""
         ...
 
 

@@ -80,7 +80,7 @@ async def tell_status(
     """Write the status that `told` makes of the object; after a conflict, of the object as another writer left it.
 
     For a status that does not depend on what others write: several controllers look at a new object at the same time, and
-    starting anew would cost each of them as much again.
+    starting again would cost each of them as much again.
     """
     latest = obj
     for attempt in range(_TRIES):

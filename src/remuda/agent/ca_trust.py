@@ -63,7 +63,7 @@ class Trusting:
             try:
                 self.refresh()
             except (AgentError, OSError) as reason:
-                log.debug(f"the server's CA can't be looked at: {reason}")
+                log.debug(f"the server's CA can't be checked: {reason}")
                 pause = _AGAIN
             self._clock.wait(self._wake, pause)
             self._wake.clear()
@@ -86,7 +86,7 @@ class Trusting:
         if not written:
             self._api.believe(known)
             return False
-        log.info("the server has another CA now, which this host believes from now on")
+        log.info("the server has another CA now, which this host trusts from now on")
         return True
 
     def _replace(self, known: str, told: str) -> bool:

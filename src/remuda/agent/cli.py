@@ -27,7 +27,7 @@ _USAGE = """usage: remuda-agent COMMAND
   sentinel                    follow the plans of this host and apply them
   validate-config FILE        check a configuration (exit 0: good, 1: not)
   validate-connection FILE    check a connection info file (exit 0: good, 1: not)
-  check                       would it work here: configuration, connection, server (exit 0: yes, 1: no)
+  check                       check configuration, connection and server on this host (exit 0: yes, 1: no)
   version                     print the version
 
 CATTLE_AGENT_CONFIG names the configuration (default: /etc/rancher/agent/config.yaml)."""
@@ -45,7 +45,7 @@ def run() -> NoReturn:
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else 1
     except BaseException:
-        log.exception("the agent fails")
+        log.exception("the agent failed")
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -118,7 +118,7 @@ def check() -> None:
 def _config() -> Config:
     config = load_config(os.environ.get("CATTLE_AGENT_CONFIG") or DEFAULT_CONFIG)
     if os.geteuid() != 0 and config.root == "/":
-        raise ConfigError("the agent must run as root, unless its host lives in a directory of its own (root)")
+        raise ConfigError("the agent must run as root, unless its host is a directory (root)")
     return config
 
 

@@ -120,7 +120,7 @@ class KubeApi:
         except WebError as reason:
             raise _no_answer(reason) from reason
         except (OSError, HTTPException, ValueError) as reason:
-            raise ApiError(f"the watch broke off: {reason}") from reason
+            raise ApiError(f"the watch ended: {reason}") from reason
         finally:
             connection.close()
 
@@ -300,7 +300,7 @@ class SecretWatch:
                     self.fatal = f"the server refuses this host's token: {reason}"
                     self.wake.set()
                     return
-            except Exception:  # the thread's outermost edge: one odd answer must not end the agent's ears
+            except Exception:  # the thread's outermost edge: one unexpected answer must not end the watch
                 log.exception(f"can't follow the plan; again in {pause:g} s")
             self.clock.wait(self.stop, pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

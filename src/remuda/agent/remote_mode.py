@@ -119,7 +119,7 @@ class Remote:
         try:
             self._write(secret, {**data, d.FAILURE_REASON: reason.encode(errors="replace")}, checksum_of(data[d.PLAN]))
         except (ApiError, Superseded) as problem:
-            log.warning(f"can't say so in the plan's secret: {problem}")
+            log.warning(f"can't report this in the plan's secret: {problem}")
 
     def _meet(self, secret: Secret) -> None:
         uid = str(secret.get("metadata", {}).get("uid") or "")

@@ -73,9 +73,9 @@ class Program:
             return
         self._seen = now
         if not _whole(self.path):
-            log.error(f"{self.path} was replaced by something that is no agent; staying with the version that runs")
+            log.error(f"{self.path} was replaced by a file that is not an agent; the running version stays")
             return
-        log.info(f"{self.path} was replaced: ending, to be started from it")
+        log.info(f"{self.path} was replaced: the agent ends, to be started from it")
         self.stop.set()
         if self.wake is not None:
             self.wake.set()
@@ -105,9 +105,9 @@ class Program:
         if data is None or wanted == self._checksum:
             return ""
         if hashlib.sha256(data).hexdigest() != wanted:
-            return "its content is not what its checksum says"
+            return "its content does not match its checksum"
         if not _whole(path):
-            return "it is no archive of an agent"
+            return "it is not an archive of an agent"
         reason = self._trial(path)
         if not reason:
             write_atomically(self.path, data, 0o755)

@@ -143,7 +143,7 @@ class _Parser:
     def scalar(self, line: _Line, rest: str, indent: int) -> Any:
         first = rest[0]
         if first in "&*!" or rest.startswith("? ") or rest == "?":
-            raise self.wrong(line, f"uses {first!r}, which this reader does not know")
+            raise self.wrong(line, f"uses {first!r}, which this reader does not support")
         if first in "|>":
             return self.text_block(line, rest, indent)
         if first in "[{":
@@ -192,7 +192,7 @@ class _Parser:
     def text_block(self, line: _Line, header: str, indent: int) -> str:
         match = re.fullmatch(r"([|>])([1-9]?)([-+]?)([1-9]?)", header)
         if match is None:
-            raise self.wrong(line, "begins a text in a way this reader does not know")
+            raise self.wrong(line, "begins a text in a way that this reader does not support")
         folded, keep = match.group(1) == ">", match.group(3)
         given = match.group(2) or match.group(4)
         # A text at the top of a document may start at the margin: its parent's indent is one less.
@@ -241,7 +241,7 @@ def _flow(text: str, at: int) -> tuple[Any, int]:
             raise ConfigError("a quoted text inside brackets does not end on its line")
         return _unquote(text[at : at + end]), at + end
     if opening in "&*!":
-        raise ConfigError(f"{opening!r} is more YAML than this reader knows")
+        raise ConfigError(f"{opening!r} is not supported by this reader")
     end = at
     while end < len(text) and text[end] not in ",[]{}" and not (text[end] == ":" and text[end + 1 : end + 2] in (" ", "")):
         end += 1

@@ -68,7 +68,7 @@ class FleetWorkspaces:
             return DONE
         if is_being_deleted(found):
             subject, on = Ref(GROUP, "FleetWorkspace", *key), Ref("", "Namespace", *key)
-            evidence = f"namespace {key.name} is being deleted, then it is made anew"
+            evidence = f"namespace {key.name} is being deleted, then it is created again"
             return Result(waits=(Wait(Code.DELETION, subject, Actor.OTHER_CONTROLLER, on, evidence),))
         return DONE
 

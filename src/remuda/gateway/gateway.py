@@ -185,7 +185,7 @@ class Gateway:
                 await run()
                 return
             except Exception:
-                log.exception("a part of the gateway failed; it begins anew in %.0fs", _AGAIN_SECONDS)
+                log.exception("a part of the gateway failed; it starts again in %.0fs", _AGAIN_SECONDS)
                 await self.ground.clock.sleep(_AGAIN_SECONDS)
 
 

@@ -128,7 +128,7 @@ class Door:
                 self._note(visit, 0, Result.FAILED)
                 raise
             log.exception("a request failed")
-            response = self._told(visit, errors.internal("the server met an error of its own; its log has the details"))
+            response = self._told(visit, errors.internal("an internal error occurred; the server's log has the details"))
         except BaseException:
             visit.asked.why = visit.asked.why or "the connection was lost"
             self._note(visit, 0, Result.FAILED)
@@ -203,7 +203,7 @@ class Door:
         asked = visit.asked
         asked.caller = await self._callers.identify(asked, _cluster_in(asked.target))
         if asked.caller is None:
-            raise NotLetIn("no token of ours was shown")
+            raise NotLetIn("no token of this server was sent")
         self._admit(visit, route.who)
         headers = asked.request.headers
         problem = csrf.problem(
@@ -224,7 +224,7 @@ class Door:
         if caller.presented is not None:
             visit.seat = self._by_token.enter(caller.presented.name)
             if visit.seat is None:
-                raise errors.too_many_requests("this token has too many requests under way")
+                raise errors.too_many_requests("this token has too many requests in progress")
 
     def _origins(self, host: str) -> tuple[str, ...]:
         """The allowed origins of our own page: the server's address, and the requested one if it is in our certificate."""

@@ -63,7 +63,7 @@ def _fetched(packages: Sequence[str], cache: Path) -> list[Path]:
     for path, checksum in promised.values():
         if hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
             path.unlink()
-            raise DebianError(f"{path.name} is not what apt has promised; it was removed, try again")
+            raise DebianError(f"{path.name} does not match apt's checksum; it was removed, try again")
     return [promised[package][0] for package in packages]
 
 
@@ -114,6 +114,6 @@ def _run(*command: str, directory: Path | None = None) -> bytes:
     except FileNotFoundError:
         raise DebianError(f"{command[0]} is missing: images are built from Debian's packages, on Debian") from None
     if done.returncode != 0:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it gave no output"]
         raise DebianError(f"{' '.join(command[:3])} failed: {last[0]}")
     return done.stdout

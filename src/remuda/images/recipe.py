@@ -211,7 +211,7 @@ class Unpacked:
         environment = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8", "PATH": "/usr/bin"}
         done = subprocess.run(command, capture_output=True, env=environment, cwd=self.root, check=False)
         if done.returncode != 0:
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it gave no output"]
             raise InsideError(f"python {' '.join(arguments[:3])} failed in the image: {last[0]}")
         return done.stdout
 

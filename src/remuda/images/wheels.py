@@ -64,7 +64,7 @@ def unpack(wheel: Path, into: str) -> Tree:
             if entry.is_dir() or _COMMANDS.match(entry.filename):
                 continue
             if re.match(r"[^/]+\.data/", entry.filename):
-                raise WheelError(f"{wheel.name} has {entry.filename}, which is not just to be unpacked")
+                raise WheelError(f"{wheel.name} has {entry.filename}, which needs more than unpacking")
             tree.file(f"{into}/{entry.filename}", archive.read(entry))
     return tree
 
@@ -90,5 +90,5 @@ def _download(requirements: Path, python: str, machine: str, directory: Path) ->
     command += ["--dest", str(directory), "--requirement", str(requirements)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        last = done.stderr.strip().splitlines()[-1:] or ["it gave no output"]
         raise WheelError(f"pip could not download what {requirements.name} lists: {last[0]}")

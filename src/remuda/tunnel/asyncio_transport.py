@@ -29,7 +29,7 @@ Dial = Callable[[str], Awaitable[ByteStream]]
 """A stream to `host:port` on the far side."""
 
 Context = Callable[[], ssl.SSLContext]
-"""What TLS believes, for one connection."""
+"""The TLS context of one connection."""
 
 
 class StreamTransport(asyncio.Transport):
@@ -200,7 +200,7 @@ class TunnelConnector(aiohttp.BaseConnector):
             return stream
         if self._context is None:
             stream.close()
-            raise ssl.SSLError("there is nothing to believe a certificate by")
+            raise ssl.SSLError("there is no TLS context to verify a certificate")
         try:
             return await start_tls(stream, self._context(), server_hostname=host)
         except BaseException:

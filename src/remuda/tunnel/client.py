@@ -65,7 +65,7 @@ class Server:
             return context
         if self.ca:
             _load(context, self.ca, self.url)
-        # Read anew each time: the system's trusted CAs may have changed.
+        # Read again each time: the system's trusted CAs may have changed.
         context.load_default_certs()
         return context
 
@@ -154,7 +154,7 @@ class TunnelClient:
 
         def failed(task: asyncio.Future[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
-                session.end(f"what follows a connect failed: {error}")
+                session.end(f"a handler of the connection failed: {error}")
 
         greeting.add_done_callback(failed)
         try:

@@ -32,10 +32,10 @@ MOST_SESSIONS = 16
 log = logging.getLogger(__name__)
 
 Authorizer = Callable[[web.Request], Awaitable[str | None]]
-"""The client key of the caller, None when they show nothing to go by; raises Refused to say what is wrong with it."""
+"""The client key of the caller, None without a credential; raises Refused with the reason for a bad one."""
 
 Admit = Callable[[Session], Awaitable[None]]
-"""Looks at a session that nobody else knows of yet, for example by dialling through it; raises Refused to end it again."""
+"""Checks a session before any other part uses it, for example by dialling through it; raises Refused to end it."""
 
 
 class SessionListener(Protocol):
@@ -98,7 +98,7 @@ class TunnelServer:
         quietest = min(live, key=lambda session: session.heard_at)
         if quietest.heard_at >= self._clock.monotonic() - _LATELY:
             return False
-        quietest.end("another session has come in its place")
+        quietest.end("another session has replaced it")
         return True
 
     async def _serve_admitted(self, session: Session, admit: Admit) -> None:

@@ -343,11 +343,11 @@ class Session:
 
     def _dead(self, now: float) -> str | None:
         if now >= self._came_at + DEAF_AFTER:
-            return f"nothing has come for {DEAF_AFTER:.0f} s"
+            return f"nothing was received for {DEAF_AFTER:.0f} s"
         if now >= self.heard_at + SILENT_AFTER:
             return f"no {'ping' if self._accept is None else 'pong'} for {SILENT_AFTER:.0f} s"
         if self._sending_since is not None and now >= self._sending_since + SILENT_AFTER:
-            return f"the other side has taken nothing for {SILENT_AFTER:.0f} s"
+            return f"the other side has read nothing for {SILENT_AFTER:.0f} s"
         return None
 
     def _start(self, work: Awaitable[None]) -> None:

@@ -288,7 +288,7 @@ class Stream:
         self._wake_reader()
         held = len(self._received)
         if held > NEVER_ABOVE:
-            self.fail("receive buffer exceeded: pause was not heeded")
+            self.fail("receive buffer exceeded: pause was ignored")
         elif not self._asked_to_pause and held > (PAUSE_ABOVE_IN_A_CROWD if self._carrier.crowded else PAUSE_ABOVE):
             self._asked_to_pause = True
             self._signal(Kind.PAUSE)

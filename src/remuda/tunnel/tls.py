@@ -67,7 +67,7 @@ class TlsStream:
                 if not is_cut(error):
                     raise
                 # An attacker on the way may have cut the connection: this is not an end that the other side sent.
-                raise StreamError("the connection ended without TLS's own end") from None
+                raise StreamError("the connection ended without TLS's close_notify") from None
             await self._flush()
             await self._feed()
 

@@ -103,7 +103,7 @@ def test_a_token_that_is_rotated_is_good_for_its_time_of_grace(
     until(lambda: imported.agent.told().count("connected to") > before, log=imported.agent)
     # Told the new one, the agent moves over and nobody notices.
     imported.agent.token_file.write_text(imported.cluster.token())
-    until(lambda: "something has changed" in imported.agent.told(), log=imported.agent)
+    until(lambda: "the settings or the cluster's address changed" in imported.agent.told(), log=imported.agent)
     for _ in range(20):
         assert works(admin, imported)
         time.sleep(0.1)

@@ -221,7 +221,7 @@ def test_what_goes_on_in_a_cluster_ends_with_its_token(gateway: Gateway, importe
         to_its_end(response)
     finally:
         connection.close()
-    until(lambda: any(line.get("token") == name and "good no more" in line.get("why", "") for line in gateway.audit()))
+    until(lambda: any(line.get("token") == name and "expired or was revoked" in line.get("why", "") for line in gateway.audit()))
 
 
 def test_an_expired_token_opens_nothing_more(gateway: Gateway, imported: Imported, alice: Person) -> None:
@@ -575,7 +575,7 @@ def test_an_endpoint_is_not_swapped_under_a_known_cluster(
     assert stored(imported.cluster) == before
     found = alice.request("GET", imported.path("/api/v1/namespaces/kube-system"))
     assert found.json["metadata"]["uid"] == uid
-    until(lambda: any("is not taken for this cluster" in line.get("why", "") for line in gateway.audit()))
+    until(lambda: any("is not accepted as this cluster" in line.get("why", "") for line in gateway.audit()))
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------------

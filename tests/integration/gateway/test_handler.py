@@ -74,8 +74,8 @@ BAD_TOKENS: tuple[tuple[dict[str, object], dict[str, object], str], ...] = (
     ({"enabled": False}, {}, "the token is disabled"),
     ({"expired": True}, {}, "the token is expired"),
     ({"expiresAt": "2001-01-01T00:00:00Z"}, {}, "the token is expired"),
-    ({"userId": "u-gone"}, {}, "the token's user is gone"),
-    ({"cluster": "c-1"}, {}, "the token is good for another cluster only"),
+    ({"userId": "u-gone"}, {}, "the token's user does not exist"),
+    ({"cluster": "c-1"}, {}, "the token is valid for another cluster only"),
     ({}, {"enabled": False}, "the user is disabled"),
 )
 

@@ -81,7 +81,7 @@ async def test_a_line_that_loses_everything_is_known_to_both_sides_within_half_a
         assert near.alive
         assert far.alive
         await clock.advance(10)
-        assert (near.reason, far.reason) == ("nothing has come for 25 s",) * 2
+        assert (near.reason, far.reason) == ("nothing was received for 25 s",) * 2
         with pytest.raises(StreamError, match="tunnel disconnect"):
             await stream.read()
         await stopped(task)

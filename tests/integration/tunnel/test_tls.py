@@ -86,7 +86,7 @@ async def test_a_cut_is_no_end(pki: Pki, options: int) -> None:
         await door.join(serve=serve)
         tls = await start_tls(await door.tunnels.dial("c-test", "tcp", "x:1"), context, server_hostname="kubernetes")
         assert await tls.read() == b"not all"
-        with pytest.raises(StreamError, match="without TLS's own end"):
+        with pytest.raises(StreamError, match="without TLS's close_notify"):
             await tls.read()
 
 

@@ -375,7 +375,7 @@ async def test_a_client_without_pongs_gives_up_and_comes_back(bare: Bare) -> Non
     assert session is not None
     for _ in range(5):
         await clock.advance(5)
-    assert session.reason == "nothing has come for 25 s"
+    assert session.reason == "nothing was received for 25 s"
     await until(lambda: client.session is None)
     # It closes the line before it waits, in real time.
     for _ in range(3000):
@@ -412,6 +412,6 @@ async def test_a_line_that_takes_nothing_is_dead() -> None:
             await clock.advance(5)
             await socket.ping()
             await asyncio.sleep(0.01)
-        assert session.reason == "the other side has taken nothing for 60 s"
+        assert session.reason == "the other side has read nothing for 60 s"
         with pytest.raises(StreamError):
             await writing

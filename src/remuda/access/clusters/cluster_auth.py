@@ -178,7 +178,7 @@ class ClusterAuth:
                 await self._note(None, key.name)
         except OSError as error:
             # The controller tries again when the cluster is back.
-            log.info("could not tell the cluster about its tokens: %s", error)
+            log.info("the tokens could not be written into the cluster: %s", error)
         return DONE
 
     async def _note(self, value: str | None, cluster: str) -> None:

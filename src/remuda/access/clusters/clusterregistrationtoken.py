@@ -126,7 +126,7 @@ class RegistrationTokens:
             written = await make(self._client, SECRETS, _secret(crt, issued, marks), CONTROLLER)
             if written is None:
                 # The write of another replica in this moment counts.
-                raise Retry(f"the Secret {name} has just been made")
+                raise Retry(f"the Secret {name} has just been created")
         else:
             written = await self._rewrite(secret, crt, issued, marks)
         if written is not None:
@@ -134,7 +134,7 @@ class RegistrationTokens:
             if found.token and issued.token != found.token:
                 log.info("the token was replaced")
                 until = issued.times()["gracePeriodExpiresAt"]
-                self._events.event(crt, NORMAL, "Rotated", f"the token was replaced; the one before it is good until {until}")
+                self._events.event(crt, NORMAL, "Rotated", f"the token was replaced; the previous one is valid until {until}")
         return issued
 
     async def _rewrite(self, secret: Obj, crt: Obj, issued: Issued, marks: dict[str, str]) -> Obj | None:

@@ -199,9 +199,9 @@ def _namespace_wait(cluster: Obj, namespace: Obj) -> Wait:
     subject, on = Ref(GROUP, "Cluster", "", name), Ref("", "Namespace", "", name)
     if is_being_deleted(namespace):
         return Wait(
-            Code.DELETION, subject, Actor.OTHER_CONTROLLER, on, f"namespace {name} is being deleted, then it is made anew"
+            Code.DELETION, subject, Actor.OTHER_CONTROLLER, on, f"namespace {name} is being deleted, then it is created again"
         )
-    evidence = f"namespace {name} is there already and was not made for this cluster: delete it, or give the cluster another name"
+    evidence = f"namespace {name} exists already and was not made for this cluster: delete it, or give the cluster another name"
     return Wait(Code.CONTENT, subject, Actor.USER, on, evidence)
 
 

@@ -177,7 +177,7 @@ class Removal:
                 f"the cluster was removed, but what we made in it was left there, since {problem}: namespaces {NAMESPACE} and "
                 f"{IMPERSONATION_NAMESPACE}, and cluster roles and bindings with the annotation {MADE_FOR}={name}",
             )
-            log.warning("let go without cleaning: %s", problem)
+            log.warning("removed without cleaning: %s", problem)
         return await self._let_go(cluster)
 
     def _tell(self, cluster: Obj, left: Left) -> None:

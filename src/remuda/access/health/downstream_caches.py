@@ -2,8 +2,8 @@
 
 They are listed once. Every 30 to 45 seconds, when :mod:`.cluster_health` checks the cluster, its changes since then are fetched
 over the same connection. There is no permanent watch: an idle connection to each of many clusters would be most of their cost.
-Only the cluster in this very process is watched. A cache lives as long as the client that filled it, and is made anew when the
-cluster reconnects.
+Only the cluster in this very process is watched. A cache lives as long as the client that filled it, and is created again when
+the cluster reconnects.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class Followings:
                     async with deadline(self._manager.clock, _FILLED_WITHIN):
                         await following.until_filled()
         except Exception:
-            log.exception("nodes and pods of %s are followed no more, until it connects anew", cluster)
+            log.exception("nodes and pods of %s are no longer followed until it reconnects", cluster)
             if (running := self._running.get(cluster)) is not None and running[0] is following:
                 del self._running[cluster]
 

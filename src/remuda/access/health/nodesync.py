@@ -130,7 +130,7 @@ def management_node(cluster: str, node: Obj, load: Load, before: Obj | None, now
         made = with_condition(made, kind, "True", now=now)
     ready = condition_of(node, "Ready")
     if ready is None:
-        return with_condition(made, "Ready", "Unknown", "NodeStatusUnknown", "the node has said nothing of itself", now=now)
+        return with_condition(made, "Ready", "Unknown", "NodeStatusUnknown", "the node has not reported its status", now=now)
     status, reason, message = (str(ready.get(part) or "") for part in ("status", "reason", "message"))
     return with_condition(made, "Ready", status or "Unknown", reason, message, now=now)
 

@@ -73,7 +73,7 @@ class RoleRules:
             errors += rule_errors(f"namespacedRules[{namespace}]", rules, namespaced=True)
         errors += self._template_errors("inheritedClusterRoles", obj.get("inheritedClusterRoles") or (), "cluster", obj)
         if obj.get("inheritedFleetWorkspacePermissions"):
-            attributes.warnings.append("inheritedFleetWorkspacePermissions: kept, but nothing comes of it in this version")
+            attributes.warnings.append("inheritedFleetWorkspacePermissions: kept, but this version does not apply it")
         if not errors and _means_something_else(attributes):
             self._may_write_role(attributes, GLOBAL_ROLES, self._global_excess(attributes, obj))
         return errors
@@ -145,7 +145,7 @@ class RoleRules:
             elif context and template.get("context") != context:
                 yield invalid_value(where, name, f"must be a RoleTemplate for a {context}")
             elif not context and any(name_of(each) == name_of(of) for each in included(name, self._held.template)):
-                yield invalid_value(where, name, "must not include, by whatever way, the RoleTemplate that it is included in")
+                yield invalid_value(where, name, "must not include, directly or indirectly, a RoleTemplate that includes it")
             seen.add(name)
 
     def _refuse_builtin_deletion(self, attributes: Attributes) -> None:
@@ -162,7 +162,7 @@ class RoleRules:
                 raise attributes.forbidden(f"GlobalRole {name_of(role)} gives it in every cluster")
         for binding in self._held.every(CLUSTER_ROLE_TEMPLATE_BINDINGS):
             if binding.get("roleTemplateName") == name:
-                raise attributes.forbidden(f"ClusterRoleTemplateBinding {Key.of(binding)} gives it to somebody")
+                raise attributes.forbidden(f"ClusterRoleTemplateBinding {Key.of(binding)} gives it to a user or group")
 
     # --- bindings -----------------------------------------------------------------------------------------------------
 
@@ -331,13 +331,13 @@ def subject_errors(binding: Obj) -> list[FieldError]:
         return [forbidden_field(group[0], "a binding is for a user or for a group, not for both")]
     found = []
     if len(group) > 1 and binding["groupName"] != binding["groupPrincipalName"]:
-        found.append(forbidden_field("groupName", "must be empty, or what groupPrincipalName is"))
+        found.append(forbidden_field("groupName", "must be empty, or equal to groupPrincipalName"))
     local = local_user(str(binding.get("userPrincipalName") or ""))
     if local and binding.get("userName") not in (None, "", local):
         found.append(invalid_value("userName", binding["userName"], "must be the user that userPrincipalName names"))
     if (name := group_name(binding) or user_id(binding)) in NEVER:
         field = (group or user)[0]
-        found.append(invalid_value(field, name, "must be somebody who is known"))
+        found.append(invalid_value(field, name, "must be a known user"))
     return found
 
 

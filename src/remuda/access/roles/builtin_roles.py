@@ -75,15 +75,15 @@ GLOBAL_ROLES: Final = (
         [*_BASE, _rule(READ, _MANAGEMENT, "podsecurityadmissionconfigurationtemplates", "roletemplates"), *_CREATING],
         namespacedRules=_WORKSPACE,
         newUserDefault=True,
-        description="May make clusters and owns those; sees and uses what others gave a role for.",
+        description="May create clusters and owns them; may use objects for which it has a role.",
     ),
-    _global_role("user-base", "User-Base", _BASE, description="May log in, and use what others gave a role for."),
+    _global_role("user-base", "User-Base", _BASE, description="May log in and use objects for which it has a role."),
     _global_role(
         "clusters-create",
         "Create Clusters",
         _CREATING,
         namespacedRules=_WORKSPACE,
-        description="May make clusters and owns those.",
+        description="May create clusters and owns them.",
     ),
     _global_role(
         "read-only",
@@ -111,7 +111,7 @@ GLOBAL_ROLES: Final = (
             _rule(READ, _CONFIGS, "*"),
         ],
         inheritedClusterRoles=["cluster-readonly"],
-        description="Sees everything but secrets, in every cluster.",
+        description="May read everything but Secrets, in every cluster.",
     ),
 )
 

@@ -194,5 +194,5 @@ class DepartedUsers:
         for resource, informer in self._kinds.items():
             for binding in informer.indexed("user", key.name):
                 await remove(self._client, resource, binding)
-                log.info("%s %s went with its user", resource.resource, Key.of(binding))
+                log.info("%s %s was deleted with its user", resource.resource, Key.of(binding))
         return DONE

@@ -128,7 +128,7 @@ class CapiClusters:
     def get(self, namespace: str, name: str) -> Obj | None:
         """The Cluster's metadata. Raises ApiError (503)."""
         if not self._definitions.synced.is_set():
-            raise unavailable("it is not known yet whether there is Cluster API; try again", 1)
+            raise unavailable("it is not known yet whether Cluster API is installed; try again", 1)
         if self._followed is None:
             return None
         if not self._followed.synced.is_set():
@@ -159,10 +159,10 @@ class Holdings:
         return self._whole_rbac
 
     def _check(self) -> None:
-        """Raises ApiError until everything is known: neither yes nor no would be right."""
+        """Raises ApiError until everything is known: no decision would be correct."""
         if self._incomplete is not None:
             if not self._incomplete.is_complete():
-                raise unavailable("who holds what is not known yet; try again", 1)
+                raise unavailable("permissions are not known yet; try again", 1)
             self._incomplete = None
 
     # --- objects ------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Holdings:
         return found
 
     def may_stand_for(self, user: User, name: str) -> bool:
-        """True if `user` may decide who the user `name` is (login name, password, enabled): `name` is `user` itself, a user whom
+        """True if `user` may decide who the user `name` is (login name, password, enabled): `name` is `user` itself, a user that
         they may impersonate, or a user without permissions that `user` lacks."""
         return (
             user.name == name or self.may_impersonate(user, name) or self._holds_all_of(user, User(name, name, (AUTHENTICATED,)))

@@ -67,7 +67,7 @@ def mark_errors(attributes: Attributes) -> list[FieldError]:
         before = _marks(attributes.old or {}, field)
         for key, value in _marks(attributes.obj, field).items():
             if before.get(key) != value:
-                found.append(forbidden_field(f"metadata.{field}[{key}]", "is for controllers to say"))
+                found.append(forbidden_field(f"metadata.{field}[{key}]", "is set by controllers only"))
     return found
 
 
@@ -165,7 +165,7 @@ class ClusterRules:
     def _workspace_errors(self, user: User, path: str, workspace: str) -> list[FieldError]:
         if self._held.may(user, "create", PROVISIONING_CLUSTERS, "", workspace):
             return []
-        return [forbidden_field(path, "you may not make clusters in this workspace")]
+        return [forbidden_field(path, "you may not create clusters in this workspace")]
 
     def provisioning(self, attributes: Attributes) -> Iterable[FieldError]:
         assert attributes.obj is not None
@@ -198,4 +198,4 @@ class ClusterRules:
             return []
         if self._held.may_impersonate(attributes.user, said):
             return []
-        return [forbidden_field(_CREATOR_PATH, "is who makes the cluster")]
+        return [forbidden_field(_CREATOR_PATH, "must be the user who creates the cluster")]

@@ -78,12 +78,12 @@ async def _put(client: Client, id_: Id, wanted: Obj, known: Obj | None, may_writ
     if isinstance(found, str):
         return found
     if not may_write(found, wanted):
-        return f"{id_.kind} {id_.name} is there already, and is not Remuda's"
+        return f"{id_.kind} {id_.name} exists already and is not Remuda's"
     if found.get("roleRef") != wanted.get("roleRef"):
         # The roleRef can't be changed.
         await discard(client, RBAC_KINDS[id_.kind], id_.name, id_.namespace)
         made = await _create(client, id_, wanted, wrote)
-        return made if isinstance(made, str) else f"{id_.kind} {id_.name} came back while it was replaced"
+        return made if isinstance(made, str) else f"{id_.kind} {id_.name} was created again while it was replaced"
     if patch := difference(found, wanted):
         resource = RBAC_KINDS[id_.kind]
         wrote(id_.kind, await client.patch(resource, id_.name, patch, id_.namespace, field_manager=FIELD_MANAGER))

@@ -111,7 +111,7 @@ def _url_problem(text: str, schemes: tuple[str, ...]) -> str:
 def certificates(text: str) -> str:
     """One or more PEM certificates and nothing else: every client can read this text."""
     if "PRIVATE KEY" in text:
-        return "must hold certificates only: there is a private key in it, which anybody could have read"
+        return "must contain certificates only: it contains a private key, which others may have read"
     blocks = list(_BLOCK.finditer(text))
     if not blocks or len(text) > 1 << 20:
         return "must be one or more certificates in PEM"

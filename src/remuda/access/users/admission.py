@@ -67,19 +67,21 @@ class IdentityRules:
         errors = [forbidden_field(name, _IMMUTABLE) for name in _WHOSE if _differs(token, old, name)]
         wider = [name for name in _HOW_FAR if _differs(token, old, name)]
         if wider and not self._may_be(attributes.user, "users", str(old.get("userId") or "")):
-            errors += [forbidden_field(name, "only who may impersonate the token's user may change this") for name in wider]
+            errors += [forbidden_field(name, "only users who may impersonate the token's user may change this") for name in wider]
         return errors
 
     def _new_token(self, user: User, token: Obj) -> list[FieldError]:
         owner = str(token.get("userId") or "")
         if not owner:
-            return [required("userId", "a token is somebody's")]
+            return [required("userId", "a token must belong to a user")]
         errors: list[FieldError] = []
         if owner != user.name and not self._may_be(user, "users", owner):
-            errors.append(forbidden_field("userId", "only who may impersonate that user may make a token for them"))
+            errors.append(forbidden_field("userId", "only users who may impersonate that user may create a token for them"))
         for index, group in enumerate(token.get("groupPrincipals") or ()):
             if not self._may_be(user, "groups", _principal(group)):
-                errors.append(forbidden_field(f"groupPrincipals[{index}]", "only who may impersonate that group may say this"))
+                errors.append(
+                    forbidden_field(f"groupPrincipals[{index}]", "only users who may impersonate that group may set this")
+                )
         return errors
 
     def _may_be(self, user: User, kind: str, name: str) -> bool:
@@ -116,13 +118,13 @@ class IdentityRules:
         added = [(index, found) for index, found in enumerate(user.get("principalIds") or ()) if found not in known]
         if not added or self._may_everything(who):
             return []
-        why = "only who may do everything may say who a user is with a login provider"
+        why = "only users with all permissions may set a user's principals with a login provider"
         return [forbidden_field(f"principalIds[{index}]", why) for index, _ in added]
 
     def _check_not_above(self, attributes: Attributes, name: str) -> None:
         """Raises for a user who holds more than the writer."""
         if not self._held.may_stand_for(attributes.user, name):
-            raise attributes.forbidden("the user may do more than you")
+            raise attributes.forbidden("the user has permissions that you lack")
 
     def _may_everything(self, user: User) -> bool:
         # A user who may act as one who may do everything, may do everything.

@@ -62,7 +62,7 @@ class UserController:
         for token in tokens:
             await remove(self._client, TOKENS, token)
         if tokens:
-            log.info("%d tokens went with the user, who is %s", len(tokens), "gone" if user is None else "disabled")
+            log.info("%d tokens were deleted with the user, who is %s", len(tokens), "gone" if user is None else "disabled")
         if user is None or is_being_deleted(user):
             await self._passwords.remove(key.name)
         return DONE

@@ -90,7 +90,7 @@ class FirstUser:
                 await self.ensure()
             except (ApiError, OSError) as error:
                 if str(error) != told:
-                    log.info("the first user can't be made yet: %s", error)
+                    log.info("the first user can't be created yet: %s", error)
                     told = str(error)
                 await self._clock.sleep(_AGAIN)
             else:
@@ -145,7 +145,7 @@ class FirstUser:
         try:
             made = bootstrap_password(self._entropy, self._environment)
         except PasswordError as error:
-            log.error("the bootstrap password of the environment can't be used (%s), so one is made by chance", error)
+            log.error("the bootstrap password of the environment can't be used (%s), so a random one is generated", error)
             made = bootstrap_password(self._entropy, {})
         return {_USER_KEY: _encoded(user_id(self._entropy, FIRST_PREFIX)), _PASSWORD_KEY: _encoded(made.password)}
 

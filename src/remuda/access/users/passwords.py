@@ -76,7 +76,7 @@ def check_new(password: str, user_name: str = "", shortest: int = SHORTEST) -> N
     if user_name and password.casefold() == user_name.casefold():
         raise PasswordError("the password must not be the user's name")
     if len(set(password)) < 4:
-        raise PasswordError("the password must not be the same few characters over and over")
+        raise PasswordError("the password must not repeat the same few characters")
 
 
 def _prepared(password: str) -> bytes:

@@ -133,7 +133,7 @@ def refusal(token: Obj, presented: Presented, now: float, *, cluster: str = "", 
         return "the session was idle for too long"
     bound = token.get("clusterName") or ""
     if bound and bound != cluster:
-        return "the token is good for another cluster only"
+        return "the token is valid for another cluster only"
     return ""
 
 

@@ -175,7 +175,7 @@ class Tree:
                 continue
             links += 1
             if links > _MOST_LINKS:
-                raise ImageError(f"links of the image at {'/'.join(parts)!r} go round in circles")
+                raise ImageError(f"links of the image at {'/'.join(parts)!r} form a loop")
             target = os.readlink(candidate)
             if target.startswith("/"):
                 path = self.root
@@ -186,5 +186,5 @@ class Tree:
 def _clean(name: str) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
-        raise ImageError(f"image entry {name!r} climbs out of the image")
+        raise ImageError(f"image entry {name!r} leaves the image")
     return parts

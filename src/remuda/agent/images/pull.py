@@ -68,7 +68,7 @@ class Puller:
                 return _Session(endpoint, self.registries, self).layers(reference)
             except (ImageError, WebError) as reason:
                 said.append(f"{endpoint.url.netloc}: {reason}")
-                self.say(f"image {reference} not to be had from {endpoint.url.netloc}: {reason}")
+                self.say(f"image {reference} is not available from {endpoint.url.netloc}: {reason}")
         raise ImageError(f"can't pull {reference}: " + "; ".join(said))
 
 
@@ -121,7 +121,7 @@ class _Session:
         except ValueError as reason:
             raise ImageError(f"manifest {version} is not JSON") from reason
         if not isinstance(value, dict):
-            raise ImageError(f"manifest {version} is no manifest")
+            raise ImageError(f"manifest {version} is not a manifest")
         return value
 
     def _blob(self, digest: str, size: Any) -> str:
@@ -168,7 +168,7 @@ class _Session:
                 raise ImageError(_refusal(answer, f"layer {digest}"))
             resumed = answer.status == 206 and (answer.getheader("Content-Range") or "").startswith(f"bytes {have}-")
             if answer.status == 206 and not resumed:
-                raise ImageError(f"layer {digest}: the registry sent another part than was asked for")
+                raise ImageError(f"layer {digest}: the registry sent another part than was requested")
             total = have if resumed else 0
             with open(partial, "ab" if resumed else "wb") as target:
                 while True:

@@ -25,7 +25,7 @@
 #   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, DEBUG=1
 #   CATTLE_HOST_ROOT, CATTLE_HOST_LOOPBACK: this host is a directory with a loopback address of its own; no root needed, and every
 #   directory named above is below that one
-#   CATTLE_INSTALL_DRY_RUN=true: say what would be done, change nothing, ask nobody
+#   CATTLE_INSTALL_DRY_RUN=true: print what would be done; no change, no request
 
 set -e
 [ "${DEBUG:-}" = 1 ] && set -x
@@ -180,7 +180,7 @@ choose_binary() {
         [ -n "${CATTLE_AGENT_BINARY_LOCAL_LOCATION:-}" ] || fatal "CATTLE_AGENT_BINARY_LOCAL needs CATTLE_AGENT_BINARY_LOCAL_LOCATION"
         BINARY_URL=
     elif [ -z "$BINARY_URL" ] && [ -n "$PYTHON" ]; then
-        [ -n "$BASE_URL" ] || fatal "nobody said where the agent comes from: CATTLE_AGENT_BINARY_BASE_URL or CATTLE_AGENT_BINARY_URL"
+        [ -n "$BASE_URL" ] || fatal "the address of the agent is missing: CATTLE_AGENT_BINARY_BASE_URL or CATTLE_AGENT_BINARY_URL"
         BINARY_URL=$BASE_URL/remuda-agent.pyz
         BINARY_CHECKSUM=${BINARY_CHECKSUM:-${CATTLE_AGENT_ARCHIVE_CHECKSUM:-}}
     elif [ -z "$BINARY_URL" ]; then
@@ -231,7 +231,7 @@ interface_address() {
 
 # --- talking to the server ----------------------------------------------------------------------------------------------
 
-# There is no last try: nobody may be there to run this again when the server is back.
+# There is no last try: no user may be present to run this again when the server is back.
 again() {
     tries=$((${tries:-0} + 1))
     pause=$RETRY_PAUSE
@@ -255,7 +255,7 @@ fetch() { # URL FILE
 sum_of() { sha256sum "$1" | awk '{ print $1 }'; }
 
 # A checksum that the system's own CAs make unnecessary is dropped, unless strict: certificates are renewed, checksums in
-# somebody's script are not.
+# scripts that users keep are not.
 trust_server() {
     [ -n "${CATTLE_CA_CHECKSUM:-}" ] || return 0
     if [ "$STRICT" != true ]; then
@@ -283,7 +283,7 @@ trust_server() {
             again "can't get the CA of $CATTLE_SERVER"
         fi
     done
-    grep -q 'BEGIN CERTIFICATE' "$SCRATCH/cacerts" || fatal "what $CATTLE_SERVER/cacerts serves is no certificate"
+    grep -q 'BEGIN CERTIFICATE' "$SCRATCH/cacerts" || fatal "the content of $CATTLE_SERVER/cacerts is not a certificate"
     CACERT=$SCRATCH/cacerts
 }
 
@@ -423,7 +423,7 @@ register() {
     find_id
     tries=0
     while :; do
-        # The token goes by standard input: arguments can be read by everybody on the host.
+        # The token goes by standard input: all users of the host can read arguments.
         code=$(headers | (umask 0177 && curl -sS --connect-timeout 60 --max-time 300 ${CACERT:+--cacert "$CACERT"} -K - \
             -o "$CONNECTION.tmp" -w '%{http_code}' "$CATTLE_SERVER/v3/connect/agent")) || code=000
         if [ "$code" = 200 ]; then
@@ -518,8 +518,8 @@ main() {
     export HTTP_PROXY HTTPS_PROXY NO_PROXY
     SCRATCH=$(mktemp -d)
     trap 'rm -rf "$SCRATCH"' EXIT
-    CATTLE_ADDRESS=$(resolve_address "${CATTLE_ADDRESS:-}") || fatal "can't find out this host's address"
-    CATTLE_INTERNAL_ADDRESS=$(resolve_address "${CATTLE_INTERNAL_ADDRESS:-}") || fatal "can't find out this host's internal address"
+    CATTLE_ADDRESS=$(resolve_address "${CATTLE_ADDRESS:-}") || fatal "can't determine this host's address"
+    CATTLE_INTERNAL_ADDRESS=$(resolve_address "${CATTLE_INTERNAL_ADDRESS:-}") || fatal "can't determine this host's internal address"
     hold_agent
     if is_true "$CATTLE_REMOTE_ENABLED"; then
         trust_server

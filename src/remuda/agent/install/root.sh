@@ -18,7 +18,7 @@ below_root() { # NAME PATH
         real=$(cd "$there" 2>/dev/null && pwd -P) || fatal "$1 can't be $2: $there is no directory"
         case "$real/" in
             "$(cd "$ROOT" && pwd -P)"/*) ;;
-            *) fatal "$1 can't be $2: it leads out of $ROOT, where this host lives" ;;
+            *) fatal "$1 can't be $2: it leads out of this host's directory $ROOT" ;;
         esac
     fi
     printf %s "$mapped"

@@ -14,7 +14,7 @@ SELF=$0
 
 fatal() { printf '[ERROR] %s\n' "$*" >&2; exit 1; }
 
-# They are removed as a whole: a variable that went wrong must not take the host with it.
+# They are removed as a whole: a wrong variable must not remove the whole host.
 check_place() {
     case "$1" in
         / | /etc | /var | /usr | /opt | /home | /root | /var/lib | /usr/local | '' | *..*) fatal "refusing to remove $1" ;;
@@ -35,7 +35,7 @@ remove_programs() {
 case "$ROOT" in '' | /*) ;; *) fatal "CATTLE_HOST_ROOT must be an absolute path, not $ROOT" ;; esac
 check_place "$CONFIG_DIR"
 CONFIG_DIR=$(below_root CATTLE_AGENT_CONFIG_DIR "$CONFIG_DIR")
-# Where the installer has put it, whoever removes it now.
+# The installer's place for it, whichever user runs this script.
 [ -n "$VAR_DIR" ] || VAR_DIR=$(sed -n 's|^appliedPlanDirectory: \(.*\)/applied$|\1|p' "$CONFIG_DIR/config.yaml" 2>/dev/null) || :
 VAR_DIR=${VAR_DIR:-/var/lib/rancher/agent}
 check_place "$VAR_DIR"
@@ -49,9 +49,9 @@ rm -f "$UNIT_DIR/rancher-system-agent.service" "$UNIT_DIR/rancher-system-agent.e
 systemctl reset-failed rancher-system-agent >/dev/null 2>&1 || :
 systemctl daemon-reload >/dev/null 2>&1 || :
 rm -rf "$VAR_DIR" "$CONFIG_DIR"
-# What plans leave behind to know what they have done already: a host that comes back begins anew.
+# The records of finished steps of plans: a host that is registered again starts from the beginning.
 rm -rf "$PROVISIONING_DIR"
-# Others have theirs beside it; what nobody has anything in any more goes, too.
+# Other programs have files beside it; directories that are empty now are removed, too.
 rmdir "$ROOT/etc/rancher" "$ROOT/var/lib/rancher" 2>/dev/null || :
 remove_programs
 case "$SELF" in */rancher-system-agent-uninstall.sh) rm -f "$SELF" ;; esac

@@ -337,7 +337,7 @@ def ensure_file(file: File, layout: Layout) -> None:
     except OSError as reason:
         raise PlanError(f"can't write {file.path}: {reason.strerror or reason}") from reason
     except OverflowError as reason:
-        raise PlanError(f"can't give {file.path} away: {file.uid}:{file.gid} is nobody") from reason
+        raise PlanError(f"can't give {file.path} away: {file.uid}:{file.gid} is not a valid owner") from reason
 
 
 def _delete(file: File, layout: Layout) -> None:

@@ -112,7 +112,7 @@ def parse_params(header: str) -> Params:
         raise BadParams("the tunnel params are not JSON in base64") from None
     cluster = said.get("cluster") if isinstance(said, dict) else None
     if not isinstance(cluster, dict):
-        raise BadParams("the tunnel params say nothing of a cluster")
+        raise BadParams("the tunnel params do not describe a cluster")
     address, token, ca = (_said(cluster, name) for name in ("address", "token", "caCert"))
     return Params(checked_address(address), _checked_token(token.strip()), _checked_ca(ca), _checked_trusts(said))
 
@@ -135,7 +135,7 @@ def checked_address(address: str) -> str:
     """`host:port`, with an IPv6 address in brackets."""
     host, colon, port = address.rpartition(":")
     if not colon or not _PORT.fullmatch(port) or int(port) > 65535 or not _is_host(host):
-        raise BadParams("cluster.address is not of the form host:port")
+        raise BadParams("cluster.address does not have the form host:port")
     return address
 
 
@@ -158,7 +158,7 @@ def host_of(endpoint: str) -> tuple[str, str]:
 
 def _checked_token(token: str) -> str:
     if len(token) > _LONGEST_TOKEN or not _TOKEN.fullmatch(token):
-        raise BadParams("cluster.token is not of the form of a token")
+        raise BadParams("cluster.token does not have the form of a token")
     return token
 
 

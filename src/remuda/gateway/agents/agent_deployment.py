@@ -104,7 +104,7 @@ class AgentDeployment:
                 await self._keep(cluster, downstream.client, token)
         except OSError as error:
             # Its reconnection triggers this again.
-            log.info("could not look at the agent: %s", error)
+            log.info("the agent could not be checked: %s", error)
         return DONE
 
     async def _keep(self, cluster: Obj, client: Client, token: str) -> None:
@@ -122,7 +122,7 @@ class AgentDeployment:
         (deployment,) = (each for each in made if each["kind"] == "Deployment")
         if forced or annotations_of(found).get(STAMP) != annotations_of(deployment)[STAMP]:
             await _apply(client, made)
-            log.info("the cluster agent was deployed anew")
+            log.info("the cluster agent was deployed again")
         elif _has_arrived(found):
             await _forget_old_tokens(client, deployment, name_of(cluster))
         await self._say(cluster, deployment, forced)

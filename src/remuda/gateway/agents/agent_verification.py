@@ -46,12 +46,12 @@ async def prove(session: Session, clock: Clock, change: Change, stored: Stored, 
         if problem := _not_its_own(params.token, stored.token, keys, clock.time()):
             raise Unproven(problem)
     elif change is Change.PLACE:
-        raise Unproven("it is not known yet which keys the known cluster signs its tokens with")
+        raise Unproven("the keys with which the known cluster signs its tokens are not known yet")
     ca = stored.ca if change is Change.TOKEN else params.ca
     try:
         found = await _account(session, clock, params, ca)
     except NoAnswer as error:
-        raise Unproven(f"the API did not say who its token is for: {error}") from None
+        raise Unproven(f"the API did not name the account of its token: {error}") from None
     if not found:
         raise Unproven("the API does not accept the service account token that was sent with it")
     if stored.token and found != subject_of(stored.token):
@@ -61,13 +61,13 @@ async def prove(session: Session, clock: Clock, change: Change, stored: Stored, 
 def _not_its_own(token: str, stored: str, keys: str, now: float) -> str:
     """The reason why the known cluster did not issue a token to the agent's account; empty when it did."""
     if not is_signed(token, keys):
-        return "the service account token is none of the known cluster's"
+        return "the known cluster did not issue the service account token"
     if not subject_of(token) or (stored and subject_of(token) != subject_of(stored)):
-        return "the service account token is for another account, and none of the known cluster's agent"
+        return "the service account token is for another account than that of the known cluster's agent"
     ends = claims_of(token).get("exp")
     # A token without expiry comes from a Secret, and is valid as long as the Secret exists.
     if ends is not None and not (isinstance(ends, int | float) and now < ends + _SKEW):
-        return "the service account token has ended"
+        return "the service account token has expired"
     return ""
 
 
@@ -174,7 +174,7 @@ class _Reader:
     async def until(self, end: bytes) -> bytes:
         while end not in self._held:
             if not await self._more():
-                raise NoAnswer("the connection ended before the answer did")
+                raise NoAnswer("the connection ended before the end of the answer")
         found, _, self._held = self._held.partition(end)
         return found + end
 
@@ -183,7 +183,7 @@ class _Reader:
             raise NoAnswer("the answer is too long")
         while len(self._held) < count:
             if not await self._more():
-                raise NoAnswer("the connection ended before the answer did")
+                raise NoAnswer("the connection ended before the end of the answer")
         found, self._held = self._held[:count], self._held[count:]
         return found
 
@@ -241,7 +241,7 @@ async def ask_api(
     except TimeoutError:
         raise NoAnswer(f"no answer within {SECONDS:.0f} s") from None
     except ssl.SSLCertVerificationError as error:
-        raise NoAnswer(f"its certificate is not one that the CA vouches for ({error.verify_message})") from None
+        raise NoAnswer(f"its certificate is not signed by the CA ({error.verify_message})") from None
     except jsonio.JsonError:
         raise NoAnswer("the answer is not JSON") from None
     except OSError as error:

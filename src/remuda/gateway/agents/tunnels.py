@@ -110,13 +110,13 @@ class Tunnels:
         if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
             return _turned_away(asked, 503, "not ready yet", "asked before the caches were filled")
         if self.takes_turns and not self._turns:
-            return _turned_away(asked, 503, "another server has the tunnels", "another server has the tunnels")
+            return _turned_away(asked, 503, "another server holds the tunnels", "another server holds the tunnels")
         try:
             let = self._authorize(asked)
         except Refused as refusal:
             return web.Response(status=400, text=str(refusal))
         if let is None:
-            return _turned_away(asked, 401, "failed authentication", "no registration token was shown")
+            return _turned_away(asked, 401, "failed authentication", "no registration token was sent")
         asked.cluster = let.registration.cluster
         if not self._paces.take(let.registration.cluster):
             return _turned_away(asked, 429, "too many connections, please try again later", "it connects too often")
@@ -153,7 +153,7 @@ class Tunnels:
         if not tokens:
             return None
         if len(tokens) > 1 or len(headers.getall("X-API-Tunnel-Params", [])) > 1:
-            asked.why = "a tunnel's headers came more than once"
+            asked.why = "a tunnel's headers were sent more than once"
             raise Refused(NOT_FOUND)
         registration = self._registration(asked, tokens[0])
         try:
@@ -178,11 +178,11 @@ class Tunnels:
             raise Refused(NOT_FOUND)
         asked.cluster = found.cluster
         if found.is_node_token:
-            asked.why = "a node's registration token opens no tunnel"
+            asked.why = "a node's registration token can't open a tunnel"
             raise Refused(NOT_FOUND)
         cluster = self._clusters.get("", found.cluster)
         if cluster is None or dig(cluster, "spec", "internal"):
-            asked.why = "the registration token's cluster is not there, or is this one"
+            asked.why = "the registration token's cluster does not exist, or is this server's own"
             raise Refused(NOT_FOUND)
         return found
 
@@ -193,7 +193,7 @@ class Tunnels:
             await self._keeper.note_trust(known, params.trusts)
         except ApiError as error:
             # The next connection reports it again; until then the stored list of trusted CAs is too short.
-            log.warning("which CA the agent of %s trusts is not stored: %s", name_of(known.cluster), error.message)
+            log.warning("the CAs that the agent of %s trusts could not be stored: %s", name_of(known.cluster), error.message)
 
     def _admission(self, asked: Asked, cluster: str, params: Params) -> Callable[[Session], Any]:
         async def admit(session: Session) -> None:
@@ -204,8 +204,8 @@ class Tunnels:
                 asked.why = str(refusal)
                 raise
             except ApiError as error:
-                log.warning("what the agent of %s says could not be stored: %s", cluster, error.message)
-                asked.why = "what it says could not be stored"
+                log.warning("the claims of the agent of %s could not be stored: %s", cluster, error.message)
+                asked.why = "its claims could not be stored"
                 raise Refused(asked.why) from None
 
         return admit
@@ -222,7 +222,7 @@ class Tunnels:
             try:
                 await prove(session, self._clock, change, known.stored, params, known.keys)
             except Unproven as error:
-                why = f"{params.endpoint} is not taken for this cluster's API: {error}"
+                why = f"{params.endpoint} is not accepted as this cluster's API: {error}"
                 await self._keeper.refused(known, why)
                 raise Refused(why) from None
         await self._keeper.store(known, params)
@@ -238,7 +238,7 @@ class Tunnels:
             self._turns -= 1
             if self.takes_turns and not self._turns:
                 for key in self._services.tunnels.clients():
-                    self._services.tunnels.drop(key, "another server has the tunnels now")
+                    self._services.tunnels.drop(key, "another server holds the tunnels now")
 
     # --- disconnecting agents --------------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class Tunnels:
     def _check(self, key: str) -> None:
         for session in self._services.tunnels.sessions(key):
             if isinstance(session.mark, bytes) and not self._still_good(key, session.mark):
-                session.end("its registration token is good no more")
+                session.end("its registration token is no longer valid")
 
     def _still_good(self, key: str, mark: bytes) -> bool:
         found = self._registrations.by_digest(mark)

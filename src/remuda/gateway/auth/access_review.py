@@ -80,7 +80,7 @@ def _key(action: Action) -> tuple[object, ...]:
 
 # --- impersonation review -------------------------------------------------------------------------------------------------
 #
-# Impersonation where the management API is not our own: access reviews there tell whom a caller may impersonate.
+# Impersonation where the management API is not our own: access reviews there tell which users a caller may impersonate.
 #
 # The same questions as Kubernetes asks itself (:mod:`remuda.apiserver.auth.impersonation`), by the old grant: the verb
 # `impersonate` on users, groups, service accounts, uids and extras. Attributes that the caller has anyway need no permission.
@@ -89,7 +89,7 @@ _AUTHENTICATION = "authentication.k8s.io"
 
 
 async def acting(access: Access, caller: User, wanted: Wanted) -> User:
-    """The user that a request acts as. Raises ApiError (403) for a user whom the caller may not impersonate."""
+    """The user that a request acts as. Raises ApiError (403) if the caller may not impersonate that user."""
     account = split_service_account(wanted.name)
     groups = wanted.groups
     if account is not None:

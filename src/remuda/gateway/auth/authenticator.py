@@ -148,7 +148,7 @@ class Callers:
         if not any(PROTOCOL_PREFIX in value for value in shown):
             return await self.identify(asked, HERE) if "Authorization" in headers else None
         if "Authorization" in headers or len(shown) > 1:
-            raise NotLetIn("a token was shown among the websocket's protocols, and not alone")
+            raise NotLetIn("a token was sent among the websocket's protocols, and not alone")
         token = parse_token(protocol_token(shown[0]))
         return None if token is None else await self.of_token(token, HERE, headers.get("Host", ""))
 
@@ -174,7 +174,7 @@ class Callers:
         if why:
             raise NotLetIn(why)
         user = await self._find(self._users, USERS, str(token["userId"]))
-        why = refused_user(user) if user is not None else "the token's user is gone"
+        why = refused_user(user) if user is not None else "the token's user does not exist"
         if user is None or why:
             raise NotLetIn(why)
         if (used := tokens.last_use(token, self._clock.time())) is not None:
@@ -218,7 +218,7 @@ class Callers:
                 return await self._services.client.get(resource, name)
             except ApiError as error:
                 if not error.is_not_found:
-                    raise errors.unavailable("who you are can't be found out right now: try again", retry_after=1) from error
+                    raise errors.unavailable("the caller can't be identified right now: try again", retry_after=1) from error
         self._not_there[key] = now
         self._not_there.move_to_end(key)
         if len(self._not_there) > _NOT_THERE_MOST:

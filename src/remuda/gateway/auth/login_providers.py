@@ -26,7 +26,7 @@ Obj = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A user whom a provider has authenticated: the User object, and their groups at the provider."""
+    """A user that a provider has authenticated: the User object, and their groups at the provider."""
 
     user: Obj
     id: str
@@ -133,7 +133,7 @@ class LocalProvider:
         try:
             await self._passwords.put(user, await self._hashing.hashed(password))
         except Busy:
-            log.debug("the password of %s is hashed anew at the next login", identity_of(user))
+            log.debug("the password of %s is hashed again at the next login", identity_of(user))
 
 
 def _refusal(user: Any, has_password: bool, right: bool) -> str:

@@ -1,6 +1,6 @@
 """Long requests (a watch, a shell, a forwarded port) end with the token that started them.
 
-Every request is authenticated anew, but a shell is one request for hours: it must end when its user is disabled or its token
+Every request is authenticated, but a shell is one request for hours: it must end when its user is disabled or its token
 revoked. :mod:`..handler` reports which requests begin and end; changes of users and tokens are noticed at once, expiry
 within 15 seconds. The client's connection is cut, which ends everything that was done for it.
 """
@@ -21,7 +21,7 @@ from ..server.request_context import Asked
 Obj = dict[str, Any]
 
 SWEEP: Final = 15.0
-GONE: Final = "its token was good no more while it went on"
+GONE: Final = "its token expired or was revoked during the request"
 
 
 class Ongoing:

@@ -274,7 +274,7 @@ class TokenApi:
         shown = asked.caller.presented
         found = self._sessions.tokens.get("", shown.name) if shown is not None else None
         if found is None:
-            raise Refused(403, "Forbidden", "this is for who comes with a token: log in first")
+            raise Refused(403, "Forbidden", "this requires a token: log in first")
         return found
 
     def _resource(self, asked: Asked, token: Obj, new: NewToken | None = None) -> Obj:
@@ -304,7 +304,7 @@ class TokenApi:
             return token
         action = Action(asked.user, verb, GROUP, VERSION, TOKENS.resource, name=name)
         if token is None or not await self._services.access.allowed(action):
-            asked.why = "there is no such token" if token is None else "the token is somebody else's"
+            asked.why = "there is no such token" if token is None else "the token belongs to another user"
             raise not_found(GROUP, TOKENS.resource, name)
         return token
 

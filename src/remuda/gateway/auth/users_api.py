@@ -139,7 +139,7 @@ class UserApi:
             raise
         self._check_new(new, user)
         if new == current:
-            raise norman.invalid("the new password must be another one")
+            raise norman.invalid("the new password must differ from the current one")
         await self._set(user, new, asked.caller.presented.name, must_change=False)
         return web.Response(status=200)
 
@@ -192,7 +192,7 @@ class UserApi:
         """Two concurrent requests both find the name free; then it means the first of them (:func:`meant_by`)."""
         users = (await self._services.client.list(USERS))["items"]
         if meant_by(user for user in users if user.get("username") == username) is not None:
-            raise Refused(422, "NotUnique", "there is a user of that name already")
+            raise Refused(422, "NotUnique", "a user of that name exists already")
 
     async def _created(self, username: str, name: str, description: str, *, must_change: bool, enabled: bool) -> Obj:
         for _ in range(_TRIES):
@@ -266,4 +266,6 @@ class UserApi:
         name, held = name_of(user), self._services.holdings
         may = name == asked.user.name if held is None else held.may_stand_for(asked.user, name)
         if not may:
-            raise Refused(403, "Forbidden", "the user may do more than you", f"{name} may do more than {asked.user.name}")
+            raise Refused(
+                403, "Forbidden", "the user has permissions that you lack", f"{name} has permissions that {asked.user.name} lacks"
+            )

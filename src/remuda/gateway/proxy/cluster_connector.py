@@ -30,7 +30,7 @@ from .impersonation import EXTRAS, Impersonation
 from .tunnel_downstreams import LARGEST_ANSWER, LOCAL, Reach, TunnelDownstreams
 
 Identify = Callable[[Presented, str], Awaitable[Caller]]
-"""Whom a token lets in for a cluster; raises ApiError (401)."""
+"""Authenticates a token for a cluster; raises ApiError (401)."""
 
 _PATH = re.compile(r"(https://[^/?#]+)/k8s/clusters/([a-z0-9][-a-z0-9.]*)/?")
 _SECONDS, _CONNECTIONS = 10.0, 10
@@ -68,7 +68,7 @@ class DownstreamConnector:
     async def _connect(self, cluster: str, target: Target) -> Client:
         shown = parse_token(target.token)
         if shown is None:
-            raise unauthorized("the kubeconfig holds no token of ours")
+            raise unauthorized("the kubeconfig has no token of this server")
         user = (await self._identify(shown, cluster)).user
         action = Action(user, "get", GROUP, "v3", "clusters", name=cluster)
         if not await self._services.access.allowed(action):

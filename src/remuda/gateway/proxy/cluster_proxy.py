@@ -1,6 +1,6 @@
 """`/k8s/clusters/<id>/…`: the API of every cluster, for callers who may see that cluster, as the user that the cluster knows.
 
-In this order: may the caller see the cluster at all (the same answer for one that does not exist), whom do they impersonate
+In this order: may the caller see the cluster at all (the same answer for one that does not exist), which user do they impersonate
 (their own `Impersonate-*` counts only where the management API allows it), is the cluster connected (the proxy waits a little for
 an agent that has just disconnected: Rancher waits 20 to 40 s, which makes every tool hang on a cluster that is down; the answer
 has a Retry-After for clients that want to wait), then the request goes on with the token of the user's own service account there

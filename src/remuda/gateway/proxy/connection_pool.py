@@ -243,7 +243,7 @@ def no_upstream(what: str, error: BaseException) -> ApiError:
 def why(error: BaseException) -> str:
     """The error in a few words, on one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not believed: {error.verify_message}"
+        return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {error.reason or type(error).__name__}"
     return " ".join((str(error) or type(error).__name__).split())[:200]

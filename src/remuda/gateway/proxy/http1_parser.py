@@ -2,7 +2,7 @@
 
 A cluster's API server may be any program. Anything that two parsers could understand differently (two lengths, a folded line, a
 bare line feed, a length and an encoding) is refused: the rest of the connection could pass as the answer to another user. Bodies
-are taken out of their framing and framed anew for the client, so nothing that a cluster writes between chunks gets further;
+are taken out of their framing and framed again for the client, so nothing that a cluster writes between chunks gets further;
 trailers, which no client of a Kubernetes API reads, are dropped, too. :mod:`.reverse_proxy` reads and writes.
 """
 
@@ -69,7 +69,7 @@ def request_head(method: str, target: str, headers: Iterable[tuple[str, str]]) -
     lines += [f"{name}: {value}" for name, value in headers]
     text = "\r\n".join(lines)
     if text.count("\r") != len(lines) - 1 or text.count("\n") != len(lines) - 1 or "\0" in text:
-        raise ValueError("a header holds the end of a line")
+        raise ValueError("a header contains a line end")
     return f"{text}\r\n\r\n".encode("utf-8", "surrogateescape")
 
 
@@ -78,7 +78,7 @@ def parse_head(data: bytes) -> Head:
     first, *rest = data.split(b"\r\n")
     status = _STATUS.fullmatch(first)
     if status is None:
-        raise BadAnswer("the answer begins with no status line")
+        raise BadAnswer("the answer does not begin with a status line")
     if len(rest) > MOST_HEADERS:
         raise BadAnswer(f"the answer has more than {MOST_HEADERS} headers")
     headers: list[tuple[str, str]] = []
@@ -87,7 +87,7 @@ def parse_head(data: bytes) -> Head:
     for line in rest:
         header = _HEADER.fullmatch(line)
         if header is None:
-            raise BadAnswer("the answer has a header that is none")
+            raise BadAnswer("the answer has an invalid header")
         name, value = header[1].decode(), header[2].rstrip(b" \t").decode("utf-8", "replace")
         if len(name) in _FRAMING_LENGTHS:
             lower = name.lower()
@@ -103,7 +103,7 @@ def parse_head(data: bytes) -> Head:
 def body_of(head: Head, method: str) -> Body:
     """The framing of this answer's body."""
     if len(head.framing) > 1:
-        raise BadAnswer("the answer tells the length of its body more than once")
+        raise BadAnswer("the answer states the length of its body more than once")
     how, said = head.framing[0] if head.framing else ("", "")
     if how == "content-length" and not _LENGTH.fullmatch(said):
         raise BadAnswer("the answer's Content-Length is not a number")
@@ -203,18 +203,18 @@ class Chunked:
             return None, stop
         line, self._line = self._line, b""
         if not line.endswith(b"\r\n"):
-            raise BadAnswer("a line between chunks has another end than CR LF")
+            raise BadAnswer("a line between chunks does not end with CR LF")
         return line[:-2], stop
 
     def _take(self, line: bytes) -> None:
         if self._state == self._AFTER:
             if line:
-                raise BadAnswer("a chunk is longer than it says")
+                raise BadAnswer("a chunk is longer than its stated size")
             self._state = self._SIZE
         elif self._state == self._SIZE:
             size = _SIZE.fullmatch(line)
             if size is None:
-                raise BadAnswer("a chunk does not say its size")
+                raise BadAnswer("a chunk has no valid size")
             self._missing = int(size[1], 16)
             self._state = self._DATA if self._missing else self._TRAILERS
         elif not line:
@@ -222,7 +222,7 @@ class Chunked:
         else:
             self._trailers += len(line)
             if self._trailers > _LARGEST_TRAILERS or not _HEADER.fullmatch(line):
-                raise BadAnswer("what follows the chunks is no trailer")
+                raise BadAnswer("the data after the chunks is not a trailer")
 
     def end(self) -> None:
         if not self.done:

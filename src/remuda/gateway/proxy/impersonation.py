@@ -189,7 +189,7 @@ class Impersonation:
         self._accounts.pop((cluster, f"system:serviceaccount:{namespace}:{name}\0"), None)
 
     def forget(self, cluster: str, user: str) -> None:
-        """The token was refused: the next request makes everything anew."""
+        """The token was refused: the next request creates everything again."""
         self._accounts.pop((cluster, user), None)
 
     def _account(self, cluster: str, user: str) -> _Account:
@@ -285,7 +285,7 @@ class Impersonation:
             async with turns:
                 await (self._remove(cluster, account_name(user), user) if user else self._sweep(cluster))
         except (ApiError, OSError) as error:
-            log.info("accounts of users who are gone stay in cluster %s until it is connected again: %s", cluster, error)
+            log.info("accounts of deleted users stay in cluster %s until it is connected again: %s", cluster, error)
 
     async def _sweep(self, cluster: str) -> None:
         """Remove the accounts of users who were deleted while this cluster was not connected."""

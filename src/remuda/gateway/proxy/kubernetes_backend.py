@@ -40,7 +40,7 @@ class Kubernetes:
         if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
             raise ConfigError(f"{target.server} must be https:// and a host, without a path")
         if target.exec_plugin is not None:
-            raise ConfigError("a gateway needs a credential that lasts: a token, a token file or a client certificate")
+            raise ConfigError("a gateway needs a permanent credential: a token, a token file or a client certificate")
         self._clock = clock
         self._access = access
         self._shown = theirs
@@ -90,7 +90,7 @@ class Kubernetes:
             if head.status == 401 and pool is self._ours:
                 # It rejects our credential, not the caller's.
                 self._credentials.forget()
-                raise unavailable("the Kubernetes API does not know this gateway", 5)
+                raise unavailable("the Kubernetes API does not accept this gateway's credential", 5)
             try:
                 return await exchange.answer(from_cluster)
             finally:

@@ -119,11 +119,13 @@ class MachineAccessApi:
     async def _state(self, machine: Obj) -> Obj:
         ref = dig(machine, "spec", "infrastructureRef") or {}
         if ref.get("apiGroup") != MACHINE_GROUP:
-            raise ApiError(404, "NotFound", f"{name_of(machine)} was not made by a node driver: nobody here has its keys")
+            raise ApiError(
+                404, "NotFound", f"{name_of(machine)} was not created by a node driver: this server does not have its keys"
+            )
         secret = await find(self._services.client, SECRETS, state_name(str(ref.get("name") or "")), namespace_of(machine))
         # Of this type only: others may create Secrets in the namespace, and choose their names.
         if secret is None or secret.get("type") != STATE_TYPE:
-            raise ApiError(404, "NotFound", f"{name_of(machine)}: nothing is known of the machine yet: it is still being made")
+            raise ApiError(404, "NotFound", f"{name_of(machine)}: the machine has no state yet: it is still being created")
         return secret
 
     async def _shown(self, asked: Asked, machine: Obj) -> web.Response:

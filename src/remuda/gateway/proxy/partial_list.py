@@ -163,7 +163,7 @@ def part(answer: Any, permitted: Permitted) -> Obj:
     elif isinstance(kind, str) and kind.endswith("List"):
         found = {**answer, "items": [item for item in answer.get("items") or () if _is_seen(item, permitted)]}
     else:
-        raise internal("the list came in a form of which no part can be shown")
+        raise internal("the list has a form that can't be filtered")
     metadata = found.get("metadata") or {}
     return {**found, "metadata": {key: value for key, value in metadata.items() if key not in ("continue", "remainingItemCount")}}
 

@@ -85,7 +85,7 @@ class Exchange:
     async def __aenter__(self) -> Self:
         connection = self._request.protocol
         if connection.transport is None:
-            raise ClientGone("the client has left")
+            raise ClientGone("the client has disconnected")
         if isinstance(connection, Connection):
             connection.on_lost[self._left] = None
         return self
@@ -99,7 +99,7 @@ class Exchange:
             await asyncio.gather(self._upload, return_exceptions=True)
         if self._gone and isinstance(error, asyncio.CancelledError) and self._task is not None:
             self._task.uncancel()
-            raise ClientGone("the client has left") from None
+            raise ClientGone("the client has disconnected") from None
 
     def _left(self) -> None:
         self._gone = True
@@ -173,7 +173,7 @@ class Exchange:
     def _unanswered(self, error: OSError) -> ApiError:
         if self._unreadable:
             return bad_request(f"the body of the request can't be read: {self._unreadable}")
-        return ApiError(502, "BadGateway", f"{self._what} gave no answer that can be passed on: {why(error)}")
+        return ApiError(502, "BadGateway", f"{self._what} sent no valid answer: {why(error)}")
 
     async def _send(self, line: Line, head: bytes) -> None:
         content = self._request.content
@@ -207,7 +207,7 @@ class Exchange:
                 await stream.write(b"0\r\n\r\n")
         except OSError as error:
             self._untaken = True
-            log.debug("%s took no more of a body: %s", self._what, error)
+            log.debug("%s stopped reading the request's body: %s", self._what, error)
 
     async def _let_client_go_on(self, said: asyncio.Event) -> None:
         try:
@@ -225,13 +225,13 @@ class Exchange:
             if head.status == 101:
                 wanted = [value.lower() for value in head.values("upgrade")]
                 if not self._upgrade or wanted != [self._upgrade.lower()]:
-                    raise BadAnswer("it changed to a protocol that nobody asked for")
+                    raise BadAnswer("it switched to a protocol that was not requested")
                 return head
             if head.status >= 200:
                 return head
             if head.status == 100 and self._go_on is not None:
                 self._go_on.set()
-        raise BadAnswer("it never came to the point")
+        raise BadAnswer("it sent too many interim answers")
 
     async def _next_head(self, line: Line) -> Head:
         received = self._received
@@ -242,7 +242,7 @@ class Exchange:
             if not data:
                 if not received:
                     raise ConnectionResetError("it closed the connection")
-                raise BadAnswer("it closed the connection within a head")
+                raise BadAnswer("it closed the connection inside the head of an answer")
             self._received = received = received + data
         if end < 0 or end > LARGEST_HEAD:
             raise BadAnswer(f"the head of the answer is longer than {LARGEST_HEAD} bytes")

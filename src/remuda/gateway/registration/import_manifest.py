@@ -62,11 +62,11 @@ class Importing:
         if found is None:
             return "", None, "the registration token is unknown or has expired"
         if found.cluster != name:
-            return "", None, "the registration token is another cluster's"
+            return "", None, "the registration token belongs to another cluster"
         if found.is_node_token:
-            return "", None, "a node's registration token imports no cluster"
+            return "", None, "a node's registration token can't import a cluster"
         if cluster is None or is_being_deleted(cluster) or dig(cluster, "spec", "internal"):
-            return "", None, "there is no such cluster to be imported"
+            return "", None, "there is no such cluster to import"
         return token, cluster, ""
 
     async def _wanted(self, asked: Asked, cluster: Obj, token: str) -> Wanted:

@@ -135,7 +135,7 @@ class Progress:
         self._wrong.check(asked)
         speaker = await self._speaker(asked, token)
         if not self._paces.take(str(speaker.machine)):
-            raise too_many_requests("this host says too much", 5)
+            raise too_many_requests("this host sends too much", 5)
         lines = (await norman.body_of(asked)).get("lines")
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise bad_request("lines must be a list of text")
@@ -150,7 +150,7 @@ class Progress:
         machine = await self._hosts.of_plan_token(token)
         if machine is None:
             self._known.pop(mark, None)
-            raise self._wrong.refuse(asked, "this is the token of no plan")
+            raise self._wrong.refuse(asked, "this token belongs to no plan")
         found = _Speaker(Key.of(machine), str(dig(machine, "spec", "clusterName") or ""), now + _KNOWN_SECONDS)
         self._known[mark] = found
         self._known.move_to_end(mark)

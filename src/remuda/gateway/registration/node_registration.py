@@ -97,7 +97,7 @@ class Joining:
                 machine = await self._machine(asked, token, machine_id)
                 access = await self._plan_access(machine)
         except TimeoutError:
-            raise unavailable("the machine of this host is not made yet: try again", AGAIN_SECONDS) from None
+            raise unavailable("the machine of this host is not created yet: try again", AGAIN_SECONDS) from None
         except Busy as error:
             raise unavailable(str(error), AGAIN_SECONDS) from None
         return self._connection(asked, access)
@@ -108,8 +108,8 @@ class Joining:
             return await self._awaited(asked, token, machine_id)
         asked.cluster = registration.cluster
         if not registration.is_node_token:
-            asked.why = "a token that opens a tunnel registers no host"
-            raise unauthorized("this token is the cluster's own: hosts come with that of node-token")
+            asked.why = "a token that opens a tunnel can't register a host"
+            raise unauthorized("this is the cluster's own token: hosts register with that of node-token")
         return await self._newcomer(asked, registration.cluster, machine_id)
 
     async def _awaited(self, asked: Asked, token: str, machine_id: str) -> Obj:
@@ -123,7 +123,7 @@ class Joining:
                     await self._hosts.settle(machine, layout)
                 return machine
             except UnknownToken:
-                raise self._wrong.refuse(asked, "nobody gave out this token") from None
+                raise self._wrong.refuse(asked, "this server did not issue this token") from None
             except Refused as error:
                 raise unauthorized(str(error)) from None
             except ApiError as error:
@@ -139,7 +139,7 @@ class Joining:
         if seat is None or not self._paces.take(cluster):
             if seat is not None:
                 seat.leave()
-            raise too_many_requests("too many hosts come to this cluster at once: try again", AGAIN_SECONDS)
+            raise too_many_requests("too many hosts register with this cluster at once: try again", AGAIN_SECONDS)
         with seat:
             try:
                 return await self._newcomers.admitted(cluster, said, known_as)
@@ -187,7 +187,7 @@ class Joining:
         self._wrong.check(asked)
         machine = await self._hosts.of_plan_token(token)
         if machine is None or labels_of(machine).get(MACHINE_ID) != machine_id:
-            raise self._wrong.refuse(asked, "this is no token for the plan of this host")
+            raise self._wrong.refuse(asked, "this token does not belong to the plan of this host")
         name = plan_name(dig(machine, "spec", "bootstrap", "configRef", "name") or "")
         secret = await find(self._services.client, SECRETS, name, namespace_of(machine))
         content = _config_in(secret) if secret is not None else None
@@ -215,7 +215,7 @@ class Joining:
             return str(dig(found[0], "spec", "kubernetesVersion") or "") if found else ""
         machine = await self._hosts.of_plan_token(token)
         if machine is None:
-            raise self._wrong.refuse(asked, "nobody gave out this token")
+            raise self._wrong.refuse(asked, "this server did not issue this token")
         name = dig(machine, "spec", "clusterName") or name_of(machine)
         plane = await find(self._services.client, rke.RKE_CONTROL_PLANES, name, namespace_of(machine))
         return str(dig(plane or {}, "spec", "kubernetesVersion") or "")
@@ -242,9 +242,9 @@ def _said(asked: Asked) -> dict[str, list[str]]:
     headers = asked.request.headers
     found = {key: headers.getall(f"{PREFIX}{key}") for key in SAID if f"{PREFIX}{key}" in headers}
     if sum(len(value) for values in found.values() for value in values) > _LARGEST:
-        raise bad_request("the host says too much")
+        raise bad_request("the host sends too much")
     if any(not value.isprintable() for values in found.values() for value in values):
-        raise bad_request("what the host says is not printable")
+        raise bad_request("the host's data is not printable")
     return found
 
 
@@ -302,7 +302,7 @@ def bearer_of(asked: Asked) -> str:
     values = asked.request.headers.getall("Authorization", [])
     matched = _BEARER.fullmatch(values[0].strip()) if len(values) == 1 else None
     if matched is None:
-        raise NotLetIn("no bearer token was shown, or more than one")
+        raise NotLetIn("no bearer token was sent, or more than one")
     return matched[1]
 
 
@@ -310,7 +310,7 @@ def machine_id_of(asked: Asked) -> str:
     """Raises NotLetIn for a missing id, as hosts expect it, and 400 for an invalid one."""
     values = asked.request.headers.getall(f"{PREFIX}Id", [])
     if not values or not values[0].strip():
-        raise NotLetIn("the host does not say its id")
+        raise NotLetIn("the host does not send its id")
     found = values[0].strip()
     if len(values) > 1 or label_value_problems(found):
         raise bad_request("the host's id must be 1 to 63 letters, digits, '-', '_' or '.'")

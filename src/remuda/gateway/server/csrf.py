@@ -85,7 +85,7 @@ def origin_problem(headers: Iterable[tuple[str, str]], ours: Iterable[str], *, r
         return "" if is_ours else "the request comes from a page of another origin"
     if referers:
         return "" if origin_of(referers[0]) in known else "the request comes from a page of another origin"
-    return "the request does not say which origin it comes from" if required else ""
+    return "the request does not name its origin" if required else ""
 
 
 def added_by_browser_problem(method: str, headers: Iterable[tuple[str, str]], *, upgrade: bool = False) -> str:

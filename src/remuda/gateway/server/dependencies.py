@@ -61,7 +61,7 @@ class Services:
     trusting: list[Callable[[], None]] = field(default_factory=list)
     # Print a message for the user who starts this server. It is not logged.
     say: Callable[[str], None] = field(default=lambda text: None)
-    # Their current values: read them anew for each request, never keep one.
+    # Their current values: read them again for each request, never keep one.
     settings: Callable[[], Settings] = field(default=lambda: Settings())
     features: Callable[[], Features] = field(default=lambda: Features())
 

@@ -249,9 +249,9 @@ def framing_problem(headers: Headers) -> str:
     connection."""
     listed = [(name.lower(), value) for name, value in headers]
     if any(not _NAME.fullmatch(name.replace("_", "-")) for name, _ in listed):
-        return "a header's name holds what a name may not hold"
+        return "a header's name has an invalid character"
     if any(not _VALUE.fullmatch(value) for _, value in listed):
-        return "a header's value holds what a value may not hold"
+        return "a header's value has an invalid character"
     lengths = [value for name, value in listed if name == "content-length"]
     encodings = [value for name, value in listed if name == "transfer-encoding"]
     if any(name in ("content_length", "transfer_encoding") for name, _ in listed):
@@ -259,7 +259,7 @@ def framing_problem(headers: Headers) -> str:
     if lengths and encodings:
         return "there are both Content-Length and Transfer-Encoding"
     if len(lengths) > 1 or len(encodings) > 1:
-        return "the length of the body is told more than once"
+        return "the length of the body is stated more than once"
     if lengths and not (lengths[0].isascii() and lengths[0].isdigit() and len(lengths[0]) <= _LONGEST_LENGTH):
         return "Content-Length is not a number"
     if encodings and encodings[0].lower() != "chunked":

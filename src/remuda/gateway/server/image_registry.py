@@ -80,7 +80,7 @@ class ImageRegistry:
             return True
 
     async def refuse(self, asked: Asked) -> web.StreamResponse:
-        refusal = _error(405, "UNSUPPORTED", "images can be pulled here, nothing else")
+        refusal = _error(405, "UNSUPPORTED", "this registry is read-only")
         refusal.headers["Allow"] = "GET, HEAD"
         return refusal
 

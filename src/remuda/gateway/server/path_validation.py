@@ -19,7 +19,7 @@ LONGEST_QUERY = 32_768
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)+", re.ASCII)
 # As browsers and kubectl send them: more than the RFC allows, but no line end and no space.
 _QUERY = re.compile(r"[!-~]*")
-_DOTS = "the path holds a segment that is . or .. or nothing"
+_DOTS = "the path has a segment that is empty, . or .."
 # Characters that some readers interpret when they are encoded, and others do not.
 _NEVER_ENCODED = frozenset(b"/\\.%;?#")
 
@@ -45,9 +45,9 @@ def judge(raw: str) -> Target:
     if len(query) > LONGEST_QUERY:
         raise BadTarget(f"the query is longer than {LONGEST_QUERY} characters")
     if not _PATH.fullmatch(path):
-        raise BadTarget("the path must begin with / and hold only what a path may hold")
+        raise BadTarget("the path must begin with / and have only characters that a path may have")
     if not _QUERY.fullmatch(query) or "#" in query:
-        raise BadTarget("the query holds what a query may not hold")
+        raise BadTarget("the query has an invalid character")
     parts = path[1:].split("/")
     # A trailing / is not an empty segment.
     inner = parts[:-1] if parts[-1] == "" else parts
@@ -56,7 +56,7 @@ def judge(raw: str) -> Target:
 
 def _segment(raw: str) -> str:
     if not raw:
-        raise BadTarget("the path holds //")
+        raise BadTarget("the path has //")
     if "%" not in raw:
         # The fast path for nearly all segments: an unencoded one has one reading.
         if raw.partition(";")[0] in ("", ".", ".."):
@@ -69,7 +69,7 @@ def _segment(raw: str) -> str:
     for at in re.finditer("%(..)", raw):
         byte = int(at[1], 16)
         if byte in _NEVER_ENCODED or byte < 0x20 or byte == 0x7F:
-            raise BadTarget("the path holds an encoded sign that could be read in two ways")
+            raise BadTarget("the path has an encoded character that could be read in two ways")
     try:
         return data.decode()
     except UnicodeDecodeError:

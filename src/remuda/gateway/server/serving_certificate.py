@@ -149,7 +149,7 @@ class ServingCertificate:
         """Read and check the files, and serve them to new connections."""
         found, certificate, key = _pair(self._files)
         if current is not None and self._is_valid(current) and not self._is_valid(found):
-            raise CertificateError(f"{self._invalid(found)}; the one before is served on")
+            raise CertificateError(f"{self._invalid(found)}; the previous one is still served")
         if self._client_ca is not None:
             # Added to the CAs that were trusted before; the authenticator of certificates decides which of them are valid.
             self._believe(self._client_ca)

@@ -37,7 +37,7 @@ class InstallerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Etcd:
-    """The programs of etcd, `etcdutl` beside `etcd`. `demo` marks one that is good for demonstrations, not for keeping data."""
+    """The programs of etcd, `etcdutl` beside `etcd`. `demo` marks one for demonstrations only, not for keeping data."""
 
     program: Path
     demo: bool = False

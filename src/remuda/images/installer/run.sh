@@ -50,7 +50,7 @@ check_host() {
     [ "$(uname -s)" = Linux ] || fatal "this distribution runs on Linux"
     [ "$(id -u)" = 0 ] || [ -n "$ROOT" ] || fatal "this must run as root"
     command -v systemctl >/dev/null 2>&1 || fatal "this host has no systemctl, which starts the distribution"
-    # The root may be a mount of its own that nobody may write to, as on systems that are replaced as a whole.
+    # The root may be a read-only mount, as on systems that are replaced as a whole.
     mkdir -p "$PREFIX/bin" 2>/dev/null && [ -w "$PREFIX/bin" ] || PREFIX=$ROOT/opt/remuda
 }
 
@@ -67,14 +67,14 @@ place() { # FILE TARGET MODE
 
 install_programs() {
     mkdir -p "$DATA" "$STAMPS" "$PREFIX/bin" "$UNITS"
-    # One that is good enough for a demonstration only is followed by one that is better, or the same.
+    # An etcd for demonstrations is replaced only by a better one or the same.
     rm -f "$DATA/bin/etcd.demo"
     for file in "$HERE"/bin/*; do
         if [ -e "$file" ]; then place "$file" "$DATA/bin/$(basename "$file")" 0755; fi
     done
     choose_python
     write_launcher "$DATA/bin/remuda"
-    # A remuda that somebody else has installed there is the client's, and stays.
+    # A remuda that the user has installed there is the client, and stays.
     if [ ! -e "$PREFIX/bin/remuda" ] || grep -q "$LAUNCHER" "$PREFIX/bin/remuda"; then
         write_launcher "$PREFIX/bin/remuda"
     else
@@ -103,10 +103,10 @@ choose_python() {
         PYTHON=$(command -v "$candidate" 2>/dev/null) || continue
         if "$PYTHON" -P -s -c 'import remuda.lab.distro' >/dev/null 2>&1; then return; fi
     done
-    fatal "no Python here has remuda: set REMUDA_PYTHON to one that has, or use an installer image that brings its own"
+    fatal "no Python on this host has remuda: set REMUDA_PYTHON to one that has it, or use an installer image that contains one"
 }
 
-# Those of older versions, when nobody needs them any more.
+# Those of older versions that no process uses any more.
 drop_other_pythons() {
     for old in "$DATA"/python/*; do
         if [ -d "$old" ] && [ "$(basename "$old")" != "${PYTHON_KEPT:-}" ]; then rm -rf "$old"; fi
@@ -145,7 +145,7 @@ write_environment() {
     (
         umask 0177
         : >"$UNITS/$SERVICE.env.new"
-        # Names only: a value may have several lines, and those are nobody's.
+        # Names only: a value may have several lines, which are not variables.
         for name in $(env | sed -n -e 's/^\(REMUDA_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\([A-Za-z]*_[Pp][A-Za-z]*\)=.*/\1/p' | sort -u); do
             case "$name" in
                 REMUDA_HOST_ID | REMUDA_PYTHON | REMUDA_IMAGES) continue ;;
@@ -218,7 +218,7 @@ retire_other() {
     systemctl daemon-reload
 }
 
-# What fails at once is said here, where somebody reads it. What takes longer, because other hosts must come first, is seen by
+# A failure at once is reported here, where the user sees it. What takes longer, because other hosts must come first, is seen by
 # the probes of the plan; the plans of those others may be waiting for this one.
 start_service() {
     restarts=$(systemctl show -p NRestarts --value "$SERVICE" 2>/dev/null || :)

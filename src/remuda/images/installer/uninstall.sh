@@ -1,7 +1,7 @@
 # Removes the remuda distribution from this host: services, programs, state, and this script.
 set -e
 [ "$(id -u)" = 0 ] || [ -n "$ROOT" ] || { echo "this must run as root" >&2; exit 1; }
-# It is removed as a whole: what went wrong in writing this script must not take the host with it.
+# It is removed as a whole: an error in this script must not remove the whole host.
 case "$DATA" in
     / | /etc | /var | /usr | /opt | /home | /root | /var/lib | /usr/local | '' | *..*) echo "refusing to remove $DATA" >&2; exit 1 ;;
 esac

@@ -35,7 +35,7 @@ class Running(NamedTuple):
 
 
 class Agent:
-    """`targets` gives the address of the cluster's API, each time anew; `enter` connects to it."""
+    """`targets` gives the address of the cluster's API, each time again; `enter` connects to it."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Agent:
             return
         await self._give_up_coming()
         if self._standing is not None:
-            log.info("something has changed: connecting anew beside the old connection")
+            log.info("the settings or the cluster's address changed: connecting again beside the old connection")
         attachment = Attachment(settings, introduction, self._cluster, self._around, self._news.set)
         work = asyncio.create_task(attachment.run(), name="the tunnels")
         work.add_done_callback(lambda _: self._news.set())

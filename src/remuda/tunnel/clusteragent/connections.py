@@ -168,7 +168,7 @@ class Attachment:
             await self._around.clock.sleep(TRUST_EVERY)
             trust = self._trust
             if trust is not None and await followed(self.settings.url, trust, self._around.clock, self._around.proxy) != trust:
-                log.info("the server has another CA now: connecting anew, to believe it", extra={"server": self.settings.url})
+                log.info("the server has another CA now: connecting again to trust it", extra={"server": self.settings.url})
                 self.outdated = True
 
     async def _announce(self, trust: Trust) -> None:
@@ -178,7 +178,7 @@ class Attachment:
             try:
                 return await self._cluster.announce(self.settings, trust)
             except (ApiError, ConfigError) as error:
-                log.warning("what others here should know about the server is not written yet: %s", error)
+                log.warning("the Secret with the server's address is not written yet: %s", error)
             await self._around.clock.sleep(self._around.rng.uniform(pause / 2, pause))
             pause = min(2 * pause, LONGEST_PAUSE)
 

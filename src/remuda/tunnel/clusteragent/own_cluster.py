@@ -151,7 +151,7 @@ class OwnCluster:
             if _decoded(found, "token"):
                 return found
             if self._clock.monotonic() >= until:
-                raise ClusterError(f"nobody has put a token into Secret {NAMESPACE}/{TOKEN_SECRET}")
+                raise ClusterError(f"no token was put into Secret {NAMESPACE}/{TOKEN_SECRET}")
             await self._clock.sleep(_LOOK_EVERY)
 
     async def _ca(self, secret: Obj) -> bytes:
@@ -163,7 +163,7 @@ class OwnCluster:
         published = await self._client.get(CONFIG_MAPS, "kube-root-ca.crt", NAMESPACE)
         if told := str((published.get("data") or {}).get("ca.crt") or "").encode():
             return told
-        raise ClusterError("the CA of the cluster's API server is found nowhere")
+        raise ClusterError("the CA of the cluster's API server was not found")
 
 
 def address_of(target: Target) -> str:
@@ -174,7 +174,9 @@ def address_of(target: Target) -> str:
     if parts.path.strip("/"):
         raise ClusterError(f"{target.server} has a path, and only hosts can be introduced: use the cluster's own kubeconfig")
     if target.tls_server_name:
-        raise ClusterError("the kubeconfig has a tls-server-name, which the server can't be told: use a name of its certificate")
+        raise ClusterError(
+            "the kubeconfig has a tls-server-name, which can't be sent to the server: use a name of its certificate"
+        )
     if target.proxy_url:
         raise ClusterError(
             "the kubeconfig has a proxy-url, and the API is dialled directly: run the agent where that is possible"

@@ -62,7 +62,7 @@ async def establish(settings: Settings, clock: Clock, proxy: str | None = None) 
         trust = Trust(ca, system_too=not settings.strict)
     body = await _get(f"{settings.url}/ping", trust.server(settings.url, proxy), clock)
     if body.strip() != b"pong":
-        raise TrustError(f"{settings.url}/ping did not answer pong: this is not the server, or something is before it")
+        raise TrustError(f"{settings.url}/ping did not answer pong: this is not the server, or a proxy is in front of it")
     return trust if is_current else await followed(settings.url, trust, clock, proxy)
 
 
@@ -75,7 +75,7 @@ async def followed(url: str, trust: Trust, clock: Clock, proxy: str | None = Non
         value = await _handed_out(url, replace(trust, system_too=False).server(url, proxy), clock)
         Server(url, value.encode()).context()
     except (TrustError, TunnelError) as error:
-        log.debug("the CA of %s can't be looked at: %s", url, error)
+        log.debug("the CA of %s can't be checked: %s", url, error)
         return trust
     return replace(trust, ca=value.encode()) if value.strip() != trust.ca.decode().strip() else trust
 

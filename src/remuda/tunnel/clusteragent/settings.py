@@ -82,12 +82,12 @@ def checked(url: str, token: str, ca_checksum: str, *, strict: bool) -> Settings
     if not token:
         raise SettingsError("there is no registration token")
     if not _TOKEN.fullmatch(token):
-        raise SettingsError("the registration token has characters that none can have")
+        raise SettingsError("the registration token has invalid characters")
     checksum = ca_checksum.strip().lower()
     if checksum and not _CHECKSUM.fullmatch(checksum):
         raise SettingsError(f"the checksum {ca_checksum!r} of the CA is not a SHA-256 in hexadecimal")
     if strict and not checksum:
-        raise SettingsError("to verify strictly the checksum of the server's CA is needed, and there is none")
+        raise SettingsError("strict verification needs the checksum of the server's CA, and there is none")
     return Settings(url.strip().rstrip("/"), token, checksum, strict)
 
 

@@ -68,10 +68,10 @@ class Reviewer:
         try:
             review = jsonio.loads(await request.read())
         except ValueError:
-            return web.Response(status=400, text="the body is no JSON")
+            return web.Response(status=400, text="the body is not JSON")
         version = review.get("apiVersion") if isinstance(review, dict) else None
         if version not in (f"{GROUP}/v1", f"{GROUP}/v1beta1") or review.get("kind") != "TokenReview":
-            return web.Response(status=400, text=f"the body is no TokenReview of {GROUP}")
+            return web.Response(status=400, text=f"the body is not a TokenReview of {GROUP}")
         token = dig(review, "spec", "token")
         status = self.status_of(token if isinstance(token, str) else "")
         answer = {"apiVersion": version, "kind": "TokenReview", "metadata": {}, "status": status}
@@ -86,7 +86,7 @@ class Reviewer:
         user = self._users.get(NAMESPACE, str(token.get("userName") or ""))
         why = self._refusal(token, user, secret)
         if why or user is None:
-            log.info("%s lets nobody in: %s", name, why)
+            log.info("token %s is refused: %s", name, why)
             return {"authenticated": False}
         groups = [group for group in user.get("groups") or () if isinstance(group, str) and not group.startswith("system:")]
         named = str(token["userName"])
@@ -98,10 +98,10 @@ class Reviewer:
         if token.get("enabled") is not True or is_being_deleted(token):
             return "it is disabled"
         if self._is_over(str(token.get("expiresAt") or "")):
-            return "its time is over"
+            return "it has expired"
         # A known user has the name of an object, so never one with a meaning in Kubernetes itself.
         known = user is not None and user.get("enabled") is True and not is_being_deleted(user)
-        return "" if known else "its user is not let in"
+        return "" if known else "its user is disabled or unknown"
 
     def _is_over(self, ends: str) -> bool:
         if not ends:

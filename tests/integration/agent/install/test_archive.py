@@ -180,8 +180,8 @@ def test_the_same_one_again_changes_nothing(updating: Updating) -> None:
 @pytest.mark.parametrize(
     ("content", "checksum", "why"),
     [
-        (b"cut off", "0" * 64, "its content is not what its checksum says"),
-        (b"no archive", "", "it is no archive of an agent"),
+        (b"cut off", "0" * 64, "its content does not match its checksum"),
+        (b"no archive", "", "it is not an archive of an agent"),
         (broken(), "", "it does not start: exit status 1: not on this host"),
     ],
     ids=["another content", "no archive", "does not start"],

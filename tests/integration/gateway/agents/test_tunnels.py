@@ -179,15 +179,15 @@ def agents(token: str = TOKEN) -> dict[str, str]:
 
 
 AWAY: tuple[tuple[dict[str, str], int, str, str], ...] = (
-    ({}, 401, "failed authentication", "no registration token was shown"),
-    ({"Authorization": "Bearer token-abc:def"}, 401, "failed authentication", "no registration token was shown"),
-    ({"Authorization": f"Bearer {TOKEN}"}, 401, "failed authentication", "no registration token was shown"),
+    ({}, 401, "failed authentication", "no registration token was sent"),
+    ({"Authorization": "Bearer token-abc:def"}, 401, "failed authentication", "no registration token was sent"),
+    ({"Authorization": f"Bearer {TOKEN}"}, 401, "failed authentication", "no registration token was sent"),
     (agents("z" * 54), 400, "cluster not found", "the registration token is unknown or has expired"),
-    (agents(NODE), 400, "cluster not found", "a node's registration token opens no tunnel"),
-    (agents(LOCAL), 400, "cluster not found", "the registration token's cluster is not there, or is this one"),
-    (agents(OLD), 400, "cluster not found", "the registration token's cluster is not there, or is this one"),
+    (agents(NODE), 400, "cluster not found", "a node's registration token can't open a tunnel"),
+    (agents(LOCAL), 400, "cluster not found", "the registration token's cluster does not exist, or is this server's own"),
+    (agents(OLD), 400, "cluster not found", "the registration token's cluster does not exist, or is this server's own"),
     ({"X-API-Tunnel-Token": "z" * 54}, 400, "cluster not found", "the registration token is unknown or has expired"),
-    ({"X-API-Tunnel-Token": NODE}, 400, "cluster not found", "a node's registration token opens no tunnel"),
+    ({"X-API-Tunnel-Token": NODE}, 400, "cluster not found", "a node's registration token can't open a tunnel"),
     (
         {"X-API-Tunnel-Token": TOKEN},
         400,
@@ -261,7 +261,7 @@ async def test_a_cluster_of_another_driver_knows_by_itself_how_it_is_reached() -
 async def test_what_cannot_be_stored_lets_nobody_in() -> None:
     async with place() as found:
         await found.management.client.delete(NAMESPACES, CREDENTIALS_NAMESPACE)
-        assert await found.turned_away(said("10.43.0.1:443", CA, "x")) == "what it says could not be stored"
+        assert await found.turned_away(said("10.43.0.1:443", CA, "x")) == "its claims could not be stored"
         assert found.tunnels.clients() == []
 
 
@@ -286,7 +286,7 @@ async def test_a_token_of_another_account_or_of_nobody_is_not(tmp_path: Path, ac
         await found.connect(said(below.address, below.ca, first))
         other = await below.token(account) if account else "eyJ.none.of.them"
         why = await found.turned_away(said(below.address, below.ca, other))
-        assert "is not taken for this cluster's API" in why
+        assert "is not accepted as this cluster's API" in why
         assert await found.credential() == first
         assert len(found.tunnels.sessions(ID)) == 1
 
@@ -298,7 +298,7 @@ async def test_another_cluster_does_not_take_the_place_of_a_known_one_nor_learn_
         before = (await found.cluster())["status"]
         for ca in (other.ca, below.ca, base64.b64encode(base64.b64decode(below.ca) + base64.b64decode(other.ca)).decode()):
             why = await found.turned_away(said(other.address, ca, theirs))
-            assert "is not taken for this cluster's API" in why
+            assert "is not accepted as this cluster's API" in why
         after = await found.cluster()
         for name in ("apiEndpoint", "caCert", "serviceAccountTokenSecret"):
             assert after["status"][name] == before[name]
@@ -313,7 +313,7 @@ async def test_the_same_cluster_at_another_address_is_taken(tmp_path: Path) -> N
         first = await below.token()
         await found.connect(said(below.address, below.ca, first))
         moved = below.address.replace("127.0.0.1", "localhost")
-        assert "not known yet which keys" in await found.turned_away(said(moved, below.ca, first))
+        assert "signs its tokens are not known yet" in await found.turned_away(said(moved, below.ca, first))
         await found.learn_keys(below)
         await found.connect(said(moved, below.ca, first))
         status = (await found.cluster())["status"]
@@ -328,10 +328,10 @@ async def test_a_cluster_with_a_new_ca_proves_itself_by_the_key_that_it_signs_to
         first = await below.token()
         await found.connect(said(below.address, below.ca, first))
         fresh = said(renewed.address, renewed.ca, await renewed.token())
-        assert "not known yet which keys" in await found.turned_away(fresh)
+        assert "signs its tokens are not known yet" in await found.turned_away(fresh)
         await found.learn_keys(below)
         wrong = said(renewed.address, renewed.ca, await renewed.token("other"))
-        assert "none of the known cluster's" in await found.turned_away(wrong)
+        assert "another account than that of the known cluster's agent" in await found.turned_away(wrong)
         await found.connect(fresh)
         after = await found.cluster()
         assert after["status"]["caCert"] == renewed.ca
@@ -352,7 +352,7 @@ async def test_a_machine_with_a_certificate_of_the_known_ca_neither_takes_its_pl
         async with posing(tmp_path / "a") as (address, heard):
             for token in ("x.y.z", forged(first), "opaque"):
                 for where in (address, address.replace("127.0.0.1", "localhost")):
-                    assert "is not taken for this cluster's API" in await found.turned_away(said(where, below.ca, token))
+                    assert "is not accepted as this cluster's API" in await found.turned_away(said(where, below.ca, token))
             assert first not in "".join(heard)
             assert not heard, "who is not proven is not even asked"
         assert (await found.cluster())["status"]["apiEndpoint"] == f"https://{below.address}"
@@ -367,7 +367,7 @@ async def test_nor_does_it_at_the_very_address(tmp_path: Path) -> None:
             await found.connect(said(address, ca, first))
             await found.learn_keys(below)
         async with posing(tmp_path / "a", int(address.rpartition(":")[2])) as (_, heard):
-            assert "is not taken for this cluster's API" in await found.turned_away(said(address, ca, forged(first)))
+            assert "is not accepted as this cluster's API" in await found.turned_away(said(address, ca, forged(first)))
             assert not heard
 
 
@@ -378,7 +378,7 @@ async def test_a_token_of_the_cluster_that_has_ended_proves_nothing(tmp_path: Pa
         await found.learn_keys(below)
         late = await below.client.raw("GET", "/openid/v1/jwks")
         stored, moved = Stored("https://a:1", first, below.ca), Params("localhost:1", first, below.ca)
-        with pytest.raises(Unproven, match="has ended"):
+        with pytest.raises(Unproven, match="has expired"):
             clock = VirtualClock(start=SYSTEM_CLOCK.time() + 30 * 86_400)
             await prove(None, clock, Change.PLACE, stored, moved, json.dumps(late))  # type: ignore[arg-type]
 
@@ -480,14 +480,14 @@ async def test_a_session_ends_with_its_token_but_not_within_grace() -> None:
 async def test_of_several_gateways_the_one_takes_tunnels_whose_controllers_work() -> None:
     async with place() as found:
         found.part.takes_turns = True
-        assert await found.turned_away(agents()) == "another server has the tunnels"
+        assert await found.turned_away(agents()) == "another server holds the tunnels"
         turn = asyncio.create_task(found.part.own())
         await asyncio.sleep(0)
         session = await found.connect(agents(), f"stv-cluster-{ID}")
         turn.cancel()
         await asyncio.wait_for(asyncio.gather(session, return_exceptions=True), 60)
         assert found.tunnels.clients() == []
-        assert await found.turned_away(agents()) == "another server has the tunnels"
+        assert await found.turned_away(agents()) == "another server holds the tunnels"
 
 
 async def test_a_cluster_has_so_many_sessions_and_no_more() -> None:

@@ -66,7 +66,7 @@ async def test_a_token_is_good_for_its_own_cluster_only(place: Standing) -> None
     token = await place.token("u-1", cluster="c-1")
     assert await refused(place, token, "c-1") == ""
     for cluster in ("", "c-2"):
-        assert await refused(place, token, cluster) == "the token is good for another cluster only"
+        assert await refused(place, token, cluster) == "the token is valid for another cluster only"
     assert await refused(place, token, "c-1") == ""
 
 

@@ -320,7 +320,7 @@ async def test_a_tenant_sees_and_ends_nobody_elses_tokens() -> None:
             refused = await here.ask(method, f"/v3/tokens/{name}", token=mine)
             assert refused.status == missing.status == 404
             assert refused.message == missing.message.replace("token-nnnnn", name)
-        assert here.audit[-1].why == "the token is somebody else's"
+        assert here.audit[-1].why == "the token belongs to another user"
         assert (await here.ask("GET", "/v3/tokens", token=theirs)).status == 200
 
 

@@ -193,7 +193,7 @@ async def test_a_machine_shows_its_links_to_who_may_use_them(place: Place) -> No
 async def test_what_has_no_keys_says_so(place: Place) -> None:
     await place.machine("theirs", infra="infrastructure.sim.remuda.dev")
     await place.machine("keyless", id_rsa=b"")
-    for name, why in (("theirs", "not made by a node driver"), ("keyless", "have no SSH key"), ("nobody", "not found")):
+    for name, why in (("theirs", "not created by a node driver"), ("keyless", "have no SSH key"), ("nobody", "not found")):
         answer = await place.standing.get(f"{PATH}/{name}?link=sshkeys", place.ann)
         assert answer.status == 404 and why in await answer.text()
     assert (await place.standing.get(f"{PATH}/theirs?link=other", place.ann)).status == 400

@@ -137,7 +137,7 @@ def test_a_certificate_that_has_ended_does_not_replace_one_that_has_not(maker: M
     maker.put("ended.example", seconds=-1)
     assert not serving.look()
     assert serving.serving.names == ("one.example",)
-    assert "served on" in serving.problem
+    assert "the previous one is still served" in serving.problem
 
 
 async def test_one_that_ends_under_way_is_told_and_any_other_is_better(maker: Maker, clock: VirtualClock) -> None:

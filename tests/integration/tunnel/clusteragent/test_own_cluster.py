@@ -97,7 +97,7 @@ async def test_a_token_that_nobody_fills_in_is_not_waited_for_for_ever() -> None
             break
         await clock.advance(1)
         await asyncio.sleep(0.01)
-    with pytest.raises(ClusterError, match="nobody has put a token"):
+    with pytest.raises(ClusterError, match="no token was put into Secret"):
         await asking
     await alone.close()
 

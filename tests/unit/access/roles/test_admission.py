@@ -271,7 +271,9 @@ async def test_who_makes_a_cluster_is_its_creator_whatever_they_say() -> None:
         made = await tenant.create(CLUSTERS, management_cluster("c-mine1", fleetWorkspaceName=WORKSPACE))
         assert made["metadata"]["annotations"][CREATOR] == "u-tenant"
         forged = with_path(provisioning_cluster("forged"), ("metadata", "annotations", CREATOR), "u-other")
-        assert "is who makes the cluster" in await refused(tenant.create(PROVISIONING_CLUSTERS, forged, WORKSPACE))
+        assert "must be the user who creates the cluster" in await refused(
+            tenant.create(PROVISIONING_CLUSTERS, forged, WORKSPACE)
+        )
         # Neither changed nor taken away.
         marks = {"metadata": {"annotations": {CREATOR: "u-friend"}}}
         assert "field is immutable" in await refused(tenant.patch(CLUSTERS, A, marks))
@@ -320,7 +322,7 @@ async def test_a_cluster_takes_no_namespace_and_no_other_cluster() -> None:
         assert "you may not edit the management Cluster" in await refused(tenant.create(PROVISIONING_CLUSTERS, hijack, WORKSPACE))
         elsewhere = ("metadata", "annotations", "provisioning.cattle.io/fleet-workspace-name")
         moved = with_path(provisioning_cluster("moved"), elsewhere, "fleet-local")
-        assert "you may not make clusters in this workspace" in await refused(
+        assert "you may not create clusters in this workspace" in await refused(
             tenant.create(PROVISIONING_CLUSTERS, moved, WORKSPACE)
         )
         own = with_path(provisioning_cluster("own"), stands_for, A)
@@ -333,10 +335,10 @@ async def test_nobody_says_of_their_cluster_that_it_was_made_of_another() -> Non
         tenant = here.as_("u-tenant")
         soon = management_cluster("c-mine1")
         soon["metadata"].update(marks("cluster-create", provisioning_cluster("of-other"))._asdict())
-        assert "is for controllers to say" in await refused(tenant.create(CLUSTERS, soon))
+        assert "is set by controllers only" in await refused(tenant.create(CLUSTERS, soon))
         claim = {"metadata": marks("cluster-create", provisioning_cluster("of-other"))._asdict()}
         assert "objectset.rio.cattle.io/owner-name" in await refused(tenant.patch(CLUSTERS, A, claim))
-        assert "is for controllers to say" in await refused(tenant.patch(PROVISIONING_CLUSTERS, f"{A}-prov", claim, WORKSPACE))
+        assert "is set by controllers only" in await refused(tenant.patch(PROVISIONING_CLUSTERS, f"{A}-prov", claim, WORKSPACE))
         # Controllers do, and who sends the object without their marks leaves them there.
         await here.client.patch(CLUSTERS, A, {"metadata": marks("cluster-create", provisioning_cluster(f"{A}-prov"))._asdict()})
         marked = await tenant.get(CLUSTERS, A)

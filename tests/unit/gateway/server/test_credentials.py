@@ -66,7 +66,7 @@ def basic(text: str) -> str:
         ({"ttl": float("inf")}, NOW, "the token is expired"),
         ({"expiresAt": "tomorrow"}, NOW, "the token is expired"),
         ({"expiresAt": "2999-01-01T00:00:00"}, NOW, "the token is expired"),
-        ({"clusterName": "c-other"}, NOW, "the token is good for another cluster only"),
+        ({"clusterName": "c-other"}, NOW, "the token is valid for another cluster only"),
         ({"token": ""}, NOW, "the secret is wrong"),
         ({"token": None}, NOW, "the secret is wrong"),
         ({"token": "$3:1:AAAA:"}, NOW, "the secret is wrong"),

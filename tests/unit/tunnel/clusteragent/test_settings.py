@@ -47,9 +47,9 @@ def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
         (Given("https://x:99999", TOKEN), "is not the URL of a server"),
         (Given("https://x/?a=b", TOKEN), "is not the URL of a server"),
         (Given("https://x", ""), "no registration token"),
-        (Given("https://x", f"{TOKEN}\r\nEvil: 1"), "characters that none can have"),
+        (Given("https://x", f"{TOKEN}\r\nEvil: 1"), "the registration token has invalid characters"),
         (Given("https://x", TOKEN, ca_checksum="12"), "not a SHA-256"),
-        (Given("https://x", TOKEN, strict=True), "verify strictly"),
+        (Given("https://x", TOKEN, strict=True), "strict verification needs the checksum"),
     ],
 )
 def test_what_cannot_be_used(given: Given, complaint: str) -> None:
