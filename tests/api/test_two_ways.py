@@ -781,7 +781,7 @@ async def test_quiet_watchers_get_bookmarks(way: Way, server: Server) -> None:
         while watching() == others:
             await asyncio.sleep(0.01)
         await way._client.create(CONFIG_MAPS, config_map(way, "something-else"))
-        server.upkeep.send_bookmarks()
+        server.background.send_bookmarks()
         event = await first
     assert event.type == "BOOKMARK"
     assert int(event.object["metadata"]["resourceVersion"]) > int(start)

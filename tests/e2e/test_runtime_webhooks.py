@@ -19,7 +19,7 @@ from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, SystemClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime.webhook_certificates import Lives, SharedCertificates
+from remuda.runtime.webhook_certificates import CertificateLifetimes, SharedCertificates
 from remuda.runtime.webhook_server import MUTATING, Address, Registration, WebhookServer
 from tests.real import need
 from tests.real.cluster import RealCluster
@@ -31,7 +31,7 @@ Obj = dict[str, Any]
 SECRETS = GroupVersionResource("", "v1", "secrets")
 # In the test's own time, which moves on only when everybody had the chance to learn what is new: to those who verify, and have
 # the time of day, nothing ever comes near its end.
-SHORT = Lives(authority=1200, serving=800, settle=200)
+SHORT = CertificateLifetimes(authority=1200, serving=800, settle=200)
 STEP = 25.0
 
 
@@ -76,7 +76,7 @@ async def hooked(cluster: RealCluster, warnings: list[str], **options: Any) -> A
     async with HttpsClient(target, on_warning=warnings.append) as client:
         with contextlib.suppress(ApiError):
             await client.create(CRDS, CRD)
-        lives, clock = options.pop("lives", Lives()), options.pop("clock", SYSTEM_CLOCK)
+        lives, clock = options.pop("lives", CertificateLifetimes()), options.pop("clock", SYSTEM_CLOCK)
         certificates = SharedCertificates(
             client, clock, Entropy(), namespace="default", name="hook-certificates", names=address.names(), lives=lives
         )

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.http.connection_limits import Lines
+from remuda.apiserver.http.connection_limits import ConnectionLimits
 from remuda.apiserver.http.listener import Listener
 from remuda.gateway.auth.authenticator import Callers
 from remuda.gateway.handler import Door
@@ -72,7 +72,7 @@ async def door(caplog: pytest.LogCaptureFixture) -> AsyncIterator[tuple[int, lis
     async with house() as here:
         await here.admin()
         here.audit.clear()
-        lines = Lines(SYSTEM_CLOCK)
+        lines = ConnectionLimits(SYSTEM_CLOCK)
         answering = Door(here.made.services, Callers(here.made.services), Nothing(), here, lines)
         listener = Listener(answering, None, lines)
         await listener.open("127.0.0.1", 0)

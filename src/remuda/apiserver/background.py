@@ -32,7 +32,7 @@ _ASK_EVERY = 1.0
 _AWAY_AFTER = 5.0
 
 
-class Upkeep:
+class BackgroundTasks:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._clock = server.config.clock
@@ -50,8 +50,8 @@ class Upkeep:
         if self._server.rotations is not None:
             loops += [self._server.rotations.run, self._renew]
         self._run(*loops)
-        if self._server.presence is not None:
-            self._run(self._server.presence.keep)
+        if self._server.lease is not None:
+            self._run(self._server.lease.keep)
             self._tasks[-1].set_name("the record of this server in its store")
             self._server.vital.append(self._tasks[-1])
         metrics = self._server.metrics

@@ -32,7 +32,7 @@ from .verbs import create, delete, get, patch, update, watch
 from .verbs import list as listing
 from .verbs.context import Call, DeleteOptions, ListOptions
 from .verbs.delete import Deletion
-from .verbs.subresources import Ask
+from .verbs.subresources import SubresourceRequest
 from .watch.watchers import BOOKMARK, DELETED, Watcher
 
 Obj = dict[str, Any]
@@ -40,7 +40,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _surely(
+def _consistently(
     verb: Callable[Concatenate[InProcessClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[InProcessClient, P], Coroutine[Any, Any, T]]:
     """Confirm errors that come from the cache alone, on a shared store."""
@@ -49,7 +49,7 @@ def _surely(
     def tried(self: InProcessClient, /, *args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
         if not self._api.cache.shared:
             return verb(self, *args, **options)
-        return self._api.surely(lambda: verb(self, *args, **options))
+        return self._api.run_consistently(lambda: verb(self, *args, **options))
 
     return tried
 
@@ -108,7 +108,7 @@ class InProcessClient:
     async def _object(self, call: Call, entry: Entry) -> Obj:
         return await call.version.load(entry)
 
-    @_surely
+    @_consistently
     async def get(
         self,
         resource: GroupVersionResource,
@@ -120,10 +120,10 @@ class InProcessClient:
     ) -> Obj:
         call = self._call(resource, "get", namespace, name, subresource)
         if subresource and subresource != "status":
-            return (await self._server.subresources.run(call, Ask())).body
+            return (await self._server.subresources.run(call, SubresourceRequest())).body
         return await self._object(call, await get.get(self._api, call, resource_version))
 
-    @_surely
+    @_consistently
     async def list(
         self,
         resource: GroupVersionResource,
@@ -179,7 +179,7 @@ class InProcessClient:
             selection = watch.selection_of(call, options)
             return call.version, await watch.start(self._api, self._server.feeds, call, options, selection, queue)
 
-        version, begin = await self._api.surely(start)
+        version, begin = await self._api.run_consistently(start)
         # Live events wait in the queue until the first ones have been taken.
         begin.watcher.go()
         queue.bookmarks_for = begin.watcher if bookmarks else None
@@ -207,7 +207,7 @@ class InProcessClient:
                 timer.cancel()
             begin.watcher.leave()
 
-    @_surely
+    @_consistently
     async def create(
         self,
         resource: GroupVersionResource,
@@ -224,12 +224,12 @@ class InProcessClient:
         call = self._call(resource, "create", namespace or namespace_of(obj), parent, subresource, dry_run, field_manager)
         raw = jsonio.copy(obj)
         if call.version.resource.virtual:
-            return (await self._server.subresources.review(call, Ask(raw))).body
+            return (await self._server.subresources.review(call, SubresourceRequest(raw))).body
         if subresource:
-            return (await self._server.subresources.run(call, Ask(raw))).body
+            return (await self._server.subresources.run(call, SubresourceRequest(raw))).body
         return await self._object(call, await create.create(self._api, call, raw))
 
-    @_surely
+    @_consistently
     async def update(
         self,
         resource: GroupVersionResource,
@@ -242,10 +242,10 @@ class InProcessClient:
         call = self._call(resource, "update", namespace_of(obj), named(obj), subresource, dry_run, field_manager)
         raw = jsonio.copy(obj)
         if subresource and subresource != "status":
-            return (await self._server.subresources.run(call, Ask(raw))).body
+            return (await self._server.subresources.run(call, SubresourceRequest(raw))).body
         return await self._object(call, (await update.update(self._api, call, raw)).entry)
 
-    @_surely
+    @_consistently
     async def patch(
         self,
         resource: GroupVersionResource,
@@ -268,11 +268,11 @@ class InProcessClient:
             raise patch.unsupported_type(accepted)
         call.force = force or None
         if call.subresource and call.subresource != "status":
-            return (await self._server.subresources.run(call, Ask(body, None, patch_type))).body
+            return (await self._server.subresources.run(call, SubresourceRequest(body, None, patch_type))).body
         outcome = await patch.patch(self._api, call, body, patch_type)
         return await self._object(call, outcome.entry)
 
-    @_surely
+    @_consistently
     async def apply(
         self,
         resource: GroupVersionResource,
@@ -286,7 +286,7 @@ class InProcessClient:
         call = self._call(resource, "patch", namespace_of(obj), named(obj), subresource, dry_run, field_manager)
         return await self._patch(call, jsonio.copy(obj), APPLY_PATCH, force)
 
-    @_surely
+    @_consistently
     async def delete(
         self,
         resource: GroupVersionResource,
@@ -303,7 +303,7 @@ class InProcessClient:
         options = DeleteOptions(grace_seconds, propagation, None, uid, resource_version)
         return await self._deleted(call, await delete.delete(self._api, call, options))
 
-    @_surely
+    @_consistently
     async def delete_collection(
         self,
         resource: GroupVersionResource,
@@ -324,7 +324,7 @@ class InProcessClient:
             "items": [version.object(entry) for entry in page.entries],
         }
 
-    @_surely
+    @_consistently
     async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
         target = paths.parse(method, f"{path}?{urlencode(query)}" if query else path)
         if target.is_resource:
@@ -333,7 +333,7 @@ class InProcessClient:
             self._authorize(Action.on_path(self._user, target.verb, target.path))
         if method != "GET":
             raise errors.method_not_allowed()
-        return self._server.pages.raw(target.path)
+        return self._server.nonresource_paths.raw(target.path)
 
     async def _raw_resource(self, target: paths.Target, body: Any) -> Any:
         """An object or a collection by its path, as over HTTP."""
@@ -349,7 +349,7 @@ class InProcessClient:
             target.name,
         )
         call.field_validation = written.field_validation
-        ask = Ask(jsonio.copy(body))
+        ask = SubresourceRequest(jsonio.copy(body))
         if call.version.resource.virtual and target.verb == "create":
             return (await self._server.subresources.review(call, ask)).body
         if call.subresource not in ("", "status"):

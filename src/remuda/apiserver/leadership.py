@@ -32,7 +32,7 @@ LEASE_NAMESPACE, LEASE = "kube-system", "remuda-controllers"
 Wrap = Callable[[Client], Client]
 
 
-async def take(
+async def run_as_leader(
     server: Server,
     run: Callable[[Wrap], Coroutine[Any, Any, None]],
     term: Term = Term(),  # noqa: B008 - a constant
@@ -68,7 +68,7 @@ async def take(
 
     async def work(fence: Fence) -> None:
         def wrap(inner: Client) -> Client:
-            return GuardedClient(inner, elector, fence.standing)
+            return GuardedClient(inner, elector, fence.active)
 
         await _until_broken(fence, run(wrap), (ApiError, OSError, *passing))
 
@@ -98,7 +98,7 @@ async def _fenced(server: Server, elector: Elector) -> Fence:
     leases = server.registry.resource(LEASES.group, LEASES.resource)
     assert leases is not None
     key = leases.key(LEASE_NAMESPACE, LEASE)
-    fence = await fencing.put_up(server.store, LEASE, elector.identity, key, elector.revision)
+    fence = await fencing.acquire_fence(server.store, LEASE, elector.identity, key, elector.revision)
     # The last leader's writes came before the fence; nothing is decided before the cache has them.
     await server.cache.consistent()
     return fence

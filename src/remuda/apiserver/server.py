@@ -38,25 +38,25 @@ from .admission.limit_ranger import LimitRanger
 from .admission.service_account import ServiceAccounts
 from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from .auth.authenticator import Chain
-from .auth.client_certificates import CertificateAuthenticator, Retired
+from .auth.client_certificates import CertificateAuthenticator, RetiredAuthorities
 from .auth.escalation import EscalationGuard
 from .auth.reviews import Services
 from .auth.service_accounts import LastUsed, ServiceAccountAuthenticator
 from .auth.token_issuer import TokenIssuer
 from .auth.token_keys import TokenKeys
-from .background import Upkeep
+from .background import BackgroundTasks
 from .builtin import registration
 from .builtin.core.service_addresses import ServiceLedger, guards_of
-from .cache.watch_cache import Cache, Opener
+from .cache.watch_cache import ValueTransformer, WatchCache
 from .crd.conversion import Converter, InProcess, WebhookConverter
 from .crd.custom_resources import CustomResources
-from .history.past import Past
-from .http.connection_limits import DEFAULT_ROOM, Lines, Room
+from .history.past import HistoryHandler
+from .http.connection_limits import DEFAULT_MAX_CONNECTIONS, ConnectionLimits, MaxConnections
 from .http.handler import Handler
-from .http.listener import Listener, Watchman, serve_anew, server_context
+from .http.listener import ConnectionObserver, Listener, reload_certificate, server_context
 from .http.metrics import Metrics
-from .http.nonresource_paths import Pages
-from .http.rotation_paths import RotationPages
+from .http.nonresource_paths import NonResourcePaths
+from .http.rotation_paths import RotationPaths
 from .keys.ca_followers import Followers
 from .keys.encryption import Envelope
 from .keys.key_places import Place
@@ -65,9 +65,9 @@ from .keys.rotation import Rotations
 from .limits.flow_control import Flow
 from .registry.resources import Registry
 from .replicas import allocation_locks
-from .replicas.server_leases import Presence
+from .replicas.server_leases import ServerLease
 from .storage import key_layout
-from .storage.memory import Base, MemoryStore
+from .storage.memory import InitialState, MemoryStore
 from .storage.sqlite import SqliteStore
 from .storage.store import HistoryStore, Store
 from .verbs import patch
@@ -110,13 +110,13 @@ class Config:
     # The default roles of Kubernetes. A server with only trusted callers can do without their 140 objects.
     default_roles: bool = True
     # The state that a server in memory begins with, shared with other servers: each has its own copy of changes.
-    base: Base | None = field(default=None, repr=False)
+    base: InitialState | None = field(default=None, repr=False)
     # Keys and certificates that the server does not keep itself: for one in memory that listens.
     pki: Pki | None = None
     # The encryption of Secrets for such a server.
     envelope: Envelope | None = None
     # The maximum number of connections.
-    room: Room = DEFAULT_ROOM
+    room: MaxConnections = DEFAULT_MAX_CONNECTIONS
     clock: Clock = field(default=SYSTEM_CLOCK)
     rng: Rng = field(default_factory=Rng)
     entropy: Entropy = field(default_factory=Entropy)
@@ -124,7 +124,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The front of the API on its port: handler, certificate, and the watchman of connections (None: the server's
+    """The front of the API on its port: handler, certificate, and the observer of connections (None: the server's
     own).
 
     `trust` are a kubeconfig's fields for a certificate that our own CA did not sign.
@@ -132,7 +132,7 @@ class Front:
 
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
     context: ssl.SSLContext | None = None
-    watchman: Watchman | None = None
+    observer: ConnectionObserver | None = None
     trust: Obj | None = None
 
 
@@ -151,7 +151,7 @@ def _innermost(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-class _Sealed(Opener):
+class _Sealed(ValueTransformer):
     """Secrets at rest: encrypted in the store, plain in the cache."""
 
     def __init__(self, envelope: Envelope, prefix: str) -> None:
@@ -186,7 +186,7 @@ class Server:
         prefix = config.etcd.prefix if config.etcd is not None else ""
         sealed = _Sealed(envelope, prefix) if envelope is not None else None
         secrets = key_layout.prefix_for("", "secrets", builtin=True)
-        self.cache = Cache(store, lambda prefix: sealed if prefix == secrets else None, clock, config.entropy)
+        self.cache = WatchCache(store, lambda prefix: sealed if prefix == secrets else None, clock, config.entropy)
         self.feeds = Feeds(lambda: self.cache.revision)
         self.hooks = Hooks()
         self.converters = InProcess()
@@ -198,11 +198,11 @@ class Server:
         # A stop was requested; clients should use another server.
         self.draining = False
         # This server's record in a shared store.
-        self.presence: Presence | None = None
+        self.lease: ServerLease | None = None
         self._listener: Listener | None = None
         self._front: Front | None = None
         # The CAs that were dropped while this server ran, and the bundle that is trusted and published now.
-        self.retired = Retired()
+        self.retired = RetiredAuthorities()
         self.trusted = b"" if pki is None else pki.ca_pem
         self.on_trust: list[Callable[[], None]] = []
         # The bundles of dropped CAs, for agents that know only the checksum of one of them.
@@ -223,8 +223,8 @@ class Server:
         self.issuer: TokenIssuer
         self.subresources: Subresources
         self.handler: Handler
-        self.upkeep: Upkeep
-        self.pages: Pages
+        self.background: BackgroundTasks
+        self.nonresource_paths: NonResourcePaths
 
     # --- lifecycle -----------------------------------------------------------------------------------------------------
 
@@ -232,12 +232,12 @@ class Server:
     async def open(cls, config: Config) -> Server:
         """Start everything but the listener: state loaded, bootstrap objects created, in-process clients may call."""
         store = await startup.open_store(config)
-        presence: Presence | None = None
+        lease: ServerLease | None = None
         try:
-            presence = await startup.announced(config, store)
+            lease = await startup.announced(config, store)
             pki, envelope = await startup.open_keys(config, store)
             server = cls(config, store, envelope, pki)
-            server.presence = presence
+            server.lease = lease
             place = startup.place_of_keys(config, store)
             try:
                 await server._start(place)
@@ -245,8 +245,8 @@ class Server:
                 await server.cache.stop()
                 raise
         except BaseException:
-            if presence is not None:
-                await presence.leave()
+            if lease is not None:
+                await lease.leave()
             await store.close()
             raise
         return server
@@ -289,19 +289,19 @@ class Server:
         self.chain = chain
         self.subresources = Subresources(self.api, services, self.issuer)
         self.handler = Handler(self.api, self.feeds, chain, self.flow, self.subresources, self.metrics)
-        self.pages = Pages(self, token_keys, ISSUER)
-        self.pages.register(self.handler)
-        RotationPages(self).register(self.handler)
+        self.nonresource_paths = NonResourcePaths(self, token_keys, ISSUER)
+        self.nonresource_paths.register(self.handler)
+        RotationPaths(self).register(self.handler)
         custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
-        self.past = self.handler.past = Past(self.api, self.rbac, self.history, custom, self.flow)
+        self.past = self.handler.past = HistoryHandler(self.api, self.rbac, self.history, custom, self.flow)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
         if self.store.shared:
             await allocation_locks.repair(
                 self.store, services_kind.bucket.prefix, lambda kv: self.cache.entry_of(kv).object(), guards_of
             )
         await bootstrap.ensure(self.api, config.port, with_roles=config.default_roles)
-        self.upkeep = Upkeep(self)
-        self.upkeep.start()
+        self.background = BackgroundTasks(self)
+        self.background.start()
 
     def _service_account_key(self) -> bytes:
         if self.pki is not None:
@@ -354,15 +354,15 @@ class Server:
         context = front.context
         if context is None:
             context = server_context(*own)
-            self.reload = functools.partial(serve_anew, context, *own)
+            self.reload = functools.partial(reload_certificate, context, *own)
         self._front = front
-        watchman = front.watchman
-        if watchman is None:
-            lines = watchman = Lines(self.config.clock, room=self.config.room)
-            self.upkeep.run_beside(lines.watch)
-        self._listener = Listener(front.handler, context, watchman)
+        observer = front.observer
+        if observer is None:
+            limits = observer = ConnectionLimits(self.config.clock, room=self.config.room)
+            self.background.run_beside(limits.watch)
+        self._listener = Listener(front.handler, context, observer)
         await self._listener.open(self.config.host, self.config.port)
-        self.upkeep.start_serving()
+        self.background.start_serving()
         self._write_kubeconfig()
 
     def _write_kubeconfig(self) -> None:
@@ -447,12 +447,12 @@ class Server:
             stream.end()
         if self._listener is not None:
             await self._listener.close(grace)
-        await self.upkeep.stop()
+        await self.background.stop()
         self.feeds.close()
         await self.cache.stop()
         await self.webhooks.close()
         if self.rotations is not None:
             await self.rotations.leave()
-        if self.presence is not None:
-            await self.presence.leave()
+        if self.lease is not None:
+            await self.lease.leave()
         await self.store.close()

@@ -19,7 +19,7 @@ from .keys.encryption import Envelope, load_or_create
 from .keys.key_places import Directory, InStore, OwnFiles, Place
 from .keys.pki import Pki
 from .keys.shared_keys import Material, ensure_directory
-from .replicas.server_leases import Presence
+from .replicas.server_leases import ServerLease
 from .storage.memory import MemoryStore
 from .storage.revision_offset import as_noted
 from .storage.sqlite import SqliteStore
@@ -58,11 +58,11 @@ async def open_store(config: Config) -> Store:
     return await SqliteStore.open(config.data_dir / "state.db", config.clock, history_seconds=config.history_seconds)
 
 
-async def announced(config: Config, store: Store) -> Presence | None:
+async def announced(config: Config, store: Store) -> ServerLease | None:
     """This server's record in a shared store. Raises StoreError when servers may not work on it now."""
     if not store.shared:
         return None
-    presence = Presence(store, config.clock, config.entropy)
+    presence = ServerLease(store, config.clock, config.entropy)
     await patiently(config.clock, presence.announce)
     return presence
 

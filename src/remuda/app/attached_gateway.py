@@ -17,7 +17,7 @@ from pathlib import Path
 
 from remuda.access.roles.holdings import Holdings, InformerSource
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
-from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Room
+from remuda.apiserver.http.connection_limits import DEFAULT_MAX_CONNECTIONS, MaxConnections
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.keys.pki import Pki
 from remuda.client.https import HttpsClient
@@ -69,7 +69,7 @@ class Front:
     tls: Files | None = None
     say: Callable[[str], None] = lambda text: None
     job_runner: str = CLUSTER
-    room: Room = DEFAULT_ROOM
+    room: MaxConnections = DEFAULT_MAX_CONNECTIONS
 
 
 class AttachedGateway(Attached):

@@ -393,4 +393,4 @@ async def take_turns(
     async def run(wrap: Wrap) -> None:
         await run_controllers(server, choice, options, wrap, gateway, job_runner=job_runner)
 
-    await leadership.take(server, run, term, passing=(InstallError,))
+    await leadership.run_as_leader(server, run, term, passing=(InstallError,))

@@ -19,7 +19,7 @@ from remuda.access.roles.holdings import Holdings
 from remuda.access.users.first_user import FirstUser
 from remuda.access.users.passwords import STRONG, Cost, Hashing
 from remuda.apiserver.auth.authenticator import Authenticator
-from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Lines, Room
+from remuda.apiserver.http.connection_limits import DEFAULT_MAX_CONNECTIONS, ConnectionLimits, MaxConnections
 from remuda.capi.workload_clusters import Connector
 from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Entropy, Rng
@@ -84,7 +84,7 @@ class Ground:
     certificates: Authenticator | None = None
     healthz: bool = False
     takes_turns: bool = False
-    room: Room = DEFAULT_ROOM
+    room: MaxConnections = DEFAULT_MAX_CONNECTIONS
     say: Callable[[str], None] = lambda text: None
 
 
@@ -117,7 +117,7 @@ class Gateway:
             former=ground.former,
             say=ground.say,
         )
-        self.lines = Lines(clock, room=ground.room)
+        self.lines = ConnectionLimits(clock, room=ground.room)
         self.audit = AuditLog(ground.data_dir / "audit" / "audit.log", clock) if ground.data_dir is not None else None
         self.callers = Callers(self.services, ground.certificates)
         self.authenticator = TokenAuthenticator(self.callers)

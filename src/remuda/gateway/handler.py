@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from aiohttp import web
 
 from remuda.apiserver.http import responses
-from remuda.apiserver.http.connection_limits import Lines, address_of
+from remuda.apiserver.http.connection_limits import ConnectionLimits, address_of
 from remuda.apiserver.http.listener import Connection, Request
 from remuda.apiserver.limits.caller_caps import ConnectionCaps, Seat
 from remuda.kube import errors
@@ -98,7 +98,7 @@ class Door:
         callers: Callers,
         behind: Behind,
         audit: Auditing,
-        lines: Lines,
+        lines: ConnectionLimits,
         names: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._services = services

@@ -9,7 +9,7 @@ from .controller import Controller, Reconciler, Watch, any_change, changed, crea
 from .events import NORMAL, WARNING, Recorder
 from .informer import Informer, Informers, synced, without_managed_fields
 from .leader_election import Elector, NotLeading, Term
-from .lifecycle import Manager, Working
+from .lifecycle import Manager, RunningController
 from .metrics import Registry
 from .reflector import Pauses, Reflector, Sink
 from .work_queue import QueueClosed, WorkQueue
@@ -34,12 +34,12 @@ __all__ = [
     "Registry",
     "Result",
     "Retry",
+    "RunningController",
     "Sink",
     "Term",
     "Watch",
     "WorkQueue",
     "Workers",
-    "Working",
     "any_change",
     "changed",
     "created_or_deleted",

@@ -49,7 +49,7 @@ def _said(result: Result) -> list[str]:
     return [f"{wait.message()} ({wait.code})" for wait in result.waits]
 
 
-class Working:
+class RunningController:
     """One controller at work, for one term."""
 
     def __init__(self, reconciler: Reconciler, informers: Informers, clock: Clock, rng: Rng, registry: Registry) -> None:
@@ -172,7 +172,7 @@ class _Following:
         self._informer = informer
         self._stop: Callable[[], None] | None = None
 
-    def begin(self, working: Working) -> None:
+    def begin(self, working: RunningController) -> None:
         self._stop = working.watch(self._watch, self._informer)
 
     def end(self) -> None:
@@ -203,7 +203,7 @@ class Manager:
         self._grace = grace
         self._reconcilers: list[Reconciler] = []
         self._recorders: dict[str, Recorder] = {}
-        self._working: dict[str, Working] = {}
+        self._working: dict[str, RunningController] = {}
         self._followed: list[_Following] = []
         self._aside: list[asyncio.Task[None]] = []
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -244,7 +244,7 @@ class Manager:
 
         return stop
 
-    def working(self, name: str) -> Working | None:
+    def working(self, name: str) -> RunningController | None:
         """A running controller, by name: to add watches, to queue a key by hand, to see its waits."""
         return self._working.get(name)
 
@@ -288,7 +288,7 @@ class Manager:
 
     async def _term(self, stop: asyncio.Event, lost: asyncio.Event | None = None) -> None:
         """Work until told to stop (and finish), or until leadership is lost (and cancel)."""
-        made = [Working(each, self.informers, self.clock, self.rng, self.registry) for each in self._reconcilers]
+        made = [RunningController(each, self.informers, self.clock, self.rng, self.registry) for each in self._reconcilers]
         self._working = {working.name: working for working in made}
         for following in self._followed:
             if (found := self._working.get(following.name)) is not None:
@@ -312,7 +312,7 @@ class Manager:
             await asyncio.gather(*tasks, *aside, *waiting, return_exceptions=True)
             self._working = {}
 
-    async def _finish(self, made: list[Working], tasks: list[asyncio.Task[None]]) -> None:
+    async def _finish(self, made: list[RunningController], tasks: list[asyncio.Task[None]]) -> None:
         for working in made:
             working.queue.close()
         try:

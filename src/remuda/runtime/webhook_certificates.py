@@ -1,7 +1,7 @@
 """Certificates for the webhooks, made and rotated by us and shared by all replicas through one Secret.
 
 A serving certificate is renewed when a third of its life is left, and so is the CA. A new CA is published first and signs
-only after :attr:`Lives.settle` seconds, when all clients have it; the old one stays in the bundle until it has
+only after :attr:`CertificateLifetimes.settle` seconds, when all clients have it; the old one stays in the bundle until it has
 expired. The next step follows from the material and the time alone (:func:`renewed`): replicas that see the same Secret agree.
 """
 
@@ -34,7 +34,7 @@ _AGAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
+class CertificateLifetimes:
     """Seconds that a CA and a serving certificate are valid, and that a new CA is only published before it signs."""
 
     authority: float = 3650 * 86400.0
@@ -89,7 +89,7 @@ def _parts(pem: bytes) -> list[bytes]:
     return [f"-----BEGIN {block.strip()}\n".encode() for block in blocks]
 
 
-def renewed(found: Material | None, names: Sequence[str], now: float, entropy: Entropy, lives: Lives) -> Material:
+def renewed(found: Material | None, names: Sequence[str], now: float, entropy: Entropy, lives: CertificateLifetimes) -> Material:
     """The material to use now; `found` itself while it is good."""
     authorities = tuple(each for each in found.authorities if _ends(each.certificate) > now) if found is not None else ()
     if not authorities or _ends(authorities[0].certificate) - now < lives.authority / 3:
@@ -105,7 +105,7 @@ def renewed(found: Material | None, names: Sequence[str], now: float, entropy: E
     return Material(authorities, _sign_serving(signer, key, names, now, entropy, lives), key)
 
 
-def _fits(found: Material, signer: Authority, names: Sequence[str], now: float, lives: Lives) -> bool:
+def _fits(found: Material, signer: Authority, names: Sequence[str], now: float, lives: CertificateLifetimes) -> bool:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
@@ -181,7 +181,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(Encoding.PEM)
 
 
-def _make_authority(now: float, entropy: Entropy, lives: Lives) -> Authority:
+def _make_authority(now: float, entropy: Entropy, lives: CertificateLifetimes) -> Authority:
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -196,7 +196,9 @@ def _make_authority(now: float, entropy: Entropy, lives: Lives) -> Authority:
     return Authority(_pem(builder.sign(_key(key), SHA256())), key)
 
 
-def _sign_serving(signer: Authority, key: bytes, names: Sequence[str], now: float, entropy: Entropy, lives: Lives) -> bytes:
+def _sign_serving(
+    signer: Authority, key: bytes, names: Sequence[str], now: float, entropy: Entropy, lives: CertificateLifetimes
+) -> bytes:
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -239,7 +241,7 @@ class SharedCertificates:
         namespace: str,
         name: str,
         names: Sequence[str],
-        lives: Lives = Lives(),
+        lives: CertificateLifetimes = CertificateLifetimes(),
     ) -> None:
         """`names` are the host names and addresses at which the webhooks are called."""
         self._client = client

@@ -10,11 +10,11 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy, Rng, VirtualClock
-from remuda.runtime.webhook_certificates import Lives, Material, SharedCertificates, renewed
+from remuda.runtime.webhook_certificates import CertificateLifetimes, Material, SharedCertificates, renewed
 
 NAMES = ("hooks.remuda.svc", "127.0.0.1")
 DAY = 86400.0
-LIVES = Lives(authority=300 * DAY, serving=30 * DAY, settle=3600)
+LIVES = CertificateLifetimes(authority=300 * DAY, serving=30 * DAY, settle=3600)
 
 
 def signed_by_known(material: Material, bundle: bytes) -> bool:
@@ -71,7 +71,13 @@ async def test_replicas_that_start_together_agree() -> None:
     client = InProcessClient(server)
     shared = [
         SharedCertificates(
-            client, clock, Entropy(number), namespace="default", name="hooks", names=NAMES, lives=Lives(3000, 300, 10)
+            client,
+            clock,
+            Entropy(number),
+            namespace="default",
+            name="hooks",
+            names=NAMES,
+            lives=CertificateLifetimes(3000, 300, 10),
         )
         for number in range(4)
     ]

@@ -60,7 +60,7 @@ def _account_user(namespace: str, name: str) -> User:
     return User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
 
 
-class Conditions:
+class MatchConditions:
     """The conditions of one webhook, compiled at first use."""
 
     def __init__(self, conditions: Sequence[Obj], fail_open: bool) -> None:

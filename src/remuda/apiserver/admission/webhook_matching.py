@@ -19,7 +19,7 @@ from remuda.kube.selectors import EVERYTHING, LabelSelector, SelectorError, from
 from ..webhook_client import Endpoint
 
 if TYPE_CHECKING:
-    from .match_conditions import Conditions
+    from .match_conditions import MatchConditions
 
 log = logging.getLogger(__name__)
 
@@ -35,21 +35,21 @@ EXEMPT_KINDS = frozenset(
 )
 
 
-class Served(NamedTuple):
+class ServedKind(NamedTuple):
     """One way in which the same stored objects are served."""
 
     resource: GroupVersionResource
     kind: GroupVersionKind
 
 
-class Kinds(Protocol):
+class KindRegistry(Protocol):
     """The API as webhooks need it: the versions of a resource, and conversion between them."""
 
     @property
     def revision(self) -> int:
         """Changes whenever the served kinds do."""
 
-    def equivalents(self, resource: GroupVersionResource, subresource: str) -> Sequence[Served]:
+    def equivalents(self, resource: GroupVersionResource, subresource: str) -> Sequence[ServedKind]:
         """All versions (and groups) that serve the same objects, the given one included."""
 
     async def convert(self, obj: Obj, to: GroupVersionKind) -> Obj: ...
@@ -109,7 +109,7 @@ class Webhook:
     equivalent: bool
     namespace_selector: LabelSelector | None  # None: the selector can't be parsed
     object_selector: LabelSelector | None
-    conditions: Conditions | None
+    conditions: MatchConditions | None
     endpoint: Endpoint | str  # text: the reason why there is no endpoint
     fail_open: bool
     timeout: int
@@ -165,13 +165,13 @@ def _webhook(configuration: str, entry: Obj, count: int, index: int) -> Webhook:
     )
 
 
-def _conditions(conditions: Sequence[Obj] | None, fail_open: bool) -> Conditions | None:
+def _conditions(conditions: Sequence[Obj] | None, fail_open: bool) -> MatchConditions | None:
     if not conditions:
         return None
     # Imported late, with the first condition: see :mod:`remuda.apiserver.crd`.
-    from .match_conditions import Conditions
+    from .match_conditions import MatchConditions
 
-    return Conditions(conditions, fail_open)
+    return MatchConditions(conditions, fail_open)
 
 
 class Candidate(NamedTuple):
@@ -185,10 +185,10 @@ class Candidate(NamedTuple):
 _Key = tuple[str, str, str, str, str, bool]
 
 
-class Index:
+class WebhookIndex:
     """All webhook configurations of one type (mutating or validating), indexed by the resources that they match."""
 
-    def __init__(self, source: ObjectSource, resource: str, kinds: Kinds) -> None:
+    def __init__(self, source: ObjectSource, resource: str, kinds: KindRegistry) -> None:
         self._configurations: dict[str, Obj] = {}
         self._webhooks: list[Webhook] | None = []
         self._kinds = kinds

@@ -19,7 +19,7 @@ from remuda.kube.objects import ObjectSource
 
 from ..webhook_client import CallError, WebhookClient, no_object
 from .chain import reinvocation_of
-from .webhook_matching import Candidate, Index, Kinds, Webhook, selects
+from .webhook_matching import Candidate, KindRegistry, Webhook, WebhookIndex, selects
 from .webhook_reviews import (
     JSON_PATCH,
     InvalidResponse,
@@ -50,12 +50,12 @@ class _Webhooks:
         self,
         resource: str,
         source: ObjectSource,
-        kinds: Kinds,
+        kinds: KindRegistry,
         client: WebhookClient,
         entropy: Entropy,
         authorizer: Authorizer | None,
     ) -> None:
-        self.index = Index(source, resource, kinds)
+        self.index = WebhookIndex(source, resource, kinds)
         self.source = source
         self.kinds = kinds
         self._client = client
@@ -118,7 +118,7 @@ class MutatingWebhooks:
     def __init__(
         self,
         source: ObjectSource,
-        kinds: Kinds,
+        kinds: KindRegistry,
         client: WebhookClient,
         entropy: Entropy,
         authorizer: Authorizer | None = None,
@@ -213,7 +213,7 @@ class ValidatingWebhooks:
     def __init__(
         self,
         source: ObjectSource,
-        kinds: Kinds,
+        kinds: KindRegistry,
         client: WebhookClient,
         entropy: Entropy,
         authorizer: Authorizer | None = None,

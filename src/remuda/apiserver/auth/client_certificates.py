@@ -32,7 +32,7 @@ class _Known:
     problem: str = ""
 
 
-class Retired:
+class RetiredAuthorities:
     """Authorities that are no longer trusted. Open connections, and TLS, which never removes one, still accept them.
 
     Once there is one, a certificate must be issued by a trusted authority; it is not enough that no retired one issued it: the
@@ -54,11 +54,11 @@ class Retired:
 
 
 class CertificateAuthenticator:
-    def __init__(self, clock: Clock, capacity: int = 1024, retired: Retired | None = None) -> None:
+    def __init__(self, clock: Clock, capacity: int = 1024, retired: RetiredAuthorities | None = None) -> None:
         self._clock = clock
         self._capacity = capacity
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._retired = retired or Retired()
+        self._retired = retired or RetiredAuthorities()
         self._judged_by = self._retired.certificates
 
     async def identify(self, credentials: Credentials) -> Identity | None:

@@ -34,7 +34,7 @@ _REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImpersonationRequest:
     """The identity in the headers, as it was sent."""
 
     name: str
@@ -52,7 +52,7 @@ def is_impersonation_header(name: str) -> bool:
     return lower in _HEADERS or lower.startswith(_EXTRA_PREFIX)
 
 
-def parse(headers: Iterable[tuple[str, str]]) -> Wanted | None:
+def parse(headers: Iterable[tuple[str, str]]) -> ImpersonationRequest | None:
     """The identity to impersonate; None without such headers. Raises ApiError (400) for headers without a user."""
     name = uid = ""
     seen_name = seen_uid = seen_extra = False
@@ -73,7 +73,7 @@ def parse(headers: Iterable[tuple[str, str]]) -> Wanted | None:
             seen_extra = True
             extra.setdefault(_unescape(lower[len(_EXTRA_PREFIX) :]), []).append(_checked(value))
     if name:
-        return Wanted(name, uid, tuple(groups), {key: tuple(values) for key, values in extra.items()})
+        return ImpersonationRequest(name, uid, tuple(groups), {key: tuple(values) for key, values in extra.items()})
     if uid or groups or seen_extra:
         raise bad_request(f"requested {_go_syntax(uid, groups, extra)} without impersonating a user name")
     return None
@@ -117,10 +117,10 @@ def node_of(user_name: str) -> str:
     return "" if names.dns_subdomain_problems(node) else node
 
 
-Applies = Callable[[Wanted, User], bool]
+Applies = Callable[[ImpersonationRequest, User], bool]
 
 
-def _is_own_node(wanted: Wanted, asker: User) -> bool:
+def _is_own_node(wanted: ImpersonationRequest, asker: User) -> bool:
     node = node_of(wanted.name)
     return (
         bool(node)
@@ -130,15 +130,15 @@ def _is_own_node(wanted: Wanted, asker: User) -> bool:
     )
 
 
-def _is_node(wanted: Wanted, asker: User) -> bool:
+def _is_node(wanted: ImpersonationRequest, asker: User) -> bool:
     return wanted.only_name and node_of(wanted.name) != ""
 
 
-def _is_service_account(wanted: Wanted, asker: User) -> bool:
+def _is_service_account(wanted: ImpersonationRequest, asker: User) -> bool:
     return wanted.only_name and split_service_account(wanted.name) is not None
 
 
-def _is_other_user(wanted: Wanted, asker: User) -> bool:
+def _is_other_user(wanted: ImpersonationRequest, asker: User) -> bool:
     return node_of(wanted.name) == "" and split_service_account(wanted.name) is None
 
 
@@ -159,7 +159,7 @@ class Impersonator:
         # The mode that last worked for a user is tried first, for speed; it also decides which error is shown.
         self._last_mode: OrderedDict[str, int] = OrderedDict()
 
-    def impersonate(self, wanted: Wanted, action: Action) -> User:
+    def impersonate(self, wanted: ImpersonationRequest, action: Action) -> User:
         """The impersonated user; `action` is the request of the original user. Raises ApiError (403)."""
         last = self._last_mode.get(action.user.name)
         order = range(len(_MODES)) if last is None else (last, *(index for index in range(len(_MODES)) if index != last))
@@ -180,7 +180,7 @@ class Impersonator:
         assert refusal is not None
         raise refusal
 
-    def _try(self, mode: str, wanted: Wanted, action: Action) -> User:
+    def _try(self, mode: str, wanted: ImpersonationRequest, action: Action) -> User:
         asker = action.user
         if mode == "associated-node":
             # The grant is for any node that the asker runs on, so it must not depend on values that differ between nodes.
@@ -229,7 +229,7 @@ class _Check:
     def one(self, group: str, resource: str, name: str, namespace: str = "", subresource: str = "") -> None:
         self._impersonator._allow(self._action(group, resource, name, namespace, subresource))
 
-    def name(self, wanted: Wanted) -> tuple[str, ...]:
+    def name(self, wanted: ImpersonationRequest) -> tuple[str, ...]:
         """The groups that belong to the name, when it may be impersonated."""
         node = node_of(wanted.name) if self._mode else ""
         if node:

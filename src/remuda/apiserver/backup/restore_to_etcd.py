@@ -20,7 +20,7 @@ from remuda.kube.clock import Clock, Entropy, Rng
 from ..keys import key_agreement
 from ..keys.token_sealing import Cost
 from ..replicas import server_leases
-from ..replicas.server_leases import Presence
+from ..replicas.server_leases import ServerLease
 from ..storage import key_layout
 from ..storage import revision_offset as shifting
 from ..storage.etcd import EtcdConfig, EtcdStore
@@ -74,7 +74,7 @@ async def restore(
                     "or --force to replace what is there"
                 )
             aside = await _put_aside(store, place, passphrase, clock, entropy, cost) if there else None
-            marked = Marked(store, await _mark(store, own, wreck, backup.path))
+            marked = RestoreMark(store, await _mark(store, own, wreck, backup.path))
             offset = await _clear(marked, backup.header.revision)
             restored = await _fill(marked, found, place, clock, entropy, backup.header.objects, progress)
             if place.pki_dir is not None:
@@ -91,9 +91,9 @@ async def restore(
 
 
 @asynccontextmanager
-async def _alone(store: EtcdStore, clock: Clock, entropy: Entropy) -> AsyncIterator[Presence]:
+async def _alone(store: EtcdStore, clock: Clock, entropy: Entropy) -> AsyncIterator[ServerLease]:
     """No server and no other restore starts while the block runs; raises InUse when one is already running."""
-    own = Presence(store, clock, entropy, restoring=True)
+    own = ServerLease(store, clock, entropy, restoring=True)
     await own.put()
     keeping = asyncio.create_task(own.keep(), name="the restore's record")
     try:
@@ -105,7 +105,7 @@ async def _alone(store: EtcdStore, clock: Clock, entropy: Entropy) -> AsyncItera
         await own.leave()
 
 
-async def _check_alone(own: Presence) -> None:
+async def _check_alone(own: ServerLease) -> None:
     if others := await own.others():
         raise InUse(
             f"{others[0]} works on this etcd: stop it first; "
@@ -113,7 +113,7 @@ async def _check_alone(own: Presence) -> None:
         )
 
 
-async def _mark(store: EtcdStore, own: Presence, wreck: KeyValue | None, path: Path) -> int:
+async def _mark(store: EtcdStore, own: ServerLease, wreck: KeyValue | None, path: Path) -> int:
     """Put the mark: the state is invalid until the restore is complete. Gives the revision of the mark."""
     put = Put(server_leases.RESTORING, path.name.encode(), 0 if wreck is None else wreck.mod_revision)
     with _unless_another():
@@ -140,7 +140,7 @@ def _unless_another() -> Iterator[None]:
         raise InUse("another restore into this etcd has begun since, so this one ends: wait for that one") from error
 
 
-class Marked:
+class RestoreMark:
     """Writes that succeed only while this restore's own mark exists.
 
     A machine that sleeps until its lease expires is taken for dead: another restore may start, and then this one's remaining
@@ -174,7 +174,7 @@ async def _put_aside(store: EtcdStore, place: Place, passphrase: str, clock: Clo
     return path
 
 
-async def _clear(marked: Marked, revision: int) -> int:
+async def _clear(marked: RestoreMark, revision: int) -> int:
     """Delete everything but the servers' leases, the mark and the note of the revision offset. Gives the new offset."""
     store = marked.store
     offset = max(await shifting.read_offset(store), revision + MARGIN - store.revision)
@@ -196,7 +196,7 @@ async def _clear(marked: Marked, revision: int) -> int:
 
 
 async def _fill(
-    marked: Marked, found: Contents, place: Place, clock: Clock, entropy: Entropy, expected: int, progress: Progress
+    marked: RestoreMark, found: Contents, place: Place, clock: Clock, entropy: Entropy, expected: int, progress: Progress
 ) -> Restored:
     done = over = size = first = 0
     ops: list[Op] = []

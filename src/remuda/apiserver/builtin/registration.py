@@ -13,7 +13,7 @@ from remuda.kube import errors
 from remuda.kube.clock import Clock
 
 from ..apply import FieldManager, empty_builtin
-from ..cache.watch_cache import Cache
+from ..cache.watch_cache import WatchCache
 from ..crd.definition_strategy import DEFINITION
 from ..registry.resources import Registry, Resource, Subresource, Version
 from ..registry.strategy import Strategy
@@ -72,14 +72,14 @@ _STATUS_RESETS: dict[tuple[str, str], list[tuple[str, ...]]] = {
 }
 
 
-def register(registry: Registry, cache: Cache, clock: Clock) -> None:
+def register(registry: Registry, cache: WatchCache, clock: Clock) -> None:
     for record in builtin_types.kinds():
         if record.group in _SKIPPED_GROUPS or record.name in _SKIPPED:
             continue
         registry.add(_resource(record, registry, cache, clock))
 
 
-def _resource(record: builtin_types.Resource, registry: Registry, cache: Cache, clock: Clock) -> Resource:
+def _resource(record: builtin_types.Resource, registry: Registry, cache: WatchCache, clock: Clock) -> Resource:
     resource = Resource(
         group=record.group,
         name=record.name,

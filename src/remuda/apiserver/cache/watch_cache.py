@@ -2,7 +2,7 @@
 
 One task reads the store's only watch and applies its events here in revision order; lists, gets and watches are served from
 the applied state. A write waits until its own revision has been applied, so clients can read their own writes. Where other
-servers write to the store too, a consistent read first waits until the cache has caught up (:meth:`Cache.consistent`), and a
+servers write to the store too, a consistent read first waits until the cache has caught up (:meth:`WatchCache.consistent`), and a
 server that was disconnected until its revision was compacted loads everything anew.
 
 The buckets (:mod:`remuda.apiserver.cache.resource_cache`) follow from the keys alone, so no kind has to be registered before
@@ -36,7 +36,7 @@ _CATCH_UP = 10.0
 _PAUSE = 1.0
 
 
-class Opener(Protocol):
+class ValueTransformer(Protocol):
     """Turns stored bytes into plain ones and back: the encryption layer, for the buckets that have one."""
 
     def open(self, key: str, value: bytes) -> tuple[bytes, bool]:
@@ -48,23 +48,23 @@ class Opener(Protocol):
         """True when the value can be opened with the known keys."""
 
 
-class Cache:
+class WatchCache:
     """All buckets, fed by the store's watch."""
 
     def __init__(
         self,
         store: Store,
-        opener: Callable[[str], Opener | None],
+        opener: Callable[[str], ValueTransformer | None],
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = Entropy(),  # noqa: B008 - has no state of its own
     ) -> None:
         self.store = store
         # True when other servers write to the store too; kept here because it is read often.
         self.shared = store.shared
-        self._signs = Signs(entropy)
+        self._signs = WriteNonces(entropy)
         self._clock = clock
         self._opener = opener
-        self._openers: dict[str, Opener | None] = {}
+        self._openers: dict[str, ValueTransformer | None] = {}
         self._buckets: dict[str, Bucket] = {}
         self.revision = 0
         # Watches from an earlier revision can't be served, even if the store still has it.
@@ -212,7 +212,7 @@ class Cache:
     def buckets(self) -> list[Bucket]:
         return list(self._buckets.values())
 
-    def _opener_for(self, prefix: str) -> Opener | None:
+    def _opener_for(self, prefix: str) -> ValueTransformer | None:
         if prefix not in self._openers:
             self._openers[prefix] = self._opener(prefix)
         return self._openers[prefix]
@@ -415,7 +415,7 @@ class Cache:
 # A nonce that distinguishes the writes of several servers, for a store that can only compare bytes.
 
 
-class Signs:
+class WriteNonces:
     """A nonce of whitespace behind each value: no two writes of any servers have equal bytes.
 
     A store that lost the answer to a write searches later events for its bytes. If two servers had written the same bytes,

@@ -16,7 +16,7 @@ from remuda.kube.clock import Clock
 from remuda.kube.objects import dig
 
 from ..cache.entries import Entry, encode
-from ..cache.watch_cache import Cache
+from ..cache.watch_cache import WatchCache
 from ..registry.resources import Registry, Resource
 from ..storage import key_layout
 from ..watch.watchers import Feeds
@@ -42,7 +42,7 @@ def _condition(crd: Obj, type_: str) -> str:
 class CustomResources:
     """`make_converter` gives the converter of a CRD whose conversion is more than a rename, else None."""
 
-    def __init__(self, registry: Registry, cache: Cache, feeds: Feeds, clock: Clock, make_converter: MakeConverter) -> None:
+    def __init__(self, registry: Registry, cache: WatchCache, feeds: Feeds, clock: Clock, make_converter: MakeConverter) -> None:
         self._registry = registry
         self._cache = cache
         self._feeds = feeds

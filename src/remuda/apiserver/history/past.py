@@ -57,7 +57,7 @@ MOST_BYTES = 8 * 1024 * 1024
 _METADATA = b'"metadata":{'
 
 
-class Past:
+class HistoryHandler:
     """Called by the HTTP handler, with an action that is allowed now."""
 
     def __init__(self, api: Api, rbac: Rbac, history: HistoryStore | None, custom: CustomResources, flow: Flow) -> None:

@@ -28,7 +28,7 @@ _SAY_EVERY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ConnectionTimeouts:
     """Limits in seconds; `body_pace` is in bytes per second. `look` is the interval between checks."""
 
     head: float = 30.0
@@ -40,14 +40,14 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class MaxConnections:
     """The maximum number of connections. One address may stand for a whole site with its agents."""
 
     per_address: int = PER_ADDRESS
     in_all: int = IN_ALL
 
     @classmethod
-    def within(cls, files: int, per_address: int | None = None) -> Room:
+    def within(cls, files: int, per_address: int | None = None) -> MaxConnections:
         """The room of a process that may have `files` open files. Some are kept for the store, logs and our own clients;
         and unless `per_address` is given, one address may not have all."""
         at_most = max(IN_ALL, per_address or 0)
@@ -55,11 +55,11 @@ class Room:
         return cls(min(per_address or min(PER_ADDRESS, max(in_all // 2, 1)), in_all), in_all)
 
 
-DEFAULT_ROOM = Room()
+DEFAULT_MAX_CONNECTIONS = MaxConnections()
 
 
 @dataclass(slots=True)
-class _Line:
+class _Progress:
     address: str
     heard: float
     # The time since which a request's head is awaited or incomplete; None when none is awaited.
@@ -78,19 +78,19 @@ def address_of(connection: Connection) -> str:
     return str(found[0]) if isinstance(found, tuple) and found else ""
 
 
-class Lines:
-    """The listener's watchman. `on_misread` and `on_refused` get the address and the reason, for the audit log."""
+class ConnectionLimits:
+    """The listener's observer. `on_misread` and `on_refused` get the address and the reason, for the audit log."""
 
     def __init__(
         self,
         clock: Clock,
-        patience: Patience = Patience(),
-        room: Room = DEFAULT_ROOM,
+        patience: ConnectionTimeouts = ConnectionTimeouts(),
+        room: MaxConnections = DEFAULT_MAX_CONNECTIONS,
     ) -> None:
         self._clock = clock
         self._patience = patience
         self._caps = ConnectionCaps(room.per_address, room.in_all)
-        self._lines: dict[Connection, _Line] = {}
+        self._lines: dict[Connection, _Progress] = {}
         self._said = clock.monotonic() - _SAY_EVERY
         self._refused = 0
         self.on_misread: Callable[[str, str], None] = lambda address, why: None
@@ -119,11 +119,11 @@ class Lines:
                 self.on_refused(address, "there are too many connections")
         return seat
 
-    def came(self, connection: Connection) -> None:
+    def opened(self, connection: Connection) -> None:
         now = self._clock.monotonic()
-        self._lines[connection] = _Line(address_of(connection), now, now)
+        self._lines[connection] = _Progress(address_of(connection), now, now)
 
-    def spoke(self, connection: Connection) -> None:
+    def received(self, connection: Connection) -> None:
         line = self._lines.get(connection)
         if line is None:
             return
@@ -133,7 +133,7 @@ class Lines:
         elif line.head_since is None:
             line.head_since = line.heard
 
-    def went(self, connection: Connection) -> None:
+    def closed(self, connection: Connection) -> None:
         self._lines.pop(connection, None)
 
     def misread(self, connection: Connection, why: str) -> None:
@@ -158,7 +158,7 @@ class Lines:
                 connection.transport.abort()
         return cut
 
-    def _verdict(self, connection: Connection, line: _Line, now: float) -> str:
+    def _verdict(self, connection: Connection, line: _Progress, now: float) -> str:
         transport = connection.transport
         if transport is None or connection._upgraded or connection._payload_parser is not None:
             return ""
@@ -174,7 +174,7 @@ class Lines:
             return "an answer was not read"
         return self._body_verdict(connection, line, request, now)
 
-    def _body_verdict(self, connection: Connection, line: _Line, request: object, now: float) -> str:
+    def _body_verdict(self, connection: Connection, line: _Progress, request: object, now: float) -> str:
         assert connection._current_request is not None
         payload = connection._current_request._payload
         if payload.is_eof() or connection._reading_paused or connection._buffer_paused:

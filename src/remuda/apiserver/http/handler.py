@@ -31,8 +31,8 @@ from ..storage import store
 from ..verbs import create, delete, get, patch, update, watch
 from ..verbs import list as listing
 from ..verbs.context import Api, Call, ListOptions
-from ..verbs.subresources import Ask, Subresources
-from ..watch.filtered_list import Partly, Sight
+from ..verbs.subresources import SubresourceRequest, Subresources
+from ..watch.filtered_list import FilteredLists, VisiblePart
 from ..watch.selection import SLICE, Selection
 from ..watch.watchers import ERROR, JSON, Feeds, Marked, Shape, framed
 from . import list_bodies, negotiation, paths, query_options, request_bodies, responses
@@ -72,7 +72,7 @@ class Handler:
         self.stopping = False
         self.impersonator = impersonation.Impersonator(api.authorizer)
         # For API groups of which users may list only their own objects; without it the whole list is refused, as in Kubernetes.
-        self.partly: Partly | None = None
+        self.filtered_lists: FilteredLists | None = None
         # Answers requests about the past.
         self.past: PastHandler | None = None
 
@@ -93,7 +93,7 @@ class Handler:
                 request_bodies.begin(request, self.flow.bodies, user.name)
             if self.api.cache.shared:
                 known = target
-                response = await self.api.surely(lambda: self._respond(request, known, user, only))
+                response = await self.api.run_consistently(lambda: self._respond(request, known, user, only))
             elif request.method == "GET":
                 response = await self._respond(request, target, user, only)
             else:
@@ -137,7 +137,7 @@ class Handler:
         wanted = impersonation.parse(request.headers.items())
         return user if wanted is None else self.impersonator.impersonate(wanted, _action(target, user))
 
-    def _authorize(self, target: paths.Target, user: User) -> Sight | None:
+    def _authorize(self, target: paths.Target, user: User) -> VisiblePart | None:
         """None if the caller may see everything, else the part that may be shown."""
         if user is NOBODY and anonymous_allowed(target.path):
             return None
@@ -145,20 +145,22 @@ class Handler:
         decision = self.api.authorizer.authorize(action)
         if decision.allowed:
             return None
-        only = self.partly.of(action) if self.partly is not None else None
+        only = self.filtered_lists.of(action) if self.filtered_lists is not None else None
         if only is None:
             raise forbidden_action(action, decision.reason)
         return only
 
     def _respond(
-        self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None
+        self, request: web.BaseRequest, target: paths.Target, user: User, only: VisiblePart | None
     ) -> Awaitable[web.StreamResponse]:
         """One attempt at a response. Nothing of it has been sent yet when it raises ApiError."""
         if target.past:
             return self._past(request, target, user, only)
         return self._resource(request, target, user, only) if target.is_resource else self._path(request, target, user)
 
-    async def _past(self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None) -> web.StreamResponse:
+    async def _past(
+        self, request: web.BaseRequest, target: paths.Target, user: User, only: VisiblePart | None
+    ) -> web.StreamResponse:
         action = _action(target, user)
         # The caller may see a part now: that part is not known for the past.
         if only is not None:
@@ -181,7 +183,7 @@ class Handler:
     # --- resources -----------------------------------------------------------------------------------------------------
 
     async def _resource(
-        self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None
+        self, request: web.BaseRequest, target: paths.Target, user: User, only: VisiblePart | None
     ) -> web.StreamResponse:
         version = served(
             self.api.registry,
@@ -267,7 +269,7 @@ class Handler:
         self._write_options(request, target, call, "CreateOptions")
         raw, duplicates = await request_bodies.read_object(request, call)
         if call.version.resource.virtual:
-            answer = await self.subresources.review(call, Ask(raw, duplicates))
+            answer = await self.subresources.review(call, SubresourceRequest(raw, duplicates))
             return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
         async with self.flow.writes.seat(call.user.name):
             entry = await create.create(self.api, call, raw, duplicates)
@@ -334,7 +336,7 @@ class Handler:
 
     async def _subresource(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
-        ask = Ask()
+        ask = SubresourceRequest()
         if call.verb in ("create", "update"):
             self._write_options(request, target, call, "CreateOptions" if call.verb == "create" else "UpdateOptions")
             ask.body, ask.duplicates = await request_bodies.read_object(request, call)

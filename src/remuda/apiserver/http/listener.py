@@ -27,20 +27,20 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _CUT_SECONDS = 0.5
 
 
-class Watchman(Protocol):
+class ConnectionObserver(Protocol):
     """An observer of connections: accepted, active, closed."""
 
     def admit(self, address: str) -> Seat | None:
         """A place for one more connection from there, left when it ends; None if that is too many: it is cut at once."""
         ...
 
-    def came(self, connection: Connection) -> None:
+    def opened(self, connection: Connection) -> None:
         """The handshake is done."""
         ...
 
-    def spoke(self, connection: Connection) -> None: ...
+    def received(self, connection: Connection) -> None: ...
 
-    def went(self, connection: Connection) -> None: ...
+    def closed(self, connection: Connection) -> None: ...
 
     def misread(self, connection: Connection, why: str) -> None:
         """The client sent an invalid request; the response was 400."""
@@ -50,27 +50,27 @@ class Watchman(Protocol):
 class Connection(unreadable.Connection):
     """One client connection; it keeps its client certificate, and callbacks for its end."""
 
-    def __init__(self, *args: Any, watchman: Watchman | None = None, seat: Seat | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, observer: ConnectionObserver | None = None, seat: Seat | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._seat = seat
         self.on_lost: dict[Callable[[], None], None] = {}
         self._peer: bytes | None = None
         self._peer_known = False
-        self._watchman = watchman
+        self._observer = observer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self._watchman is not None:
-            self._watchman.came(self)
+        if self._observer is not None:
+            self._observer.opened(self)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._watchman is not None:
-            self._watchman.spoke(self)
+        if self._observer is not None:
+            self._observer.received(self)
 
     def misread(self, request: web.BaseRequest, why: str) -> None:
-        if self._watchman is not None:
-            self._watchman.misread(self, why)
+        if self._observer is not None:
+            self._observer.misread(self, why)
         if isinstance(request, Request):
             # The Server header must not disclose versions of our components.
             request.before_headers = lambda response: response.headers.pop("Server", None)
@@ -105,8 +105,8 @@ class Connection(unreadable.Connection):
         super().connection_lost(exc)
         if self._seat is not None:
             self._seat.leave()
-        if self._watchman is not None:
-            self._watchman.went(self)
+        if self._observer is not None:
+            self._observer.closed(self)
         for callback in list(self.on_lost):
             callback()
         self.on_lost.clear()
@@ -141,7 +141,7 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
     return context
 
 
-def serve_anew(context: ssl.SSLContext, certificate: Path, key: Path, client_ca: Path) -> None:
+def reload_certificate(context: ssl.SSLContext, certificate: Path, key: Path, client_ca: Path) -> None:
     """Use these files' present content for new connections. TLS still accepts a removed CA:
     authenticators have to check that."""
     context.load_cert_chain(certificate, key)
@@ -151,10 +151,10 @@ def serve_anew(context: ssl.SSLContext, certificate: Path, key: Path, client_ca:
 class Listener:
     """A listening socket with its connections; `close` stops accepting, then lets requests in progress finish."""
 
-    def __init__(self, handler: Handler, context: ssl.SSLContext | None, watchman: Watchman | None = None) -> None:
+    def __init__(self, handler: Handler, context: ssl.SSLContext | None, observer: ConnectionObserver | None = None) -> None:
         self._server = _Server(
             handler,
-            watchman=watchman,
+            observer=observer,
             access_log=None,
             keepalive_timeout=180,
             max_line_size=16 * 1024,
@@ -162,7 +162,7 @@ class Listener:
             tcp_keepalive=True,
             auto_decompress=False,
         )
-        self._acceptor = Acceptor(self._server.connection, context, None if watchman is None else watchman.admit)
+        self._acceptor = Acceptor(self._server.connection, context, None if observer is None else observer.admit)
 
     async def open(self, host: str, port: int) -> None:
         await self._acceptor.open(host, port)

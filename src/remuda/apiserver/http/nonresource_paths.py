@@ -55,7 +55,7 @@ def version_info() -> Obj:
     }
 
 
-class Pages:
+class NonResourcePaths:
     def __init__(self, server: Server, token_keys: TokenKeys, issuer: str) -> None:
         self._server = server
         self._keys = token_keys
@@ -261,7 +261,7 @@ class Pages:
     def _checks(self, kind: str) -> dict[str, bool]:
         alive = self._server.cache.failed is None
         # A server with an unavailable store is alive: a restart would not help.
-        answered = alive if kind == "livez" else alive and self._server.upkeep.store_answers
+        answered = alive if kind == "livez" else alive and self._server.background.store_answers
         checks = {"ping": True, "log": True, "etcd": answered}
         if kind == "readyz":
             checks["informer-sync"] = alive

@@ -44,7 +44,7 @@ _TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
 _NAMED: Final = 3
 
 
-class Wish(NamedTuple):
+class FinishOptions(NamedTuple):
     """The wanted end of the old key. `no_handover` is for a CA whose key is not to be trusted."""
 
     finish: bool
@@ -52,7 +52,7 @@ class Wish(NamedTuple):
     no_handover: bool
 
 
-class RotationPages:
+class RotationPaths:
     def __init__(self, server: Server) -> None:
         self._server = server
 
@@ -76,7 +76,7 @@ class RotationPages:
             raise errors.method_not_allowed()
         kind = target.path.removeprefix(f"{PATH}/")
         asked = await _body(request)
-        wish = Wish(*(asked.get(name) is True for name in ("finish", "force", "noHandover")))
+        wish = FinishOptions(*(asked.get(name) is True for name in ("finish", "force", "noHandover")))
         try:
             left = await self._do(kind, wish)
         except (PkiError, OSError) as error:
@@ -85,7 +85,7 @@ class RotationPages:
             raise ApiError(503, "ServiceUnavailable", f"{error}; look at remuda rotate status, and try again") from error
         return await self._answer(request, left)
 
-    async def _do(self, kind: str, wish: Wish) -> tuple[Behind, ...]:
+    async def _do(self, kind: str, wish: FinishOptions) -> tuple[Behind, ...]:
         """Do what was requested; the clients that it leaves behind."""
         rotations = self._rotations
         if kind == SERVING:
@@ -107,7 +107,7 @@ class RotationPages:
         await rotations.finish(kind)
         return ()
 
-    async def _finish_ca(self, wish: Wish) -> tuple[Behind, ...]:
+    async def _finish_ca(self, wish: FinishOptions) -> tuple[Behind, ...]:
         rotations = self._rotations
         if wish.no_handover and await rotations.end_handovers():
             return ()

@@ -72,7 +72,7 @@ class Rotations:
 
     @property
     def id(self) -> str:
-        own = self._server.presence
+        own = self._server.lease
         return own.id if own is not None else ""
 
     # --- life -----------------------------------------------------------------------------------------------------------

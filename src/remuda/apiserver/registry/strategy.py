@@ -30,7 +30,9 @@ def warn(text: str) -> None:
         heard.append(text)
 
 
-def hearing(warnings: list[str], check: Callable[[Obj, Obj], list[FieldError]], obj: Obj, old: Obj) -> list[FieldError]:
+def collecting_warnings(
+    warnings: list[str], check: Callable[[Obj, Obj], list[FieldError]], obj: Obj, old: Obj
+) -> list[FieldError]:
     """The errors of a validation of an update; its warnings go to `warnings`."""
     token = _heard.set(warnings)
     try:

@@ -5,7 +5,7 @@ was created elsewhere, a found one is gone. So no such error is returned before 
 it had to move for that, the request is attempted once more. Success needs none of this: writes are compared with the store's
 state, and reads wait for the cache first (:meth:`remuda.apiserver.cache.watch_cache.Cache.consistent`).
 
-Both the HTTP handler and the in-process client use it, by :meth:`remuda.apiserver.verbs.context.Api.surely`.
+Both the HTTP handler and the in-process client use it, by :meth:`remuda.apiserver.verbs.context.Api.run_consistently`.
 """
 
 from __future__ import annotations

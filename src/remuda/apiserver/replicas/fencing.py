@@ -21,7 +21,7 @@ from remuda.kube.errors import Fenced
 from ..storage import key_layout
 from ..storage.store import Check, Mismatch, Op, Put, Store
 
-_standing: ContextVar[Fence | None] = ContextVar("fence", default=None)
+_current: ContextVar[Fence | None] = ContextVar("fence", default=None)
 
 
 class Fence:
@@ -34,15 +34,15 @@ class Fence:
         self._check = Check(key, revision)
 
     @contextmanager
-    def standing(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """Writes inside the block, also by tasks that are started there, are checked against this fence."""
-        token = _standing.set(self)
+        token = _current.set(self)
         try:
             yield
         finally:
-            _standing.reset(token)
+            _current.reset(token)
 
-    def behind(self, ops: Sequence[Op]) -> Sequence[Op]:
+    def checked(self, ops: Sequence[Op]) -> Sequence[Op]:
         # First, so that a broken fence is reported before any other failed check.
         return (self._check, *ops)
 
@@ -53,12 +53,12 @@ class Fence:
         return True
 
 
-def standing() -> Fence | None:
+def current_fence() -> Fence | None:
     """The fence of the present task's writes."""
-    return _standing.get()
+    return _current.get()
 
 
-async def put_up(store: Store, name: str, identity: str, lease: str, revision: int) -> Fence:
+async def acquire_fence(store: Store, name: str, identity: str, lease: str, revision: int) -> Fence:
     """A new fence for the holder of the Lease whose key is `lease`, at `revision`. Raises Fenced when it is not held any more."""
     key = f"{key_layout.OWN}fences/{name}"
     try:

@@ -40,7 +40,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{'a restore' if self.restoring else 'a server'} on {self.host}"
 
 
-class Presence:
+class ServerLease:
     def __init__(self, store: Store, clock: Clock, entropy: Entropy, *, restoring: bool = False) -> None:
         self._store = store
         self._clock = clock

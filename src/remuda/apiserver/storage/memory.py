@@ -1,8 +1,8 @@
 """The store in memory: for simulation, preview and tests.
 
 Single-threaded and deterministic: nothing here waits, so the same calls in the same order give the same revisions and the
-same batches. It keeps past states until compacted. It may be based on a read-only :class:`Base`, which many of them share:
-a preview has its own copy of its changes, and shares the rest.
+same batches. It keeps past states until compacted. It may be based on a read-only :class:`InitialState`, which many of them
+share: a preview has its own copy of its changes, and shares the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .store import (
 from .watch_hub import mark
 
 
-class Base:
+class InitialState:
     """A state that stores may be based on: ordered keys and their values, at one revision. Never changes."""
 
     __slots__ = ("keys", "revision", "values")
@@ -47,20 +47,20 @@ class Base:
         self.revision = revision
 
     @classmethod
-    def of(cls, whole: Range) -> Base:
+    def of(cls, whole: Range) -> InitialState:
         """The base made of a range over everything (`await store.range("")`)."""
         if whole.more:
             raise StoreError("a base must be a whole range, this one was cut by a limit")
         return cls(whole.items, whole.revision)
 
 
-_EMPTY = Base((), 0)
+_EMPTY = InitialState((), 0)
 
 
 class MemoryStore:
-    def __init__(self, clock: Clock, base: Base | Range | None = None) -> None:
+    def __init__(self, clock: Clock, base: InitialState | Range | None = None) -> None:
         self._clock = clock
-        self._base = Base.of(base) if isinstance(base, Range) else base or _EMPTY
+        self._base = InitialState.of(base) if isinstance(base, Range) else base or _EMPTY
         self._revision = self._floor = self._base.revision
         # Only keys that were written here; a key without versions is as in the base.
         self._keys: list[str] = []

@@ -41,10 +41,10 @@ def note(offset: int) -> bytes:
 async def as_noted(store: Store) -> Store:
     """The store with the revisions that its clients know."""
     offset = await read_offset(store)
-    return Shifted(store, offset) if offset else store
+    return OffsetStore(store, offset) if offset else store
 
 
-class Shifted:
+class OffsetStore:
     def __init__(self, inner: Store, offset: int) -> None:
         self.inner = inner
         self._offset = offset
@@ -154,7 +154,7 @@ class Shifted:
 
 
 class _Watch:
-    def __init__(self, store: Shifted, after: int, prefix: str, marks: bool) -> None:
+    def __init__(self, store: OffsetStore, after: int, prefix: str, marks: bool) -> None:
         self._store = store
         self._after = after
         self._watch = store.inner.watch(max(after - store._offset, 0), prefix, marks=marks)

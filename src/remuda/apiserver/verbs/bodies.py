@@ -10,7 +10,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import go_quote, invalid_value
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, dig
 
-from ..admission.webhook_matching import Served
+from ..admission.webhook_matching import ServedKind
 from ..registry.resources import Registry, Version
 from ..scheme import builtin_types
 from .context import IGNORE, STRICT, Call
@@ -174,7 +174,7 @@ class RegistryKinds:
     def revision(self) -> int:
         return self._registry.generation
 
-    def equivalents(self, resource: GroupVersionResource, subresource: str) -> Sequence[Served]:
+    def equivalents(self, resource: GroupVersionResource, subresource: str) -> Sequence[ServedKind]:
         found = self._registry.find(*resource)
         if found is None:
             return []
@@ -191,7 +191,7 @@ class RegistryKinds:
                 if sub is not None
                 else GroupVersionKind(version.group, version.name, version.kind)
             )
-            shown.append(Served(where, kind))
+            shown.append(ServedKind(where, kind))
         return shown
 
     async def convert(self, obj: Obj, to: GroupVersionKind) -> Obj:

@@ -23,14 +23,14 @@ from remuda.kube.objects import Listener
 from ..admission.chain import Chain
 from ..cache.entries import Entry, encode
 from ..cache.resource_cache import Change
-from ..cache.watch_cache import Cache
+from ..cache.watch_cache import WatchCache
 from ..keys.rotation_record import still_used
 from ..registry.resources import Registry, Resource, Version
 from ..replicas import consistent_retry, fencing
 from ..replicas.allocation_locks import Guarded, Taken
 from ..storage import store as attribution
 from ..storage.store import Check, Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
-from ..watch.filtered_list import Sight
+from ..watch.filtered_list import VisiblePart
 
 Obj = dict[str, Any]
 T = TypeVar("T")
@@ -45,7 +45,7 @@ _SHOWN = 5.0
 class Source:
     """The :class:`~remuda.kube.objects.ObjectSource` on the watch cache."""
 
-    def __init__(self, registry: Registry, cache: Cache) -> None:
+    def __init__(self, registry: Registry, cache: WatchCache) -> None:
         self._registry = registry
         self._cache = cache
 
@@ -83,7 +83,7 @@ class Source:
 @dataclass(slots=True)
 class Api:
     registry: Registry
-    cache: Cache
+    cache: WatchCache
     admission: Chain
     authorizer: Authorizer
     source: Source
@@ -168,9 +168,9 @@ class Api:
     async def _write(self, ops: Sequence[Op]) -> int:
         """Write and wait until the cache shows it: this write, or the faster one."""
         store = self.cache.store
-        fence = fencing.standing()
+        fence = fencing.current_fence()
         try:
-            revision = await store.write(ops if fence is None else fence.behind(ops))
+            revision = await store.write(ops if fence is None else fence.checked(ops))
         except Mismatch as mismatch:
             if fence is not None and fence.is_broken_by(mismatch):
                 raise errors.Fenced(fence.name) from None
@@ -201,7 +201,7 @@ class Api:
 
     # --- certainty, on a shared store ---------------------------------------------------------------------------------------
 
-    async def surely(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def run_consistently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """The result of `attempt`, or a true error: see :mod:`..replicas.consistent_retry`. It must be possible to call
         it twice.
         """
@@ -319,7 +319,7 @@ class Call:
     # In-process callers are the server itself and are not authorized again.
     trusted: bool = False
     # For a list or watch of which the caller may see a part.
-    only: Sight | None = None
+    only: VisiblePart | None = None
 
     def options(self, kind: str) -> Obj:
         """The options object for admission webhooks."""

@@ -20,7 +20,7 @@ from ..apply.managed_fields import ScalePaths
 from ..registry.object_meta import subdomain_name, validate_object_meta
 from . import bodies, metadata, patch, update
 from .context import Api, Call
-from .subresource_types import SCALE, SubKinds
+from .subresource_types import SCALE, SubresourceKinds
 
 Obj = dict[str, Any]
 # From the current Scale to the wanted one.
@@ -29,8 +29,8 @@ Change = Callable[[Obj], Awaitable[Obj]]
 _RETRIES = 5
 
 
-class Scaling:
-    def __init__(self, api: Api, kinds: SubKinds) -> None:
+class ScaleSubresource:
+    def __init__(self, api: Api, kinds: SubresourceKinds) -> None:
         self._api = api
         self._kinds = kinds
 
@@ -77,7 +77,7 @@ class Scaling:
         parent = replace(call, subresource="")
         spec_path = paths_of(call)[0]
         owners = _owners(call, spec_path)
-        door = update.Door("Scale", "scale", lambda obj: scale_of(call, obj))
+        door = update.SubresourceView("Scale", "scale", lambda obj: scale_of(call, obj))
 
         async def compute(live: Obj | None) -> Obj:
             assert live is not None

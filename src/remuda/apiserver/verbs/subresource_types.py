@@ -40,7 +40,7 @@ _SCALE_STRATEGY = Strategy(
 _STRATEGIES = {SCALE: _SCALE_STRATEGY, TOKEN_REQUEST: _TOKEN_STRATEGY}
 
 
-class SubKinds:
+class SubresourceKinds:
     """The versions, made when first needed; a Scale may belong to a namespaced kind or to one that is not."""
 
     def __init__(self, clock: Clock) -> None:

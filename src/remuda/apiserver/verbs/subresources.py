@@ -19,20 +19,20 @@ from ..auth.token_issuer import TokenIssuer
 from . import bodies, create, metadata, update
 from .context import Api, Call
 from .pod_subresources import PodActions
-from .scale import Scaling
-from .subresource_types import BINDING, EVICTION, SCALE, TOKEN_REQUEST, SubKinds
+from .scale import ScaleSubresource
+from .subresource_types import BINDING, EVICTION, SCALE, TOKEN_REQUEST, SubresourceKinds
 
 Obj = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Answer:
+class SubresourceResponse:
     body: Obj
     status: int = 200
 
 
 @dataclass(slots=True)
-class Ask:
+class SubresourceRequest:
     """The request: an object, or a patch of one."""
 
     body: Any = None
@@ -46,10 +46,10 @@ class Subresources:
         self._services = services
         self._issuer = issuer
         self._reviews = handlers()
-        self._kinds = SubKinds(api.clock)
+        self._kinds = SubresourceKinds(api.clock)
         self._pods = PodActions(api)
-        self._scaling = Scaling(api, self._kinds)
-        self._handlers: dict[str, Callable[[Call, Ask], Awaitable[Answer]]] = {
+        self._scaling = ScaleSubresource(api, self._kinds)
+        self._handlers: dict[str, Callable[[Call, SubresourceRequest], Awaitable[SubresourceResponse]]] = {
             "scale": self._scale,
             "binding": self._binding,
             "eviction": self._eviction,
@@ -57,7 +57,7 @@ class Subresources:
             "finalize": self._finalize,
         }
 
-    async def run(self, call: Call, ask: Ask) -> Answer:
+    async def run(self, call: Call, ask: SubresourceRequest) -> SubresourceResponse:
         """The answer to a call on a subresource, over HTTP or in process."""
         handler = self._handlers.get(call.subresource)
         if handler is None:
@@ -70,7 +70,7 @@ class Subresources:
 
     # --- reviews -------------------------------------------------------------------------------------------------------
 
-    async def review(self, call: Call, ask: Ask) -> Answer:
+    async def review(self, call: Call, ask: SubresourceRequest) -> SubresourceResponse:
         """A kind that is answered, never stored."""
         version = call.version
         body = self._received(call, ask, keep_identity=version.resource.name == "bindings")
@@ -79,9 +79,9 @@ class Subresources:
             named = replace(call, name=body["metadata"].get("name") or "")
             return await self._bound(named, await self._admitted(named, body, "Binding"))
         handler = self._reviews[version.group, version.resource.name]
-        return Answer(await handler(body, call.user, self._services, call.namespace), 201)
+        return SubresourceResponse(await handler(body, call.user, self._services, call.namespace), 201)
 
-    def _received(self, call: Call, ask: Ask, *, keep_identity: bool = False) -> Obj:
+    def _received(self, call: Call, ask: SubresourceRequest, *, keep_identity: bool = False) -> Obj:
         """The body of a create, as an object of the call's version."""
         body = bodies.decode(call, ask.body, ask.duplicates)
         meta = metadata.own_metadata(body)
@@ -99,34 +99,34 @@ class Subresources:
 
     # --- scale ---------------------------------------------------------------------------------------------------------
 
-    async def _scale(self, call: Call, ask: Ask) -> Answer:
+    async def _scale(self, call: Call, ask: SubresourceRequest) -> SubresourceResponse:
         if call.verb == "get":
-            return Answer(await self._scaling.get(call))
+            return SubresourceResponse(await self._scaling.get(call))
         if ask.patch_type:
-            return Answer(await self._scaling.patch(call, ask.body, ask.patch_type, ask.duplicates))
-        return Answer(await self._scaling.put(call, ask.body, ask.duplicates))
+            return SubresourceResponse(await self._scaling.patch(call, ask.body, ask.patch_type, ask.duplicates))
+        return SubresourceResponse(await self._scaling.put(call, ask.body, ask.duplicates))
 
     # --- pods ----------------------------------------------------------------------------------------------------------
 
-    async def _binding(self, call: Call, ask: Ask) -> Answer:
+    async def _binding(self, call: Call, ask: SubresourceRequest) -> SubresourceResponse:
         body = self._received(self._kinds.call(call, BINDING), ask, keep_identity=True)
         return await self._bound(call, await self._admitted(call, body, "Binding"))
 
-    async def _bound(self, call: Call, attributes: Attributes) -> Answer:
+    async def _bound(self, call: Call, attributes: Attributes) -> SubresourceResponse:
         await self._pods.bind(call, attributes)
-        return Answer(_success(), 201)
+        return SubresourceResponse(_success(), 201)
 
-    async def _eviction(self, call: Call, ask: Ask) -> Answer:
+    async def _eviction(self, call: Call, ask: SubresourceRequest) -> SubresourceResponse:
         if isinstance(ask.body, dict) and ask.body.get("apiVersion") == "policy/v1beta1":
             # Older clients use this form; the kind is the same.
             ask = replace(ask, body={**ask.body, "apiVersion": EVICTION.api_version})
         body = self._received(self._kinds.call(call, EVICTION), ask)
         refusal = await self._pods.evict(call, await self._admitted(call, body, "Eviction"))
-        return Answer(_success(), 201) if refusal is None else Answer(refusal.status(), refusal.code)
+        return SubresourceResponse(_success(), 201) if refusal is None else SubresourceResponse(refusal.status(), refusal.code)
 
     # --- service accounts and namespaces -------------------------------------------------------------------------------
 
-    async def _token(self, call: Call, ask: Ask) -> Answer:
+    async def _token(self, call: Call, ask: SubresourceRequest) -> SubresourceResponse:
         body = self._received(self._kinds.call(call, TOKEN_REQUEST), ask, keep_identity=True)
         # The token will contain the uids of the account and of its bound object.
         await self._api.cache.consistent()
@@ -134,9 +134,9 @@ class Subresources:
         prepared = self._issuer.prepare(call.namespace, call.name, attributes.obj or body)
         attributes.obj = prepared
         await self._api.admission.validate(attributes)
-        return Answer(self._issuer.sign(prepared), 201)
+        return SubresourceResponse(self._issuer.sign(prepared), 201)
 
-    async def _finalize(self, call: Call, ask: Ask) -> Answer:
+    async def _finalize(self, call: Call, ask: SubresourceRequest) -> SubresourceResponse:
         raw = bodies.decode(call, ask.body, ask.duplicates)
         meta = metadata.own_metadata(raw)
         update.check_name(call, meta)
@@ -149,7 +149,7 @@ class Subresources:
             return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, "finalize"))
 
         outcome = await update.guaranteed_update(self._api, call, compute, uid=meta.get("uid") or "")
-        return Answer(await call.version.load(outcome.entry))
+        return SubresourceResponse(await call.version.load(outcome.entry))
 
 
 def _success() -> Obj:

@@ -18,7 +18,7 @@ from remuda.kube.errors import invalid_value
 
 from ..builtin.core import namespace as namespaces
 from ..cache.entries import Entry, encode
-from ..registry.strategy import hearing
+from ..registry.strategy import collecting_warnings
 from ..replicas.allocation_locks import Taken
 from ..storage.store import Mismatch
 from . import bodies, create, metadata, quotas
@@ -70,7 +70,7 @@ def check_name(call: Call, meta: Obj) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class SubresourceView:
     """A subresource that shows an object as another kind. Its `compute` runs mutating admission itself."""
 
     kind: str
@@ -86,7 +86,7 @@ async def guaranteed_update(
     uid: str = "",
     allow_create: bool = False,
     retries: int = 1_000_000,
-    door: Door | None = None,
+    door: SubresourceView | None = None,
 ) -> Outcome:
     version, resource = call.version, call.version.resource
     await api.before_trying(call)
@@ -138,7 +138,7 @@ async def _create_instead(api: Api, call: Call, compute: Compute) -> Outcome:
     return Outcome(await create.store_new(api, call, attributes.obj, attributes, place), created=True)
 
 
-async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, live: Obj, door: Door | None) -> Outcome:
+async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, live: Obj, door: SubresourceView | None) -> Outcome:
     obj = await compute(live)
     attributes = _attributes(call, obj, live)
     if door is None:
@@ -163,7 +163,9 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
         return await _store_changed(api, call, attributes, entry, live, door)
 
 
-async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj, door: Door | None) -> Outcome:
+async def _store_changed(
+    api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj, door: SubresourceView | None
+) -> Outcome:
     """The part after mutating admission."""
     version, resource, strategy = call.version, call.version.resource, call.version.strategy
     assert attributes.obj is not None
@@ -219,7 +221,7 @@ def _attributes(call: Call, obj: Obj, live: Obj) -> Attributes:
     )
 
 
-def attributes_through(door: Door, call: Call, shown: Obj, before: Obj) -> Attributes:
+def attributes_through(door: SubresourceView, call: Call, shown: Obj, before: Obj) -> Attributes:
     """The attributes for admission of a write to a subresource with its own kind."""
     attributes = _attributes(call, shown, before)
     attributes.kind, attributes.subresource = door.kind, door.subresource
@@ -255,10 +257,10 @@ def _prepare(call: Call, obj: Obj, live: Obj) -> None:
 
 def _validate(call: Call, obj: Obj, live: Obj) -> list[errors.FieldError]:
     if call.subresource == "status":
-        return hearing(call.warnings, call.version.strategy.validate_status_update, obj, live)
+        return collecting_warnings(call.warnings, call.version.strategy.validate_status_update, obj, live)
     if call.subresource == "finalize":
         return namespaces.validate_finalize(obj, live)
-    return hearing(call.warnings, call.version.strategy.validate_update, obj, live)
+    return collecting_warnings(call.warnings, call.version.strategy.validate_update, obj, live)
 
 
 def _finished(obj: Obj, live: Obj) -> bool:

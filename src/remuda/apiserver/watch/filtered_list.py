@@ -40,18 +40,18 @@ def part_of(rbac: Rbac, action: Action) -> Permitted | None:
     return None
 
 
-class Partly:
+class FilteredLists:
     def __init__(self, rbac: Rbac, groups: Iterable[str], revision: Callable[[], int]) -> None:
         """`revision` gives the cache's."""
         self._rbac = rbac
         self._groups = frozenset(groups)
         self._revision = revision
         self._known: dict[Action, _Since] = {}
-        self._open: dict[Sight, Told] = {}
+        self._open: dict[VisiblePart, Told] = {}
         self._due = False
         rbac.listeners.append(self._changed)
 
-    def of(self, action: Action) -> Sight | None:
+    def of(self, action: Action) -> VisiblePart | None:
         """The part of a refused list or watch that may be answered; None to refuse it."""
         if action.verb not in ("list", "watch") or action.group not in self._groups or action.name or action.subresource:
             return None
@@ -62,7 +62,7 @@ class Partly:
             # The next watch begins at the end of this list.
             watching = action.but(verb="watch")
             self._noted(watching, self._rbac.permitted(watching))
-        return Sight(self, action, self._noted(action, permitted))
+        return VisiblePart(self, action, self._noted(action, permitted))
 
     def _noted(self, action: Action, permitted: Permitted) -> _Since:
         user = action.user
@@ -87,7 +87,7 @@ class Partly:
         for sight in list(self._open):
             self._look_at(sight)
 
-    def _look_at(self, sight: Sight) -> None:
+    def _look_at(self, sight: VisiblePart) -> None:
         told = self._open.get(sight)
         if told is None:
             return
@@ -96,7 +96,7 @@ class Partly:
         if sight.permitted != was:
             told(was)
 
-    def follow(self, sight: Sight, told: Told) -> Callable[[], None]:
+    def follow(self, sight: VisiblePart, told: Told) -> Callable[[], None]:
         self._open[sight] = told
         self._look_at(sight)
 
@@ -106,12 +106,12 @@ class Partly:
         return stop
 
 
-class Sight:
+class VisiblePart:
     """The visible part for one list or watch. It stays as at the beginning until a watch follows it."""
 
     __slots__ = ("_partly", "action", "since")
 
-    def __init__(self, partly: Partly, action: Action, since: _Since) -> None:
+    def __init__(self, partly: FilteredLists, action: Action, since: _Since) -> None:
         self._partly = partly
         self.action = action
         self.since = since

@@ -11,7 +11,7 @@ from remuda.kube.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, LabelS
 
 from ..cache.entries import Entry
 from ..registry.resources import Version
-from .filtered_list import Sight
+from .filtered_list import VisiblePart
 
 # Entries of a large list to process in one go.
 SLICE = 500
@@ -45,7 +45,7 @@ class Selection:
     # It selects by fields besides name and namespace, so objects are decoded, in the caller's version.
     by_content: bool = False
     # The caller may see only these.
-    only: Sight | None = None
+    only: VisiblePart | None = None
 
     @property
     def trivial(self) -> bool:
@@ -98,7 +98,9 @@ class Selection:
         return found
 
 
-def select(version: Version, namespace: str, labels: str, fields: str, name: str = "", only: Sight | None = None) -> Selection:
+def select(
+    version: Version, namespace: str, labels: str, fields: str, name: str = "", only: VisiblePart | None = None
+) -> Selection:
     """Parse and check both selectors; `name` adds metadata.name=name (a watch on one object)."""
     try:
         label_selector = parse_labels(labels) if labels else EVERYTHING

@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from remuda.gateway.server.serving_certificate import Files
 if TYPE_CHECKING:
-    from remuda.apiserver.http.connection_limits import Room
+    from remuda.apiserver.http.connection_limits import MaxConnections
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,12 +77,12 @@ connections_option = click.option(
 )
 
 
-def room(connections_per_address: int | None) -> Room:
+def room(connections_per_address: int | None) -> MaxConnections:
     """How many connections this process has room for, once it has raised its limit of open files to the highest."""
-    from remuda.apiserver.http.connection_limits import Room
+    from remuda.apiserver.http.connection_limits import MaxConnections
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return Room.within(1 << 20 if hard == resource.RLIM_INFINITY else hard, connections_per_address)
+    return MaxConnections.within(1 << 20 if hard == resource.RLIM_INFINITY else hard, connections_per_address)
 
 
 # --- job runner -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Any
 from urllib.parse import quote
 
-from remuda.apiserver.auth.impersonation import Wanted
+from remuda.apiserver.auth.impersonation import ImpersonationRequest
 from remuda.client.interface import Client
 from remuda.kube.authorization.actions import Action, Authorizer, forbidden_action
 from remuda.kube.authorization.users import AUTHENTICATED, User, split_service_account
@@ -88,7 +88,7 @@ def _key(action: Action) -> tuple[object, ...]:
 _AUTHENTICATION = "authentication.k8s.io"
 
 
-async def acting(access: Access, caller: User, wanted: Wanted) -> User:
+async def acting(access: Access, caller: User, wanted: ImpersonationRequest) -> User:
     """The user that a request acts as. Raises ApiError (403) if the caller may not impersonate that user."""
     account = split_service_account(wanted.name)
     groups = wanted.groups

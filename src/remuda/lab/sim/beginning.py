@@ -2,7 +2,7 @@
 
 The objects that a server makes at its first start, and the definitions of all kinds, are the same for each simulation, and take
 most of the time of a short one. They are made once in a process, by a real server with its controllers; servers in memory start
-from the result (:class:`remuda.apiserver.storage.memory.Base`), and their writes are their own.
+from the result (:class:`remuda.apiserver.storage.memory.InitialState`), and their writes are their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from remuda import kcm
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.storage.memory import Base
+from remuda.apiserver.storage.memory import InitialState
 from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 
@@ -35,15 +35,15 @@ class Beginning:
     namespaces: tuple[str, ...] = ()
     default_roles: bool = True
     controllers: bool = True
-    _base: Base | None = field(default=None, init=False, repr=False)
+    _base: InitialState | None = field(default=None, init=False, repr=False)
 
-    async def base(self) -> Base:
+    async def base(self) -> InitialState:
         """The content of a server whose kinds are established and whose controllers have become idle."""
         if self._base is None:
             self._base = await self._make()
         return self._base
 
-    async def _make(self) -> Base:
+    async def _make(self) -> InitialState:
         clock = VirtualClock(_TIME)
         config = Config(data_dir=None, clock=clock, rng=Rng(0), entropy=Entropy(0), default_roles=self.default_roles)
         server = await Server.open(config)
@@ -59,7 +59,7 @@ class Beginning:
                 await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
             if running:
                 await clock.advance(_REST_SECONDS)
-            return Base.of(await server.store.range(""))
+            return InitialState.of(await server.store.range(""))
         finally:
             for task in running:
                 task.cancel()

@@ -16,7 +16,7 @@ from typing import Any, Final
 from remuda.access.roles.holdings import Holdings
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
-from remuda.apiserver.history.past import Past
+from remuda.apiserver.history.past import HistoryHandler
 from remuda.kube.admission_attributes import EVERY, Attributes
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
@@ -52,7 +52,7 @@ def sealing_of(source: ObjectSource, rbac: Rbac, vault: Vault) -> Sealing:
     return Sealing(source, Holdings(source, rbac), vault)
 
 
-def hide_the_past(past: Past, sealing: Sealing) -> None:
+def hide_the_past(past: HistoryHandler, sealing: Sealing) -> None:
     """Old states of objects, from before their fields were sealed, show no values to callers who may not read Secrets."""
     past.veils |= dict.fromkeys((MACHINE_GROUP, CONFIG_GROUP), sealing.shown_of_the_past)
 

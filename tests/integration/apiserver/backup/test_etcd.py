@@ -12,12 +12,12 @@ import pytest
 from remuda.apiserver.backup import restore_to_directory, restore_to_etcd
 from remuda.apiserver.backup.format import Backup, BackupError, InUse, NotEmpty
 from remuda.apiserver.backup.restore import MARGIN, Restored
-from remuda.apiserver.backup.restore_to_etcd import Marked, Place
+from remuda.apiserver.backup.restore_to_etcd import Place, RestoreMark
 from remuda.apiserver.backup.take import of_etcd, take
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys import key_agreement
 from remuda.apiserver.replicas import server_leases
-from remuda.apiserver.replicas.server_leases import Presence
+from remuda.apiserver.replicas.server_leases import ServerLease
 from remuda.apiserver.server import Config, PartFailed, Server
 from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
 from remuda.apiserver.storage.revision_offset import read_offset
@@ -180,7 +180,7 @@ async def test_no_server_starts_on_what_is_half_restored_and_a_repetition_heals_
 
 async def test_nobody_works_beside_a_restore(made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path) -> None:
     async with opened(config) as store:
-        other = Presence(store, SYSTEM_CLOCK, Entropy(), restoring=True)
+        other = ServerLease(store, SYSTEM_CLOCK, Entropy(), restoring=True)
         await other.put()
         # Its record goes by itself in a few seconds, which a slow machine may take for what follows.
         kept = asyncio.create_task(other.keep())
@@ -205,7 +205,7 @@ async def test_a_restore_that_sleeps_while_another_is_done_writes_nothing_when_i
 ) -> None:
     data, backup, _ = made
     async with opened(config) as store:
-        asleep = Marked(store, await store.write([Put(server_leases.RESTORING, b"x")]))
+        asleep = RestoreMark(store, await store.write([Put(server_leases.RESTORING, b"x")]))
         await asleep.write([Put("/registry/configmaps/default/one", b"{}"), Put("/registry/configmaps/default/two", b"{}")])
         # Its record has gone meanwhile: it is taken for dead.
         await restore(backup, config, tmp_path)
@@ -221,7 +221,7 @@ async def test_a_server_that_was_cut_off_while_its_store_was_restored_ends_when_
     monkeypatch.setattr(server_leases, "SECONDS", 3)
     await restore(made[1], config, tmp_path)
     async with opened(config) as store:
-        own = Presence(store, SYSTEM_CLOCK, Entropy())
+        own = ServerLease(store, SYSTEM_CLOCK, Entropy())
         await own.announce()
         # Its record goes, since it can't renew it.
         await own.leave()

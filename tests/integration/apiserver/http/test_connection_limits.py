@@ -11,16 +11,16 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.http.connection_limits import Lines, Patience, Room
+from remuda.apiserver.http.connection_limits import ConnectionLimits, ConnectionTimeouts, MaxConnections
 from remuda.apiserver.http.listener import Listener
 from remuda.kube.clock import VirtualClock
 from tests.waiting import until
 
 
 class Place:
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: MaxConnections) -> None:
         self.clock = VirtualClock()
-        self.lines = Lines(self.clock, Patience(), room)
+        self.lines = ConnectionLimits(self.clock, ConnectionTimeouts(), room)
         self.told: list[str] = []
         self.lines.on_refused = lambda address, why: self.told.append(why)
         self.reading = asyncio.Event()
@@ -64,7 +64,7 @@ class Place:
 
 
 @asynccontextmanager
-async def place(room: Room = Room()) -> AsyncIterator[Place]:  # noqa: B008 - a constant
+async def place(room: MaxConnections = MaxConnections()) -> AsyncIterator[Place]:  # noqa: B008 - a constant
     found = Place(room)
     await found.listener.open("127.0.0.1", 0)
     try:
@@ -91,7 +91,7 @@ async def test_of_the_addresses_of_a_name_those_are_listened_on_that_the_machine
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in named]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    found = Place(Room())
+    found = Place(MaxConnections())
     await found.listener.open("some.example", 0)
     monkeypatch.undo()
     try:
@@ -102,7 +102,7 @@ async def test_of_the_addresses_of_a_name_those_are_listened_on_that_the_machine
     named.pop()
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(OSError, match=r"no address of some\.example") as refused:
-        await Place(Room()).listener.open("some.example", 0)
+        await Place(MaxConnections()).listener.open("some.example", 0)
     assert refused.value.errno == errno.EADDRNOTAVAIL
 
 
@@ -183,7 +183,7 @@ async def test_an_answer_that_nobody_reads() -> None:
 
 
 async def test_one_address_has_so_many_connections() -> None:
-    async with place(Room(per_address=2, in_all=10)) as here:
+    async with place(MaxConnections(per_address=2, in_all=10)) as here:
         first, writer = await here.connect()
         second = await here.connect()
         third, _ = await here.connect(let_in=False)
@@ -202,7 +202,7 @@ async def test_one_address_has_so_many_connections() -> None:
 
 
 async def test_who_is_turned_away_again_and_again_is_told_of_once_a_minute() -> None:
-    async with place(Room(per_address=1, in_all=10)) as here:
+    async with place(MaxConnections(per_address=1, in_all=10)) as here:
         _, kept = await here.connect()
         for _ in range(20):
             reader, _ = await here.connect(let_in=False)
@@ -218,14 +218,14 @@ async def test_who_is_turned_away_again_and_again_is_told_of_once_a_minute() -> 
 @pytest.mark.parametrize(
     ("files", "wanted", "expected"),
     [
-        (1 << 20, None, Room(4096, 20_000)),
-        (20_000, None, Room(4096, 18_976)),
-        (1024, None, Room(384, 768)),
-        (1024, 100, Room(100, 768)),
-        (1024, 5000, Room(768, 768)),
-        (1 << 20, 50_000, Room(50_000, 50_000)),
-        (1, None, Room(1, 1)),
+        (1 << 20, None, MaxConnections(4096, 20_000)),
+        (20_000, None, MaxConnections(4096, 18_976)),
+        (1024, None, MaxConnections(384, 768)),
+        (1024, 100, MaxConnections(100, 768)),
+        (1024, 5000, MaxConnections(768, 768)),
+        (1 << 20, 50_000, MaxConnections(50_000, 50_000)),
+        (1, None, MaxConnections(1, 1)),
     ],
 )
-def test_there_is_room_for_as_many_as_there_are_files(files: int, wanted: int | None, expected: Room) -> None:
-    assert Room.within(files, wanted) == expected
+def test_there_is_room_for_as_many_as_there_are_files(files: int, wanted: int | None, expected: MaxConnections) -> None:
+    assert MaxConnections.within(files, wanted) == expected

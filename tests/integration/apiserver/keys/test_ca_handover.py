@@ -22,7 +22,7 @@ from remuda.agent.key_fingerprints import fingerprints
 from remuda.agent.plan_secret import KubeApi
 from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
 from remuda.apiserver.http.listener import server_context
-from remuda.apiserver.http.rotation_paths import RotationPages, Wish
+from remuda.apiserver.http.rotation_paths import FinishOptions, RotationPaths
 from remuda.apiserver.keys import rotation_record, rotation_steps
 from remuda.apiserver.keys.ca_followers import NO_REPORT, ONLY_OLD, OTHER, Follower, judged, why_behind
 from remuda.apiserver.keys.pki import Pki
@@ -108,8 +108,8 @@ async def test_a_handover_can_be_ended_later(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         await server.listen()
         first = await rotated(server)
-        pages = RotationPages(server)
-        assert await pages._do(rotation_steps.CA, Wish(finish=True, force=False, no_handover=True)) == ()
+        pages = RotationPaths(server)
+        assert await pages._do(rotation_steps.CA, FinishOptions(finish=True, force=False, no_handover=True)) == ()
 
         async def forgotten() -> bool:
             return not await is_believed(server, first)
@@ -117,7 +117,7 @@ async def test_a_handover_can_be_ended_later(tmp_path: Path) -> None:
         await until(forgotten)
         assert await is_believed(server, server.trusted)
         with pytest.raises(ApiError, match="no old one to drop"):
-            await pages._do(rotation_steps.CA, Wish(finish=True, force=False, no_handover=True))
+            await pages._do(rotation_steps.CA, FinishOptions(finish=True, force=False, no_handover=True))
 
 
 async def test_all_servers_of_one_store_show_it(tmp_path: Path, shared: MemoryStore) -> None:
@@ -401,7 +401,7 @@ def test_clients_are_counted_and_named() -> None:
 
 async def test_an_old_ca_is_dropped_only_when_all_trust_the_new_one_or_by_force(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        pages = RotationPages(server)
+        pages = RotationPaths(server)
         trusts: list[str] = []
 
         async def clients() -> list[Follower]:
@@ -410,8 +410,8 @@ async def test_an_old_ca_is_dropped_only_when_all_trust_the_new_one_or_by_force(
         server.followers.append(clients)
         (old,) = certificates.parse_certificates(server.trusted)
         trusts.append(certificates.fingerprint(old))
-        finish = Wish(finish=True, force=False, no_handover=False)
-        await pages._do(rotation_steps.CA, Wish(finish=False, force=False, no_handover=False))
+        finish = FinishOptions(finish=True, force=False, no_handover=False)
+        await pages._do(rotation_steps.CA, FinishOptions(finish=False, force=False, no_handover=False))
         await reached(server, rotation_steps.CA, KEEPING)
         before = await rotation_record.read(server.store)
         with pytest.raises(ApiError, match=r"30 of 30 hosts .* \(ns/h00, ns/h01, ns/h02 and 27 more\).*--force") as refused:
@@ -427,7 +427,7 @@ async def test_an_old_ca_is_dropped_only_when_all_trust_the_new_one_or_by_force(
         assert [each["from"] for each in told["handovers"]] == [[certificates.fingerprint(old)]]
         # Those that have followed don't hold up the next one.
         trusts[:] = [told["used"]]
-        await pages._do(rotation_steps.CA, Wish(finish=False, force=False, no_handover=False))
+        await pages._do(rotation_steps.CA, FinishOptions(finish=False, force=False, no_handover=False))
         await reached(server, rotation_steps.CA, KEEPING)
         trusts.append((await rotation_record.read(server.store)).record.active[rotation_steps.CA].new)
         assert await pages._do(rotation_steps.CA, finish) == ()

@@ -278,13 +278,13 @@ async def test_a_server_that_is_killed_at_any_write_goes_on_where_it_was(
         fuse.watch(server)
         fuse.left = point
         work = asyncio.create_task(_whole(server, kind))
-        (task,) = [each for each in server.upkeep._tasks if each.get_name() == "upkeep Rotations.run"]
+        (task,) = [each for each in server.background._tasks if each.get_name() == "upkeep Rotations.run"]
         await asyncio.wait([work, task], return_when=asyncio.FIRST_COMPLETED)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         fuse.left = -1
         # As a process that is gone: nothing is put in order first.
-        await server.upkeep.stop()
+        await server.background.stop()
         await server.cache.stop()
         await server.store.close()
     async with serving(directory) as server:
@@ -372,13 +372,13 @@ async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_
 async def pause(server: Server) -> None:
     """For so long that nobody waits for it: it does nothing for rotations, and does not say that it is there."""
     names = ("the record of this server in its store", "upkeep Rotations.run")
-    pausing = [each for each in server.upkeep._tasks if each.get_name() in names]
+    pausing = [each for each in server.background._tasks if each.get_name() in names]
     assert len(pausing) == len(names)
     for each in pausing:
         each.cancel()
     await asyncio.gather(*pausing, return_exceptions=True)
-    assert server.presence is not None
-    await server.presence.leave()
+    assert server.lease is not None
+    await server.lease.leave()
 
 
 async def test_a_server_that_was_away_looks_for_a_key_that_others_use_already(tmp_path: Path, shared: MemoryStore) -> None:
@@ -411,7 +411,7 @@ async def test_nothing_is_sealed_with_a_key_that_was_dropped_while_a_server_was_
 async def test_what_was_asked_for_is_remembered(tmp_path: Path) -> None:
     """Asked for, and killed before anything was made."""
     async with serving(tmp_path) as server:
-        await server.upkeep.stop()
+        await server.background.stop()
         await begin(server, rotation_steps.CA)
         assert (await rotation_record.read(server.store)).record.active[rotation_steps.CA].stage == MAKING
     async with serving(tmp_path) as server:

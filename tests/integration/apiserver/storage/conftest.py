@@ -16,7 +16,7 @@ import pytest
 
 from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
 from remuda.apiserver.storage.memory import MemoryStore
-from remuda.apiserver.storage.revision_offset import Shifted
+from remuda.apiserver.storage.revision_offset import OffsetStore
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.store import HistoryStore, Store, after_prefix
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
@@ -65,7 +65,7 @@ async def store(request: pytest.FixtureRequest, clock: VirtualClock, tmp_path: P
     elif request.param == "sqlite":
         made = await SqliteStore.open(tmp_path / "state.db", clock, history_seconds=3600)
     elif request.param == "shifted":
-        made = Shifted(MemoryStore(clock), 1_000_000_000)
+        made = OffsetStore(MemoryStore(clock), 1_000_000_000)
     else:
         # etcd lives in real time, and so does its client.
         made = await EtcdStore.open(request.getfixturevalue("config"), SYSTEM_CLOCK, Rng(1))

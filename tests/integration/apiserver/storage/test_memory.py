@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.storage.memory import Base, MemoryStore
+from remuda.apiserver.storage.memory import InitialState, MemoryStore
 from remuda.apiserver.storage.store import Compacted, Delete, KeyValue, Mismatch, Put, StoreError
 from remuda.kube.clock import VirtualClock
 
@@ -18,7 +18,7 @@ async def below(clock: VirtualClock) -> MemoryStore:
 
 async def test_what_is_written_above_a_base_leaves_it_as_it_was(clock: VirtualClock) -> None:
     lower = await below(clock)
-    base = Base.of(await lower.range(""))
+    base = InitialState.of(await lower.range(""))
     upper, other = MemoryStore(clock, base), MemoryStore(clock, base)
     assert (upper.revision, upper.floor) == (3, 3)
     assert await upper.write([Put("/b", b"new", expect=2), Delete("/a", expect=1), Put("/bb", b"new", expect=0)]) == 4

@@ -13,7 +13,7 @@ import pytest
 
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Server
-from remuda.apiserver.watch.filtered_list import Partly
+from remuda.apiserver.watch.filtered_list import FilteredLists
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.apiserver.serving import CONFIG_MAPS, config_map, served
 
@@ -28,7 +28,7 @@ NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     async with served(data_dir=tmp_path / "data", port=0, default_roles=False) as made:
-        made.handler.partly = Partly(made.rbac, [""], lambda: made.cache.revision)
+        made.handler.filtered_lists = FilteredLists(made.rbac, [""], lambda: made.cache.revision)
         await made.listen()
         client = InProcessClient(made)
         for name in ("a", "b", "c"):
@@ -174,6 +174,6 @@ async def test_who_resumes_from_before_a_change_of_what_is_permitted_lists_anew(
 
 
 async def test_without_opting_in_nothing_changes(server: Server) -> None:
-    server.handler.partly = None
+    server.handler.filtered_lists = None
     await give(server, "some", ["get", "list", "watch"], ["a"])
     assert await listed(server) == 403

@@ -17,7 +17,7 @@ from remuda.access.settings.settings import Settings
 from remuda.access.users.passwords import Cost, PasswordSecrets, hashed
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import TOKENS, USERS
-from remuda.apiserver.http.connection_limits import Lines
+from remuda.apiserver.http.connection_limits import ConnectionLimits
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.auth.authenticator import Callers
 from remuda.gateway.gateway import Identity
@@ -151,7 +151,7 @@ async def house(environment: Mapping[str, str] | None = None, ca: str = "", data
         await made.settle()
         records: list[Record] = []
         here = House(made, identity, "", None, chosen, records)  # type: ignore[arg-type]
-        door = Door(services, callers, Nothing(), here, Lines(made.clock))
+        door = Door(services, callers, Nothing(), here, ConnectionLimits(made.clock))
         async with RawTestServer(door) as server, aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
             here.url = str(server.make_url("")).rstrip("/")
             here.session = session

@@ -25,7 +25,7 @@ async def test_everybody_sees_theirs() -> None:
         await here.cluster(A, creator="u-tenant")
         await here.cluster(B, creator="u-other")
         await here.member(B, "cluster-member", "u-tenant")
-        rbac, partly = here.server.rbac, here.server.handler.partly
+        rbac, partly = here.server.rbac, here.server.handler.filtered_lists
         assert partly is not None
 
         def seen(user: str) -> list[str]:
@@ -51,7 +51,7 @@ async def test_everybody_sees_theirs() -> None:
 async def test_members_list_the_machines_that_are_theirs() -> None:
     async with house() as here:
         show_what_is_theirs(here.server)
-        partly = here.server.handler.partly
+        partly = here.server.handler.filtered_lists
         assert partly is not None
         rule = {"apiGroups": [MACHINES.group], "resources": ["machines"], "resourceNames": ["m1"], "verbs": ["get", "list"]}
         rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "theirs", "namespace": WORKSPACE}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from remuda.apiserver.admission.webhook_matching import Served
+from remuda.apiserver.admission.webhook_matching import ServedKind
 from remuda.kube.admission_attributes import CREATE, Attributes
 from remuda.kube.authorization.users import User
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, Listener
@@ -52,11 +52,13 @@ class Widgets:
     revision = 1
     _versions = ("v1", "v2")
 
-    def equivalents(self, resource: GroupVersionResource, subresource: str) -> Sequence[Served]:
+    def equivalents(self, resource: GroupVersionResource, subresource: str) -> Sequence[ServedKind]:
         if resource.group != "example.com":
             return []
         return [
-            Served(GroupVersionResource("example.com", version, "widgets"), GroupVersionKind("example.com", version, "Widget"))
+            ServedKind(
+                GroupVersionResource("example.com", version, "widgets"), GroupVersionKind("example.com", version, "Widget")
+            )
             for version in self._versions
         ]
 

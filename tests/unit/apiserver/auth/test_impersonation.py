@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.auth.impersonation import Impersonator, Wanted, is_impersonation_header, parse
+from remuda.apiserver.auth.impersonation import ImpersonationRequest, Impersonator, is_impersonation_header, parse
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import User
@@ -23,7 +23,7 @@ EVE = User("eve", groups=("system:authenticated",))
 AUTH = "authentication.k8s.io"
 
 
-def act(user: User, *rules: Obj, headers: dict[str, str] | None = None, wanted: Wanted | None = None) -> User:
+def act(user: User, *rules: Obj, headers: dict[str, str] | None = None, wanted: ImpersonationRequest | None = None) -> User:
     """Impersonate while listing pods in namespace a, as a user who holds these rules."""
     stored = Stored(role("r", *rules), binding("b", "ClusterRole r", f"User {user.name}"))
     wanted = wanted or parse((headers or {}).items())
@@ -31,7 +31,7 @@ def act(user: User, *rules: Obj, headers: dict[str, str] | None = None, wanted: 
     return Impersonator(Rbac(stored)).impersonate(wanted, Action(user, "list", "", "v1", "pods", namespace="a"))
 
 
-def refusal(user: User, *rules: Obj, wanted: Wanted) -> str:
+def refusal(user: User, *rules: Obj, wanted: ImpersonationRequest) -> str:
     with pytest.raises(ApiError) as caught:
         act(user, *rules, wanted=wanted)
     assert (caught.value.code, caught.value.reason) == (403, "Forbidden")
@@ -53,7 +53,7 @@ def test_all_headers_are_read_whatever_their_case() -> None:
         ("impersonate-extra-foo%2Fbar", "y"),
         ("Impersonate-Extra-50%", "z"),
     ]
-    assert parse(headers) == Wanted("bob", "u1", ("g1", "g2"), {"foo/bar": ("x", "y"), "50%": ("z",)})
+    assert parse(headers) == ImpersonationRequest("bob", "u1", ("g1", "g2"), {"foo/bar": ("x", "y"), "50%": ("z",)})
 
 
 def test_no_headers_or_an_empty_name_impersonate_nobody() -> None:
@@ -119,21 +119,21 @@ def test_headers_that_must_not_be_passed_on_are_known() -> None:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        (Wanted("bob"),
+        (ImpersonationRequest("bob"),
          'pods is forbidden: User "eve" cannot impersonate-on:user-info:list resource "pods" in API group "" in the '
          'namespace "a"'),
-        (Wanted("system:serviceaccount:a:b"),
+        (ImpersonationRequest("system:serviceaccount:a:b"),
          'pods is forbidden: User "eve" cannot impersonate-on:serviceaccount:list resource "pods" in API group "" in the '
          'namespace "a"'),
-        (Wanted("system:node:n1"),
+        (ImpersonationRequest("system:node:n1"),
          'pods is forbidden: User "eve" cannot impersonate-on:arbitrary-node:list resource "pods" in API group "" in the '
          'namespace "a"'),
-        (Wanted("system:node:n1", groups=("a",)),
+        (ImpersonationRequest("system:node:n1", groups=("a",)),
          'users "system:node:n1" is forbidden: User "eve" cannot impersonate resource "users" in API group "" '
          "at the cluster scope"),
     ],
 )  # fmt: skip
-def test_without_a_grant_it_is_refused_with_the_real_servers_words(wanted: Wanted, text: str) -> None:
+def test_without_a_grant_it_is_refused_with_the_real_servers_words(wanted: ImpersonationRequest, text: str) -> None:
     assert refusal(EVE, wanted=wanted) == text
 
 
@@ -147,7 +147,7 @@ LEGACY = {
 
 @pytest.mark.parametrize("missing", list(LEGACY))
 def test_every_part_needs_its_own_grant(missing: str) -> None:
-    whole = Wanted("bob", "u", ("g",), {"scopes": ("view",)})
+    whole = ImpersonationRequest("bob", "u", ("g",), {"scopes": ("view",)})
     assert act(EVE, *LEGACY.values(), wanted=whole) == User("bob", "u", ("g", "system:authenticated"), {"scopes": ["view"]})
     refusal(EVE, *(each for name, each in LEGACY.items() if name != missing), wanted=whole)
 
@@ -155,35 +155,37 @@ def test_every_part_needs_its_own_grant(missing: str) -> None:
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted("root"),
-        Wanted("bob", groups=("system:masters",)),
-        Wanted("bob", groups=("g", "system:masters")),
-        Wanted("bob", uid="other"),
-        Wanted("bob", extra={"scopes": ("admin",)}),
-        Wanted("bob", extra={"scopes": ("view", "admin")}),
-        Wanted("bob", extra={"other": ("view",)}),
-        Wanted("system:serviceaccount:a:bob"),
-        Wanted("system:node:bob"),
+        ImpersonationRequest("root"),
+        ImpersonationRequest("bob", groups=("system:masters",)),
+        ImpersonationRequest("bob", groups=("g", "system:masters")),
+        ImpersonationRequest("bob", uid="other"),
+        ImpersonationRequest("bob", extra={"scopes": ("admin",)}),
+        ImpersonationRequest("bob", extra={"scopes": ("view", "admin")}),
+        ImpersonationRequest("bob", extra={"other": ("view",)}),
+        ImpersonationRequest("system:serviceaccount:a:bob"),
+        ImpersonationRequest("system:node:bob"),
     ],
 )
-def test_a_grant_for_one_identity_is_none_for_another(wanted: Wanted) -> None:
+def test_a_grant_for_one_identity_is_none_for_another(wanted: ImpersonationRequest) -> None:
     refusal(EVE, *LEGACY.values(), wanted=wanted)
 
 
 def test_a_grant_on_users_is_none_on_service_accounts() -> None:
-    refusal(EVE, rule("impersonate", "core", "users"), wanted=Wanted("system:serviceaccount:a:b"))
-    granted = act(EVE, rule("impersonate", "core", "serviceaccounts", "b"), wanted=Wanted("system:serviceaccount:a:b"))
+    refusal(EVE, rule("impersonate", "core", "users"), wanted=ImpersonationRequest("system:serviceaccount:a:b"))
+    granted = act(
+        EVE, rule("impersonate", "core", "serviceaccounts", "b"), wanted=ImpersonationRequest("system:serviceaccount:a:b")
+    )
     assert granted.groups == ("system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated")
 
 
 def test_the_constrained_grant_needs_both_halves() -> None:
     who = rule("impersonate:user-info", AUTH, "users", "bob")
     what = rule("impersonate-on:user-info:list", "core", "pods")
-    assert act(EVE, who, what, wanted=Wanted("bob")).name == "bob"
-    refusal(EVE, what, wanted=Wanted("bob"))
-    refusal(EVE, who, wanted=Wanted("bob"))
-    refusal(EVE, who, rule("impersonate-on:user-info:get", "core", "pods"), wanted=Wanted("bob"))
-    refusal(EVE, rule("impersonate:user-info", "core", "users"), what, wanted=Wanted("bob"))
+    assert act(EVE, who, what, wanted=ImpersonationRequest("bob")).name == "bob"
+    refusal(EVE, what, wanted=ImpersonationRequest("bob"))
+    refusal(EVE, who, wanted=ImpersonationRequest("bob"))
+    refusal(EVE, who, rule("impersonate-on:user-info:get", "core", "pods"), wanted=ImpersonationRequest("bob"))
+    refusal(EVE, rule("impersonate:user-info", "core", "users"), what, wanted=ImpersonationRequest("bob"))
 
 
 CONSTRAINED = (
@@ -195,20 +197,20 @@ CONSTRAINED = (
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        (Wanted("bob", groups=("system:masters",)), "impersonating the system:masters group is not allowed"),
-        (Wanted("bob", groups=("",)), "impersonating the empty string group is not allowed"),
-        (Wanted("bob", extra={"x.io/a": ("",)}), "impersonating the empty string value in extra is not allowed"),
-        (Wanted("bob", extra={"": ("a",)}), "impersonating the empty string key in extra is not allowed"),
-        (Wanted("bob", extra={"plain": ("a",)}), "impersonating an invalid key in extra is not allowed"),
-        (Wanted("bob", extra={"x.io/A": ("a",)}), "impersonating a non-lowercase key in extra is not allowed"),
+        (ImpersonationRequest("bob", groups=("system:masters",)), "impersonating the system:masters group is not allowed"),
+        (ImpersonationRequest("bob", groups=("",)), "impersonating the empty string group is not allowed"),
+        (ImpersonationRequest("bob", extra={"x.io/a": ("",)}), "impersonating the empty string value in extra is not allowed"),
+        (ImpersonationRequest("bob", extra={"": ("a",)}), "impersonating the empty string key in extra is not allowed"),
+        (ImpersonationRequest("bob", extra={"plain": ("a",)}), "impersonating an invalid key in extra is not allowed"),
+        (ImpersonationRequest("bob", extra={"x.io/A": ("a",)}), "impersonating a non-lowercase key in extra is not allowed"),
     ],
 )
-def test_the_constrained_grant_never_reaches_some_identities(wanted: Wanted, why: str) -> None:
+def test_the_constrained_grant_never_reaches_some_identities(wanted: ImpersonationRequest, why: str) -> None:
     assert why in refusal(EVE, *CONSTRAINED, wanted=wanted)
 
 
 def test_the_constrained_grant_for_all_groups_is_asked_once_there_are_many() -> None:
-    wanted = Wanted("bob", groups=("a", "b", "c", "d"))
+    wanted = ImpersonationRequest("bob", groups=("a", "b", "c", "d"))
     assert act(EVE, *CONSTRAINED, wanted=wanted).groups == ("a", "b", "c", "d", "system:authenticated")
 
 
@@ -217,17 +219,25 @@ def test_an_agent_may_be_its_own_node_and_no_other() -> None:
         rule("impersonate:associated-node", AUTH, "nodes", "*"),
         rule("impersonate-on:associated-node:list", "core", "pods"),
     )
-    assert act(ROBOT, *rules, wanted=Wanted("system:node:n1")).groups == ("system:nodes", "system:authenticated")
-    refusal(ROBOT, *rules, wanted=Wanted("system:node:n2"))
-    refusal(EVE, *rules, wanted=Wanted("system:node:n1"))
+    assert act(ROBOT, *rules, wanted=ImpersonationRequest("system:node:n1")).groups == ("system:nodes", "system:authenticated")
+    refusal(ROBOT, *rules, wanted=ImpersonationRequest("system:node:n2"))
+    refusal(EVE, *rules, wanted=ImpersonationRequest("system:node:n1"))
 
 
 def test_an_administrator_may_be_anybody() -> None:
-    assert act(ADMIN, wanted=Wanted("system:anonymous")).groups == ("system:unauthenticated",)
-    assert act(ADMIN, wanted=Wanted("bob", groups=("system:unauthenticated",))).groups == ("system:unauthenticated",)
-    assert act(ADMIN, wanted=Wanted("bob", groups=("system:masters",))).groups == ("system:masters", "system:authenticated")
-    assert act(ADMIN, wanted=Wanted("system:node:n1")).groups == ("system:nodes", "system:authenticated")
-    assert act(ADMIN, wanted=Wanted("bob", groups=("a", "system:authenticated"))).groups == ("a", "system:authenticated")
+    assert act(ADMIN, wanted=ImpersonationRequest("system:anonymous")).groups == ("system:unauthenticated",)
+    assert act(ADMIN, wanted=ImpersonationRequest("bob", groups=("system:unauthenticated",))).groups == (
+        "system:unauthenticated",
+    )
+    assert act(ADMIN, wanted=ImpersonationRequest("bob", groups=("system:masters",))).groups == (
+        "system:masters",
+        "system:authenticated",
+    )
+    assert act(ADMIN, wanted=ImpersonationRequest("system:node:n1")).groups == ("system:nodes", "system:authenticated")
+    assert act(ADMIN, wanted=ImpersonationRequest("bob", groups=("a", "system:authenticated"))).groups == (
+        "a",
+        "system:authenticated",
+    )
 
 
 def test_the_impersonated_users_own_powers_do_not_help_the_asker() -> None:
@@ -239,4 +249,4 @@ def test_the_impersonated_users_own_powers_do_not_help_the_asker() -> None:
         binding("all", "ClusterRole all", "User bob"),
     )
     with pytest.raises(ApiError):
-        Impersonator(Rbac(stored)).impersonate(Wanted("root"), Action(EVE, "get", resource="pods"))
+        Impersonator(Rbac(stored)).impersonate(ImpersonationRequest("root"), Action(EVE, "get", resource="pods"))

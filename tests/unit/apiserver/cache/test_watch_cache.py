@@ -11,7 +11,7 @@ import pytest
 from remuda.apiserver.cache import resource_cache
 from remuda.apiserver.cache.entries import Entry, Parsed, encode
 from remuda.apiserver.cache.resource_cache import Bucket, Change
-from remuda.apiserver.cache.watch_cache import Cache
+from remuda.apiserver.cache.watch_cache import WatchCache
 from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.store import Compacted, Delete, Event, Mismatch, Put
 from remuda.kube.clock import VirtualClock, yield_to_loop
@@ -24,8 +24,8 @@ def stored(name: str, **data: str) -> bytes:
 
 
 @asynccontextmanager
-async def running(store: MemoryStore | None = None) -> AsyncIterator[Cache]:
-    cache = Cache(store or MemoryStore(VirtualClock()), lambda prefix: None)
+async def running(store: MemoryStore | None = None) -> AsyncIterator[WatchCache]:
+    cache = WatchCache(store or MemoryStore(VirtualClock()), lambda prefix: None)
     await cache.start()
     try:
         yield cache
@@ -33,7 +33,7 @@ async def running(store: MemoryStore | None = None) -> AsyncIterator[Cache]:
         await cache.stop()
 
 
-async def put(cache: Cache, key: str, value: str = "", expect: int | None = None) -> int:
+async def put(cache: WatchCache, key: str, value: str = "", expect: int | None = None) -> int:
     revision = await cache.store.write([Put(BUCKET + key, stored(key, value=value), expect)])
     await cache.reached(revision)
     return revision

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.cache.watch_cache import Cache
+from remuda.apiserver.cache.watch_cache import WatchCache
 from remuda.apiserver.keys.encryption import UnknownKey
 from remuda.apiserver.server import Server
 from remuda.apiserver.storage.memory import MemoryStore
@@ -211,7 +211,7 @@ async def test_a_key_that_is_missing_ends_the_server_as_it_does_at_start() -> No
 
     store = MemoryStore(VirtualClock())
     line = Line(store)
-    cache = Cache(line, lambda prefix: Closed())
+    cache = WatchCache(line, lambda prefix: Closed())
     await cache.start()
     try:
         line.hold()
@@ -244,7 +244,7 @@ async def test_what_is_no_object_is_left_out(when: str, caplog: pytest.LogCaptur
     line = Line(store)
     if when == "before":
         await store.write(writes)
-    cache = Cache(line, lambda prefix: None)
+    cache = WatchCache(line, lambda prefix: None)
     await cache.start()
     try:
         if when == "cut off":
@@ -277,7 +277,7 @@ async def test_a_store_of_one_s_own_that_has_forgotten_ends_the_server() -> None
 
     store = MemoryStore(VirtualClock())
     line = Own(store)
-    cache = Cache(line, lambda prefix: None)
+    cache = WatchCache(line, lambda prefix: None)
     await cache.start()
     try:
         line.hold()
@@ -344,7 +344,7 @@ async def _compare(before: list[str], after: list[str]) -> None:
                 await store.write([Delete(key)])
 
     await run(before)
-    cache = Cache(store, lambda prefix: None)
+    cache = WatchCache(store, lambda prefix: None)
     cache.revision = (await store.range("/registry/")).revision
     for kv in (await store.range("/registry/")).items:
         bucket = cache.bucket("/registry/configmaps/")

@@ -66,13 +66,13 @@ class Replica:
 
     async def _prepare(self) -> Fence:
         try:
-            return await fencing.put_up(self.server.store, "test", self.elector.identity, LEASE_KEY, self.elector.revision)
+            return await fencing.acquire_fence(self.server.store, "test", self.elector.identity, LEASE_KEY, self.elector.revision)
         except Fenced as error:
             raise NotLeading("test") from error
 
     async def _work(self, fence: Fence) -> None:
         self.fence = fence
-        self.clients.append(GuardedClient(self.wire, self.elector, fence.standing))
+        self.clients.append(GuardedClient(self.wire, self.elector, fence.active))
         self.working += 1
         try:
             if self.work is not None:
@@ -173,9 +173,9 @@ async def test_who_has_lost_the_lease_meanwhile_puts_up_no_fence(server: Server,
     winning = asyncio.create_task(quick.acquire())
     await clock.advance(20)
     await winning
-    fence = await fencing.put_up(server.store, "test", "quick", LEASE_KEY, quick.revision)
+    fence = await fencing.acquire_fence(server.store, "test", "quick", LEASE_KEY, quick.revision)
     with pytest.raises(Fenced):
-        await fencing.put_up(server.store, "test", "slow", LEASE_KEY, won)
+        await fencing.acquire_fence(server.store, "test", "slow", LEASE_KEY, won)
     found = await server.store.get(FENCE_KEY)
     assert found is not None
     assert (found.value, found.mod_revision) == (b"quick", fence.revision)
@@ -185,7 +185,7 @@ async def test_only_what_is_written_behind_the_fence_is_checked(server: Server) 
     client = InProcessClient(server)
     fence = Fence("test", FENCE_KEY, 12345)
     await client.create(CONFIG_MAPS, config_map("free"))
-    with fence.standing():
+    with fence.active():
         inside = asyncio.create_task(client.create(CONFIG_MAPS, config_map("from-a-task")))
         with pytest.raises(Fenced):
             await client.create(CONFIG_MAPS, config_map("refused"))

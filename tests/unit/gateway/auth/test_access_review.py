@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.auth.impersonation import Wanted
+from remuda.apiserver.auth.impersonation import ImpersonationRequest
 from remuda.gateway.auth.access_review import acting, impersonation_headers, review_of
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import User
@@ -30,16 +30,16 @@ class Rules:
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted("admin"),
-        Wanted("u-alice", groups=("system:masters",)),
-        Wanted("u-bob", groups=("system:masters",)),
-        Wanted("u-bob", uid="other"),
-        Wanted("u-bob", extra={"scopes": ("all",)}),
-        Wanted("u-alice", extra={"username": ("bob",)}),
-        Wanted("system:serviceaccount:kube-system:admin"),
+        ImpersonationRequest("admin"),
+        ImpersonationRequest("u-alice", groups=("system:masters",)),
+        ImpersonationRequest("u-bob", groups=("system:masters",)),
+        ImpersonationRequest("u-bob", uid="other"),
+        ImpersonationRequest("u-bob", extra={"scopes": ("all",)}),
+        ImpersonationRequest("u-alice", extra={"username": ("bob",)}),
+        ImpersonationRequest("system:serviceaccount:kube-system:admin"),
     ],
 )
-async def test_what_is_not_allowed_is_refused(wanted: Wanted) -> None:
+async def test_what_is_not_allowed_is_refused(wanted: ImpersonationRequest) -> None:
     with pytest.raises(ApiError) as caught:
         await acting(Rules(("users", "u-bob")), ALICE, wanted)
     assert caught.value.code == 403
@@ -47,14 +47,14 @@ async def test_what_is_not_allowed_is_refused(wanted: Wanted) -> None:
 
 async def test_what_one_is_anyway_needs_no_permission() -> None:
     rules = Rules()
-    user = await acting(rules, ALICE, Wanted("u-alice", "u-alice", ("team",), {"username": ("alice",)}))
+    user = await acting(rules, ALICE, ImpersonationRequest("u-alice", "u-alice", ("team",), {"username": ("alice",)}))
     assert rules.asked == []
     assert (user.name, user.groups) == ("u-alice", ("team", "system:authenticated"))
 
 
 async def test_somebody_else_with_all_that_belongs_to_them() -> None:
     rules = Rules(("users", "u-bob"), ("groups", "ops"), ("uids", "7"), ("userextras/scopes", "all"))
-    user = await acting(rules, ALICE, Wanted("u-bob", "7", ("ops",), {"scopes": ("all",)}))
+    user = await acting(rules, ALICE, ImpersonationRequest("u-bob", "7", ("ops",), {"scopes": ("all",)}))
     assert impersonation_headers(user) == [
         ("Impersonate-User", "u-bob"),
         ("Impersonate-Uid", "7"),
@@ -62,7 +62,7 @@ async def test_somebody_else_with_all_that_belongs_to_them() -> None:
         ("Impersonate-Group", "system:authenticated"),
         ("Impersonate-Extra-scopes", "all"),
     ]
-    account = await acting(Rules(("serviceaccounts", "robot")), ALICE, Wanted("system:serviceaccount:shop:robot"))
+    account = await acting(Rules(("serviceaccounts", "robot")), ALICE, ImpersonationRequest("system:serviceaccount:shop:robot"))
     assert account.groups[:2] == ("system:serviceaccounts", "system:serviceaccounts:shop")
 
 

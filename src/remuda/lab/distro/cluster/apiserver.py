@@ -206,7 +206,7 @@ async def run_controllers(server: Server, settings: Settings, etcd: EtcdClient) 
             group.create_task(running, name="the cluster's controllers")
             group.create_task(manager.run(), name="the supervisor's controllers")
 
-    await leadership.take(server, run)
+    await leadership.run_as_leader(server, run)
 
 
 # --- controllers -----------------------------------------------------------------------------------------------------------
