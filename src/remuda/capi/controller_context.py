@@ -92,7 +92,7 @@ class Core:
         of = manager.informers.of
         self.clusters = of(CLUSTERS, options.namespace)
         self.machines = of(MACHINES, options.namespace)
-        self.coming = Coming(self.machines)
+        self.pending = PendingMachines(self.machines)
         self.machine_sets = of(MACHINE_SETS, options.namespace)
         self.machine_deployments = of(MACHINE_DEPLOYMENTS, options.namespace)
         self.health_checks = of(MACHINE_HEALTH_CHECKS, options.namespace)
@@ -234,7 +234,7 @@ def owner_is(reference: Obj, kind: str, group: str = GROUP) -> bool:
 _BEGUN = ""
 
 
-class Coming:
+class PendingMachines:
     def __init__(self, machines: Informer) -> None:
         self._machines = machines
         # Set's uid: machine: revision of its creation, or _BEGUN.
@@ -273,7 +273,7 @@ class Coming:
 # A Machine with the provider's annotation that it holds data is not one of them, with or without a node.
 
 
-def is_stillborn(machine: Obj) -> bool:
+def never_was_node(machine: Obj) -> bool:
     if is_being_deleted(machine) or dig(machine, "status", "nodeRef", "name"):
         return False
     return HOLDS_DATA not in annotations_of(machine)

@@ -21,7 +21,7 @@ _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
 UNORDERED = 2
 
 
-def tolerant(text: str) -> semver.Version | None:
+def parse_tolerant(text: str) -> semver.Version | None:
     """A version with or without `v`, with missing numbers read as 0; None when it is invalid."""
     numbers = [_LEADING_ZEROS.sub("", number) for number in text.strip().removeprefix("v").split(".", 2)]
     numbers += ["0"] * (3 - len(numbers))
@@ -68,10 +68,10 @@ def of_machines(machines: Iterable[Obj]) -> list[Obj]:
     """`{version, replicas}` of machines: the kubelet's version or, before it is reported, the wanted one."""
     ordered = sorted(machines, key=lambda machine: (metadata(machine).get("creationTimestamp") or "", name_of(machine)))
     found = (dig(machine, "status", "nodeInfo", "kubeletVersion") or dig(machine, "spec", "version") for machine in ordered)
-    return added_up({"version": version, "replicas": 1} for version in found)
+    return summed({"version": version, "replicas": 1} for version in found)
 
 
-def added_up(versions: Iterable[Obj]) -> list[Obj]:
+def summed(versions: Iterable[Obj]) -> list[Obj]:
     """One entry for each version, oldest first; unordered versions stay as they came."""
     totals: dict[str, int] = {}
     for each in versions:
@@ -80,7 +80,7 @@ def added_up(versions: Iterable[Obj]) -> list[Obj]:
     places = {version: place for place, version in enumerate(totals)}
 
     def order(left: str, right: str) -> int:
-        one, other = tolerant(left), tolerant(right)
+        one, other = parse_tolerant(left), parse_tolerant(right)
         if one is None or other is None:
             return _sign((one is None, left), (other is None, right))
         found = compare(one, other)

@@ -24,7 +24,7 @@ from remuda.capi.workload_clusters import Connector
 from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.network.outbound import Policy
-from remuda.provisioning.nodes.host_registration import Hosts
+from remuda.provisioning.nodes.host_registration import HostRegistrations
 from remuda.runtime import Informers, Pauses, Registry
 from remuda.tunnel import TunnelServer
 
@@ -132,7 +132,7 @@ class Gateway:
         RegistrationApi(services, self.registrations)
         ImageRegistry(services)
         AgentFiles(services)
-        hosts = Hosts(services.client, services.informers, services.clock, services.environment)
+        hosts = HostRegistrations(services.client, services.informers, services.clock, services.environment)
         wrong = WrongTokens(services.clock)
         Joining(services, self.registrations, hosts, wrong)
         self.progress = Progress(services, hosts, wrong)

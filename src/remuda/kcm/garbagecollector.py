@@ -20,7 +20,7 @@ from remuda.runtime import Reflector, Registry, Retry, Workers, WorkQueue
 from remuda.runtime.events import Recorder
 
 from .ownergraph import FOREGROUND, ORPHAN, Graph, Identity, Node, Reference, reference_objects
-from .served_resources import Discovery, Served, Snapshot
+from .served_resources import Discovery, Served, ServedResources
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class GarbageCollector:
 
     # --- following every resource ---------------------------------------------------------------------------------------
 
-    def _follow(self, snapshot: Snapshot) -> None:
+    def _follow(self, snapshot: ServedResources) -> None:
         wanted = {
             (served.resource.group, served.resource.resource): served for served in snapshot.supporting("delete", "list", "watch")
         }

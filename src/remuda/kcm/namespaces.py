@@ -43,7 +43,7 @@ _OK = {
 
 
 @dataclass(slots=True)
-class Remains:
+class RemainingContent:
     """The rest of a namespace's content after a deletion pass, and the time that it may take."""
 
     estimate: int = 0
@@ -152,7 +152,7 @@ class NamespaceController:
     async def _write(self, namespace: Obj, subresource: str) -> Obj:
         return await self._client.update(NAMESPACES, namespace, subresource=subresource, field_manager=MANAGER)
 
-    async def _tell(self, namespace: Obj, remains: Remains) -> Obj:
+    async def _tell(self, namespace: Obj, remains: RemainingContent) -> Obj:
         before = dig(namespace, "status", "conditions") or []
         after = conditions(before, remains.problems(), rfc3339(self._clock.time()))
         if after == before:
@@ -169,8 +169,8 @@ class NamespaceController:
 
     # --- content --------------------------------------------------------------------------------------------------------
 
-    async def _empty(self, namespace: Obj) -> Remains:
-        remains = Remains()
+    async def _empty(self, namespace: Obj) -> RemainingContent:
+        remains = RemainingContent()
         snapshot = await self._discovery.refresh()
         if snapshot.failures:
             count = len(snapshot.failures)
@@ -188,7 +188,7 @@ class NamespaceController:
                 await self._empty_one(namespace, served, remains)
         return remains
 
-    async def _empty_one(self, namespace: Obj, served: Served, remains: Remains, prefix: str = "") -> None:
+    async def _empty_one(self, namespace: Obj, served: Served, remains: RemainingContent, prefix: str = "") -> None:
         name = name_of(namespace)
         try:
             estimate = await self._grace(namespace, served)
@@ -208,7 +208,7 @@ class NamespaceController:
         since = self._clock.time() - parse_rfc3339(metadata(namespace)["deletionTimestamp"])
         return longest if since < longest else 0
 
-    async def _delete_all(self, namespace: str, served: Served, remains: Remains, estimate: int) -> int:
+    async def _delete_all(self, namespace: str, served: Served, remains: RemainingContent, estimate: int) -> int:
         resource = served.resource
         if "list" in served.verbs and not (await self._list(namespace, served)):
             return 0

@@ -24,7 +24,7 @@ from remuda.kube.quotas import LIMITED_BY_AMOUNT, Evaluator, evaluator, masked, 
 from remuda.runtime import Informer, Informers, Result, Retry, Workers, WorkQueue, synced
 from remuda.runtime.informer import NAMESPACE_INDEX
 
-from .served_resources import Discovery, Served, Snapshot
+from .served_resources import Discovery, Served, ServedResources
 
 Obj = dict[str, Any]
 
@@ -61,7 +61,7 @@ class _Count:
     """The sums of one quota. They are made anew when its limits or the served resources change."""
 
     limits: Obj
-    snapshot: Snapshot
+    snapshot: ServedResources
     sums: dict[GroupVersionResource, _Sum] = field(default_factory=dict)
 
     def used(self, hard: Iterable[str]) -> Amounts:
@@ -207,7 +207,7 @@ def _limits(quota: Obj) -> Obj:
     return dig(quota, "spec", "hard") or {}
 
 
-def _limited(snapshot: Snapshot, hard: Obj) -> list[Served]:
+def _limited(snapshot: ServedResources, hard: Obj) -> list[Served]:
     """The resources of which a quota limits something."""
     found: list[Served] = []
     for served in snapshot.supporting(*_QUOTABLE):

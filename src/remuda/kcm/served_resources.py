@@ -39,7 +39,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ServedResources:
     """`preferred` has each resource once; `kinds` finds any served version by (apiVersion, kind)."""
 
     preferred: tuple[Served, ...] = ()
@@ -55,7 +55,7 @@ class Snapshot:
         return f"unable to retrieve the complete list of server APIs: {listed}"
 
 
-async def discover(client: Client) -> Snapshot:
+async def discover(client: Client) -> ServedResources:
     """Read every group and version once."""
     # Versions in the order of preference, one list per group.
     groups: list[list[str]] = [[str(version) for version in (await client.raw("GET", "/api")).get("versions") or ()]]
@@ -69,7 +69,7 @@ async def discover(client: Client) -> Snapshot:
             for served in await _served(client, api_version, failures):
                 kinds.setdefault((api_version, served.kind), served)
                 preferred.setdefault((served.resource.group, served.resource.resource), served)
-    return Snapshot(tuple(preferred.values()), kinds, failures)
+    return ServedResources(tuple(preferred.values()), kinds, failures)
 
 
 def _by_preference(group: dict[str, Any]) -> list[str]:
@@ -110,16 +110,16 @@ class Discovery:
         self._crds = crds
         self._wanted = asyncio.Event()
         self._timer: Timer | None = None
-        self._listeners: list[Callable[[Snapshot], None]] = []
-        self.snapshot = Snapshot()
+        self._listeners: list[Callable[[ServedResources], None]] = []
+        self.snapshot = ServedResources()
         self.ready = asyncio.Event()
 
-    def on_change(self, listener: Callable[[Snapshot], None]) -> None:
+    def on_change(self, listener: Callable[[ServedResources], None]) -> None:
         self._listeners.append(listener)
         if self.ready.is_set():
             listener(self.snapshot)
 
-    async def refresh(self) -> Snapshot:
+    async def refresh(self) -> ServedResources:
         """Read discovery now."""
         found = await discover(self._client)
         if found.failures:
@@ -159,7 +159,7 @@ class Discovery:
         self._timer = self._clock.call_later(seconds, self._wanted.set)
 
 
-def _carry_over(found: Snapshot, before: Snapshot) -> Snapshot:
+def _carry_over(found: ServedResources, before: ServedResources) -> ServedResources:
     kept = {key: served for key, served in before.kinds.items() if key[0] in found.failures}
     known = {(served.resource.group, served.resource.resource) for served in found.preferred}
     missing = [
@@ -167,4 +167,4 @@ def _carry_over(found: Snapshot, before: Snapshot) -> Snapshot:
         for served in before.preferred
         if served.api_version in found.failures and (served.resource.group, served.resource.resource) not in known
     ]
-    return Snapshot((*found.preferred, *missing), {**kept, **found.kinds}, found.failures)
+    return ServedResources((*found.preferred, *missing), {**kept, **found.kinds}, found.failures)

@@ -25,7 +25,7 @@ PLAN_FIELDS = f"type={PLAN_TYPE}"
 _BY_CLUSTER, _BY_BOOTSTRAP, _BY_PLAN, _BY_MACHINE = "cluster", "bootstrap", "plan", "machine"
 
 
-class Views:
+class MachineCaches:
     def __init__(self, informers: Informers) -> None:
         self.bootstraps = informers.of(rke.RKE_BOOTSTRAPS)
         self.machines = informers.of(capi.MACHINES)

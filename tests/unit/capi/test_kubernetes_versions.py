@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.kubernetes_versions import UNORDERED, added_up, compare, of_machines, tolerant
+from remuda.capi.kubernetes_versions import UNORDERED, compare, of_machines, parse_tolerant, summed
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from remuda.capi.kubernetes_versions import UNORDERED, added_up, compare, of_mac
     ],
 )
 def test_a_version_may_lack_numbers_or_have_a_v(text: str, read: str) -> None:
-    assert str(tolerant(text)) == read
+    assert str(parse_tolerant(text)) == read
 
 
 @pytest.mark.parametrize("text", ["", "latest", "1.2.3.4", "1.30-rc.1", "1.x"])
 def test_what_is_no_version_is_none(text: str) -> None:
-    assert tolerant(text) is None
+    assert parse_tolerant(text) is None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_is_no_version_is_none(text: str) -> None:
     ],
 )
 def test_versions_have_an_order_by_precedence_then_build(left: str, right: str, expected: int) -> None:
-    one, other = tolerant(left), tolerant(right)
+    one, other = parse_tolerant(left), parse_tolerant(right)
     assert one is not None
     assert other is not None
     assert compare(one, other) == expected
@@ -70,10 +70,10 @@ def test_builds_without_an_order_come_as_their_oldest_machines_did() -> None:
 
 
 def test_what_is_no_version_comes_last_by_name() -> None:
-    found = added_up([{"version": "zeta"}, {"version": "alpha"}, {"version": "v1.30.0", "replicas": 3}])
+    found = summed([{"version": "zeta"}, {"version": "alpha"}, {"version": "v1.30.0", "replicas": 3}])
     assert found == [{"version": "v1.30.0", "replicas": 3}, {"version": "alpha"}, {"version": "zeta"}]
 
 
 def test_nothing_gives_nothing() -> None:
-    assert added_up([]) == []
+    assert summed([]) == []
     assert of_machines([]) == []

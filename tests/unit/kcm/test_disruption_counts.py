@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.kcm.disruption_counts import BudgetError, count, failed_status, scaled, status_of
-from remuda.kcm.namespaces import Remains, conditions
+from remuda.kcm.namespaces import RemainingContent, conditions
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import GroupVersionResource
 
@@ -91,7 +91,7 @@ def test_percentages_round_up() -> None:
 
 
 def test_namespace_conditions_tell_what_remains() -> None:
-    remains = Remains()
+    remains = RemainingContent()
     remains.counts[GroupVersionResource("", "v1", "configmaps")] = 2
     remains.counts[GroupVersionResource("example.com", "v1", "widgets")] = 1
     remains.finalizers.update({"example.com/hold": 3})

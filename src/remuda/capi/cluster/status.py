@@ -339,7 +339,7 @@ def _versions_of(control_plane: Obj) -> list[Obj] | None:
     if not isinstance(listed, list):
         return None
     found = [_version(each) for each in listed]
-    read = [kubernetes_versions.tolerant(each["version"]) for each in found if each is not None]
+    read = [kubernetes_versions.parse_tolerant(each["version"]) for each in found if each is not None]
     if None in found or None in read:
         return None
     ordered = all(left and right and kubernetes_versions.compare(right, left) >= 0 for left, right in pairwise(read))
@@ -367,7 +367,7 @@ def of_workers(before: Obj, descendants: Descendants) -> Obj:
                 totals[counter] = totals.get(counter, 0) + value
     listed = [version for group in groups for version in dig(group, "status", "versions") or ()]
     rest = {key: value for key, value in before.items() if key not in (*_COUNTERS, "versions")}
-    return _with_versions({**rest, **totals}, kubernetes_versions.added_up([*listed, *kubernetes_versions.of_machines(machines)]))
+    return _with_versions({**rest, **totals}, kubernetes_versions.summed([*listed, *kubernetes_versions.of_machines(machines)]))
 
 
 def _counted(machines: list[Obj]) -> Obj:

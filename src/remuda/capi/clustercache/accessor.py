@@ -77,7 +77,7 @@ class Connected:
         await self.client.close()
 
 
-class Turns:
+class AttemptLimits:
     """Limits for concurrent attempts: one for clusters that are likely to succeed, one for those that have failed a few times."""
 
     _LIKELY = 3
@@ -103,7 +103,7 @@ class _NoKubeconfig(Exception):
     """There is no secret to connect with, yet."""
 
 
-class Link:
+class Accessor:
     """`on_change` is called when the connection comes or goes and when probes begin or cease to fail."""
 
     def __init__(
@@ -111,8 +111,8 @@ class Link:
         cluster: Key,
         connector: Connector,
         kubeconfig: ReadKubeconfig,
-        turns: Turns,
-        rhythm: Rhythm,
+        turns: AttemptLimits,
+        rhythm: ProbeSchedule,
         options: CacheOptions,
         clock: Clock,
         rng: Rng,
@@ -351,7 +351,7 @@ async def _while_it_leads_there(client: Client) -> AsyncIterator[None]:
 _BEATS = 20
 
 
-class Rhythm:
+class ProbeSchedule:
     def __init__(self, clock: Clock, interval: float) -> None:
         self._clock = clock
         self._pause = interval / _BEATS

@@ -1,4 +1,4 @@
-"""All workload clusters: a :class:`.accessor.Link` for each Cluster with infrastructure, for as long as the Cluster exists.
+"""All workload clusters: a :class:`.accessor.Accessor` for each Cluster with infrastructure, for as long as the Cluster exists.
 
 It needs only the Manager, since controllers need it before they are made. Run it with `manager.beside(cache.run)`: it then
 connects while this process leads, and drops all connections when leadership ends.
@@ -20,7 +20,7 @@ from remuda.runtime import Manager, Watch, synced
 from ..well_known import WATCH_FILTER, kubeconfig_secret
 from ..workload_clusters import KUBECONFIG_KEY, Connector, Health, cluster_secrets, data_of
 from . import accessor
-from .accessor import CacheOptions, Connected, Link, Rhythm, Turns
+from .accessor import Accessor, AttemptLimits, CacheOptions, Connected, ProbeSchedule
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +38,11 @@ class ClusterCache:
         self._options = options
         self._clusters = manager.informers.of(CLUSTERS, options.namespace)
         self._secrets = cluster_secrets(manager.informers, options.namespace)
-        self._links: dict[Key, tuple[Link, asyncio.Task[None]]] = {}
+        self._links: dict[Key, tuple[Accessor, asyncio.Task[None]]] = {}
         self._handlers: list[Callable[[Key], None]] = []
         self._followers: list[tuple[str, Callable[[Key, Obj], Iterable[Key]]]] = []
-        self._turns = Turns(options.connecting)
-        self._rhythm = Rhythm(manager.clock, options.probe)
+        self._turns = AttemptLimits(options.connecting)
+        self._rhythm = ProbeSchedule(manager.clock, options.probe)
         self._count(manager)
 
     # --- the port -------------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class ClusterCache:
 
     def _begin(self, group: asyncio.TaskGroup, key: Key) -> None:
         manager = self._manager
-        link = Link(
+        link = Accessor(
             key,
             self._connector,
             self._kubeconfig,
@@ -175,7 +175,7 @@ class ClusterCache:
         total.read(lambda: [((key.name, key.namespace, "success"), link.good_probes) for key, link in self._all()])
         total.read(lambda: [((key.name, key.namespace, "error"), link.failed_probes) for key, link in self._all()])
 
-    def _all(self) -> list[tuple[Key, Link]]:
+    def _all(self) -> list[tuple[Key, Accessor]]:
         return [(key, link) for key, (link, _) in self._links.items()]
 
 

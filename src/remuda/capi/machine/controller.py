@@ -36,7 +36,7 @@ from .noderef import Nodes, NotConnected
 from .provider_contract import adopted
 from .provider_phases import reconcile_bootstrap, reconcile_certificates, reconcile_infrastructure
 from .scope import CONTROLLER, Scope
-from .status import Snapshot, computed
+from .status import MachineSnapshot, computed
 
 Obj = dict[str, Any]
 
@@ -168,9 +168,9 @@ class Machines:
             return DONE
         return DONE if last else Result(after=after)
 
-    def _snapshot(self, scope: Scope) -> Snapshot:
+    def _snapshot(self, scope: Scope) -> MachineSnapshot:
         disconnected = isinstance(scope.node_error, NotConnected)
-        return Snapshot(
+        return MachineSnapshot(
             machine=scope.machine,
             cluster=scope.cluster,
             now=scope.now,

@@ -40,7 +40,7 @@ from ..well_known import (
 from ..workload_clusters import PROVIDER_ID
 from . import deletion_rules as rules
 from .drain_plan import DrainError
-from .eviction import Ground, drain_round
+from .eviction import DrainInputs, drain_round
 from .provider_phases import deleted, is_gone, kind_is_gone
 from .scope import COMPONENT, Scope
 from .volume_detach import attached_volumes
@@ -188,8 +188,8 @@ async def _drain(core: Core, scope: Scope) -> Result | None:
         return _drain_failed(core, scope, f"failed to drain Node {name}: error getting client: {_NOT_CONNECTED}")
     try:
         async with deadline(core.clock, _DRAIN_SECONDS):
-            ground = _ground(core, scope)
-            left = await drain_round(scope.workload.client, core.clock, ground, name, scope.now)
+            inputs = _drain_inputs(core, scope)
+            left = await drain_round(scope.workload.client, core.clock, inputs, name, scope.now)
     except TimeoutError:
         return _drain_failed(core, scope, f"failed to drain Node {name}: no answer in {_DRAIN_SECONDS:.0f}s")
     except (DrainError, ApiError, OSError) as error:
@@ -234,8 +234,8 @@ async def _detach(core: Core, scope: Scope) -> Result | None:
         return _detach_failed(core, scope, f"error getting client: {_NOT_CONNECTED}")
     try:
         async with deadline(core.clock, _DETACH_SECONDS):
-            ground = _ground(core, scope)
-            found = await attached_volumes(scope.workload.client, ground, name, scope.now)
+            inputs = _drain_inputs(core, scope)
+            found = await attached_volumes(scope.workload.client, inputs, name, scope.now)
     except TimeoutError:
         return _detach_failed(core, scope, f"no answer in {_DETACH_SECONDS:.0f}s")
     except (DrainError, ApiError, OSError) as error:
@@ -264,9 +264,9 @@ def _detach_failed(core: Core, scope: Scope, why: str) -> Result:
 # --- what both have in common ------------------------------------------------------------------------------------------------
 
 
-def _ground(core: Core, scope: Scope) -> Ground:
+def _drain_inputs(core: Core, scope: Scope) -> DrainInputs:
     assert scope.cluster is not None  # a node stays where it is otherwise
-    return Ground(scope.machine, scope.cluster, list(core.drain_rules.objects()))
+    return DrainInputs(scope.machine, scope.cluster, list(core.drain_rules.objects()))
 
 
 def _succeeded(core: Core, scope: Scope, condition: str, reason: str, message: str) -> None:
@@ -286,7 +286,7 @@ def _failed_round(scope: Scope, reason: str, message: str, why: str, field: str,
 
 def _with_outlook(core: Core, scope: Scope, message: str, reason: str, field: str, limit: str, exclude: str) -> str:
     """The message with the expected end once the stage takes long; also sent once as an event."""
-    outlook = rules.outlook(scope.machine, field, limit, exclude, scope.now)
+    outlook = rules.expected_end(scope.machine, field, limit, exclude, scope.now)
     if not outlook:
         return message
     before = conditions.get(scope.machine, "Deleting") or {}

@@ -118,7 +118,7 @@ def pause(machine: Obj, field: str, limit: str, now: float) -> float:
     return seconds if left is None else max(min(seconds, left), 0.1)
 
 
-def outlook(machine: Obj, field: str, limit: str, exclude: str, now: float) -> str:
+def expected_end(machine: Obj, field: str, limit: str, exclude: str, now: float) -> str:
     """The expected end of a stage that takes long, for users; "" while it does not take long."""
     if since(machine, field, now) < SLOW_SECONDS:
         return ""

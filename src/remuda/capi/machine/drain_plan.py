@@ -129,7 +129,7 @@ _VIOLATED = "annot evict pod as it would violate the pod's disruption budget."
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DrainSnapshot:
     """`daemon_sets` are the keys of existing ones; `namespaces`, by name, are only needed where a rule selects them."""
 
     pods: Sequence[Obj]
@@ -140,14 +140,14 @@ class Snapshot:
     namespaces: Mapping[str, Obj] = field(default_factory=dict)
 
 
-class Verdict(NamedTuple):
+class PodVerdict(NamedTuple):
     """The drain decision for one pod."""
 
     behavior: str
     order: int = 0
 
 
-_GO, _STAY = Verdict(DRAIN), Verdict(SKIP)
+_GO, _STAY = PodVerdict(DRAIN), PodVerdict(SKIP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Plan:
         return not (self.evict or self.going or self.evict_later or self.complete or self.complete_later)
 
 
-def plan(snapshot: Snapshot) -> Plan:
+def plan(snapshot: DrainSnapshot) -> Plan:
     """Raises DrainError when a pod can't be judged."""
     pods = sorted(snapshot.pods, key=shown)
     judged = [(pod, verdict(pod, snapshot)) for pod in pods]
@@ -179,7 +179,7 @@ def plan(snapshot: Snapshot) -> Plan:
     return Plan(**{name: tuple(found) for name, found in made.items()})
 
 
-def _place(pod: Obj, found: Verdict, first: int) -> str:
+def _place(pod: Obj, found: PodVerdict, first: int) -> str:
     if found.behavior == SKIP:
         return "skipped"
     if found.behavior == WAIT_COMPLETED:
@@ -189,7 +189,7 @@ def _place(pod: Obj, found: Verdict, first: int) -> str:
     return "evict" if found.order == first else "evict_later"
 
 
-def verdict(pod: Obj, snapshot: Snapshot) -> Verdict:
+def verdict(pod: Obj, snapshot: DrainSnapshot) -> PodVerdict:
     if snapshot.unreachable and _gone_for(pod, snapshot.now) > UNREACHABLE_GRACE_SECONDS:
         return _STAY  # it is only there because its node can't say that it ended
     if needs_daemon_set(pod) and daemon_set_of(pod) in snapshot.daemon_sets:
@@ -219,7 +219,7 @@ def needs_daemon_set(pod: Obj) -> bool:
     return daemon_set_of(pod) is not None and not is_finished(pod)
 
 
-def _by_label(pod: Obj) -> Verdict | None:
+def _by_label(pod: Obj) -> PodVerdict | None:
     value = (labels_of(pod).get(POD_DRAIN) or "").lower()
     if value == SKIP.lower():
         return _STAY
@@ -228,7 +228,7 @@ def _by_label(pod: Obj) -> Verdict | None:
     return None
 
 
-def _by_rules(pod: Obj, snapshot: Snapshot) -> Verdict:
+def _by_rules(pod: Obj, snapshot: DrainSnapshot) -> PodVerdict:
     rule = next((rule for rule in snapshot.rules if rule.applies_to(pod, snapshot.namespaces)), None)
     if rule is None:
         return _GO
@@ -237,12 +237,12 @@ def _by_rules(pod: Obj, snapshot: Snapshot) -> Verdict:
         raise pods_error(named, pod)
     if rule.behavior == WAIT_COMPLETED:
         return _wait_for(pod)
-    return Verdict(DRAIN, rule.order) if rule.behavior == DRAIN else _STAY
+    return PodVerdict(DRAIN, rule.order) if rule.behavior == DRAIN else _STAY
 
 
-def _wait_for(pod: Obj) -> Verdict:
+def _wait_for(pod: Obj) -> PodVerdict:
     """A completed pod need not be waited for; its object may stay as long as its Job keeps it."""
-    return _STAY if is_finished(pod) else Verdict(WAIT_COMPLETED)
+    return _STAY if is_finished(pod) else PodVerdict(WAIT_COMPLETED)
 
 
 def shown(pod: Obj) -> str:

@@ -17,7 +17,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, uid_of
 from remuda.runtime import logger
 
-from .drain_plan import UNREACHABLE_GRACE_SECONDS, Plan, Remaining, Rule, Snapshot, doing, needs_daemon_set, plan, rules_for
+from .drain_plan import UNREACHABLE_GRACE_SECONDS, DrainSnapshot, Plan, Remaining, Rule, doing, needs_daemon_set, plan, rules_for
 
 Obj = dict[str, Any]
 log = logger(__name__)
@@ -36,7 +36,7 @@ _GOING, _GONE = "", None
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class DrainInputs:
     """Inputs of the drain besides the pods: the Machine, its Cluster, and the rules of its namespace."""
 
     machine: Obj
@@ -71,16 +71,16 @@ def is_unreachable(node: Obj) -> bool:
     return ready is not None and ready.get("status") == "Unknown"
 
 
-async def read_plan(client: Client, ground: Ground, node: str, now: float, *, unreachable: bool = False) -> Plan:
+async def read_plan(client: Client, inputs: DrainInputs, node: str, now: float, *, unreachable: bool = False) -> Plan:
     """The plan for the pods of a node. Raises DrainError."""
     with doing("failed to get Pods for eviction"):
         pods = await read_all(client, PODS, fields=f"spec.nodeName={node}")
         if not pods:
             return Plan()
-        rules = rules_for(ground.machine, ground.cluster, ground.rules)
+        rules = rules_for(inputs.machine, inputs.cluster, inputs.rules)
         sets = await read_all(client, DAEMON_SETS, metadata_only=True) if any(map(needs_daemon_set, pods)) else ()
         namespaces = await _namespaces(client, rules)
-        return plan(Snapshot(pods, now, unreachable, frozenset(map(Key.of, sets)), rules, namespaces))
+        return plan(DrainSnapshot(pods, now, unreachable, frozenset(map(Key.of, sets)), rules, namespaces))
 
 
 async def _namespaces(client: Client, rules: Iterable[Rule]) -> dict[str, Obj]:
@@ -90,7 +90,7 @@ async def _namespaces(client: Client, rules: Iterable[Rule]) -> dict[str, Obj]:
         return {name_of(each): each for each in await read_all(client, NAMESPACES, metadata_only=True)}
 
 
-async def drain_round(client: Client, clock: Clock, ground: Ground, name: str, now: float) -> Remaining:
+async def drain_round(client: Client, clock: Clock, inputs: DrainInputs, name: str, now: float) -> Remaining:
     """Cordon and evict; the pods that are left. None are left on a node that is gone. Raises DrainError."""
     with doing(f"unable to get Node {name}"):
         node = await find_node(client, name)
@@ -101,7 +101,7 @@ async def drain_round(client: Client, clock: Clock, ground: Ground, name: str, n
         with doing(f"failed to cordon Node {name}: failed to cordon Node"):
             await client.patch(NODES, name, {"spec": {"unschedulable": True}})
     unreachable = is_unreachable(node)
-    found = await read_plan(client, ground, name, now, unreachable=unreachable)
+    found = await read_plan(client, inputs, name, now, unreachable=unreachable)
     grace = UNREACHABLE_GRACE_SECONDS if unreachable else None
     ended = await _evict_all(client, clock, found.evict, grace)
     failed: dict[str, list[Obj]] = {}

@@ -55,10 +55,10 @@ def adopted(machine: Obj, cluster: Obj | None) -> Obj:
     name = cluster_name_of(machine)
     if name and labels_of(machine).get(CLUSTER_NAME) != name:
         machine = with_metadata(machine, labels={**labels_of(machine), CLUSTER_NAME: name})
-    return with_owner(machine, reference(cluster)) if cluster is not None and stands_alone(machine) else machine
+    return with_owner(machine, reference(cluster)) if cluster is not None and is_standalone(machine) else machine
 
 
-def stands_alone(machine: Obj) -> bool:
+def is_standalone(machine: Obj) -> bool:
     """Not controlled, not yet owned by its Cluster, and not one that its set or control plane is about to adopt again after a
     restore: those compete for it."""
     if controller_of(machine) is not None or any(owner_is(owner, "Cluster") for owner in owner_references_of(machine)):
@@ -72,7 +72,7 @@ def taken_over(obj: Obj, machine: Obj, cluster: Obj | None) -> Obj:
     The maker (a set, a control plane) owned it only until there was a Machine. Raises AlreadyControlled.
     """
     name = cluster_name_of(machine)
-    makers = [owner for owner in owner_references_of(obj) if _made_it(owner, machine, cluster)]
+    makers = [owner for owner in owner_references_of(obj) if _is_creator(owner, machine, cluster)]
     wanted = reference(machine, controller=True)
     if not makers and labels_of(obj).get(CLUSTER_NAME) == name and _is_owned(obj, wanted):
         return obj
@@ -86,7 +86,7 @@ def _is_owned(obj: Obj, wanted: Obj) -> bool:
     return any(all(owner.get(key) == wanted[key] for key in keys) for owner in owner_references_of(obj))
 
 
-def _made_it(owner: Obj, machine: Obj, cluster: Obj | None) -> bool:
+def _is_creator(owner: Obj, machine: Obj, cluster: Obj | None) -> bool:
     if owner_is(owner, "MachineSet", GROUP):
         return True
     if CONTROL_PLANE not in labels_of(machine):
@@ -127,13 +127,13 @@ def bootstrapped(machine: Obj, config: External, now: float) -> Obj:
         return with_legacy(_with(machine, DATA_SECRET_CREATED, True), "BootstrapReady", TRUE, now=now)
     created = contracts.data_secret_created(config.obj, config.contract)
     machine = _with_mirrored(machine, "BootstrapReady", config.obj, created, "WaitingForDataSecret", now)
-    if is_being_deleted(config.obj) or bootstrap_lacks(machine, config):
+    if is_being_deleted(config.obj) or missing_bootstrap_field(machine, config):
         return machine
     secret = contracts.data_secret_name(config.obj)
     return _with(_with(machine, ("spec", "bootstrap", "dataSecretName"), secret), DATA_SECRET_CREATED, True)
 
 
-def bootstrap_lacks(machine: Obj, config: External) -> str:
+def missing_bootstrap_field(machine: Obj, config: External) -> str:
     """The field that the provider has not set yet, or not to a usable value; empty when nothing is missing."""
     if dig(machine, "spec", "bootstrap", "dataSecretName") is not None:
         return ""
@@ -149,7 +149,7 @@ def provisioned(machine: Obj, infra: External, now: float) -> Obj:
     """The Machine with the values that its InfraMachine provides by now. A provisioned Machine never becomes unprovisioned."""
     done = contracts.provisioned(infra.obj, infra.contract)
     machine = _with_mirrored(machine, "InfrastructureReady", infra.obj, done, "WaitingForInfrastructure", now)
-    if is_being_deleted(infra.obj) or infrastructure_lacks(machine, infra):
+    if is_being_deleted(infra.obj) or missing_infrastructure_field(machine, infra):
         return machine
     found = dig(infra.obj, "status", "addresses")
     if isinstance(found, list):
@@ -162,7 +162,7 @@ def provisioned(machine: Obj, infra: External, now: float) -> Obj:
     return _with(machine, INFRASTRUCTURE_PROVISIONED, True)
 
 
-def infrastructure_lacks(machine: Obj, infra: External) -> str:
+def missing_infrastructure_field(machine: Obj, infra: External) -> str:
     """The field that the provider has not set yet, or not to a usable value; empty when nothing is missing."""
     once = dig(machine, *INFRASTRUCTURE_PROVISIONED) is True
     if not once and not contracts.provisioned(infra.obj, infra.contract):

@@ -24,9 +24,9 @@ from .eviction import read_all
 from .provider_contract import (
     INFRASTRUCTURE_PROVISIONED,
     UnreadableExpiry,
-    bootstrap_lacks,
     bootstrapped,
-    infrastructure_lacks,
+    missing_bootstrap_field,
+    missing_infrastructure_field,
     provisioned,
     taken_over,
     with_certificates_expiry,
@@ -57,7 +57,7 @@ async def reconcile_bootstrap(core: Core, scope: Scope) -> Result | None:
         return None if scope.deleting else Result(waits=(_missing(scope, ref),))
     scope.bootstrap = found
     scope.machine = bootstrapped(with_failures(scope.machine, found.obj), found, scope.now)
-    lacks = "" if is_being_deleted(found.obj) else bootstrap_lacks(scope.machine, found)
+    lacks = "" if is_being_deleted(found.obj) else missing_bootstrap_field(scope.machine, found)
     if lacks == "status.dataSecretName":
         # It reports that it is ready, but names no secret.
         raise Stuck(_lacking(scope, ref, lacks, Code.MALFORMED))
@@ -77,7 +77,7 @@ async def reconcile_infrastructure(core: Core, scope: Scope) -> Result | None:
         return Result(waits=(_missing(scope, ref),))
     scope.infra = found
     scope.machine = provisioned(with_failures(scope.machine, found.obj), found, scope.now)
-    lacks = "" if is_being_deleted(found.obj) else infrastructure_lacks(scope.machine, found)
+    lacks = "" if is_being_deleted(found.obj) else missing_infrastructure_field(scope.machine, found)
     return Result(waits=(_lacking(scope, ref, lacks),)) if lacks else None
 
 

@@ -30,7 +30,7 @@ _LEGACY_STEPS = ("BootstrapReady", "InfrastructureReady")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MachineSnapshot:
     """The objects seen. `infra` and `bootstrap` are None when missing or unreadable, `node` when there is none."""
 
     machine: Obj
@@ -56,7 +56,7 @@ class Computed(NamedTuple):
     after: float | None  # when time alone changes it
 
 
-def computed(seen: Snapshot) -> Computed:
+def computed(seen: MachineSnapshot) -> Computed:
     now = seen.now
     machine = _with(seen.machine, "BootstrapConfigReady", bootstrap_ready(seen), now)
     machine = _with(machine, "InfrastructureReady", infrastructure_ready(seen), now)
@@ -86,7 +86,7 @@ def _sooner(left: float | None, right: float | None) -> float | None:
 # --- what providers say ----------------------------------------------------------------------------------------------------
 
 
-def bootstrap_ready(seen: Snapshot) -> Sum:
+def bootstrap_ready(seen: MachineSnapshot) -> Sum:
     machine = seen.machine
     kind = dig(machine, "spec", "bootstrap", "configRef", "kind")
     if not kind:
@@ -101,7 +101,7 @@ def bootstrap_ready(seen: Snapshot) -> Sum:
     return Sum(FALSE, "ObjectDoesNotExist", f"{kind} does not exist")
 
 
-def infrastructure_ready(seen: Snapshot) -> Sum:
+def infrastructure_ready(seen: MachineSnapshot) -> Sum:
     machine = seen.machine
     kind = dig(machine, "spec", "infrastructureRef", "kind") or ""
     there = infrastructure_provisioned(machine)
@@ -135,7 +135,7 @@ class NodeConditions(NamedTuple):
     healthy: Sum
 
 
-def node_conditions(seen: Snapshot) -> NodeConditions | None:
+def node_conditions(seen: MachineSnapshot) -> NodeConditions | None:
     """NodeReady and NodeHealthy; None to leave them unchanged, since a short loss of the connection proves nothing."""
     if dig(seen.cluster, "status", "initialization", "infrastructureProvisioned") is not True:
         return _both(
@@ -185,7 +185,7 @@ def _last_success(health: Health) -> str:
     return "" if health.last_success is None else f"Last successful probe at {rfc3339(health.last_success)}"
 
 
-def _given_up_at(seen: Snapshot) -> float | None:
+def _given_up_at(seen: MachineSnapshot) -> float | None:
     """The time at which the node's last known state is too old, unless a probe succeeds before."""
     initialized = get(seen.cluster, "ControlPlaneInitialized") if seen.cluster is not None else None
     if initialized is None or initialized.get("status") != TRUE:
@@ -194,7 +194,7 @@ def _given_up_at(seen: Snapshot) -> float | None:
     return since + seen.grace
 
 
-def _until_given_up(seen: Snapshot) -> float | None:
+def _until_given_up(seen: MachineSnapshot) -> float | None:
     if not seen.disconnected and not seen.health.failures:
         return None
     given_up = _given_up_at(seen)
@@ -205,7 +205,7 @@ def _until_given_up(seen: Snapshot) -> float | None:
 # --- its own ---------------------------------------------------------------------------------------------------------------
 
 
-def deleting(seen: Snapshot) -> Sum:
+def deleting(seen: MachineSnapshot) -> Sum:
     if not is_being_deleted(seen.machine):
         return Sum(FALSE, "NotDeleting", "")
     return Sum(TRUE, seen.deleting_reason or "Deleting", seen.deleting_message)

@@ -17,7 +17,7 @@ from remuda.kube.objects import dig, name_of, namespace_of
 
 from ..machine_messages import listed
 from .drain_plan import doing
-from .eviction import Ground, find_node, is_unreachable, read_all, read_plan
+from .eviction import DrainInputs, find_node, is_unreachable, read_all, read_plan
 
 Obj = dict[str, Any]
 
@@ -106,7 +106,7 @@ def _attached_name(volume: Obj) -> str:
     return f"kubernetes.io/csi/{csi.get('driver')}^{csi.get('volumeHandle')}" if isinstance(csi, dict) else ""
 
 
-async def attached_volumes(client: Client, ground: Ground, name: str, now: float) -> Attached:
+async def attached_volumes(client: Client, inputs: DrainInputs, name: str, now: float) -> Attached:
     """The volumes still to be detached from a node; none when the node is gone or out of reach, since detaching is impossible.
 
     Raises DrainError, and what the client raises.
@@ -120,6 +120,6 @@ async def attached_volumes(client: Client, ground: Ground, name: str, now: float
     if not on_node and not attachments:
         return Attached()
     with doing("failed to find PersistentVolumeClaims from Pods ignored during drain"):
-        skipped = (await read_plan(client, ground, name, now)).skipped
+        skipped = (await read_plan(client, inputs, name, now)).skipped
     with doing("failed to list PersistentVolumes"):
         return matched(on_node, attachments, await read_all(client, PERSISTENT_VOLUMES), claims_of(skipped))

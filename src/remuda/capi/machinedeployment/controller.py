@@ -39,7 +39,7 @@ from ..well_known import CLUSTER_NAME, DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_FINAL
 from .machineset_view import count, spec_replicas
 from .rollout_execution import Rollouts
 from .scope import NAME, Scope
-from .status import OWNED, heard_at, with_status
+from .status import OWNED, next_report_at, with_status
 
 Obj = dict[str, Any]
 
@@ -94,7 +94,7 @@ class MachineDeployments:
         phases = Phases()
         await phases.run(self._delete(scope) if is_being_deleted(scope.deployment) else self._roll_out(scope))
         await patch.write(with_status(scope.snapshot()), observed=not phases.failed)
-        heard = heard_at(scope.machines, scope.now)
+        heard = next_report_at(scope.machines, scope.now)
         after = None if heard is None else max(heard - scope.now, 0.0) + 1.0
         phases.add(Result(after=after, rest=_rest(scope)))
         return phases.outcome()
@@ -109,7 +109,7 @@ class MachineDeployments:
         scope.machine_sets = await own_machine_sets(self._core, scope, self._recorder)
         # Again: a machine that was being created must not be missed between the two reads.
         self._read_machines(scope)
-        scope.count_machines(self._core.coming)
+        scope.count_machines(self._core.pending)
         if self._knows_nodes(scope):
             scope.count_alive()
         found = await self._rollouts.roll(scope, paused=dig(scope.deployment, "spec", "paused") is True)

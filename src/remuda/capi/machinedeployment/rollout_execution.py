@@ -70,7 +70,7 @@ class Rollouts:
         for name, notes in plan.notes.items():
             log.debug("MachineSet %s: to %d: %s", name, plan.sizes[name], ", ".join(notes))
         changes = _changes(scope.deployment, found, made, plan)
-        sets = [await self._carry_out(scope, change, paused) for change in changes]
+        sets = [await self._apply(scope, change, paused) for change in changes]
         new = sets[0] if found.new is not None or made is not None else None
         scope.rolled = Rolled(new, sets)
         if new is not None:
@@ -96,7 +96,7 @@ class Rollouts:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, scope: Scope, change: _Change, paused: bool) -> Obj:
+    async def _apply(self, scope: Scope, change: _Change, paused: bool) -> Obj:
         """The set as the server has it after the change."""
         wanted, present = change.wanted, change.present
         key = Key.of(wanted)
@@ -116,10 +116,10 @@ class Rollouts:
             # From now on it is applied with its uid, which is equivalent.
             self._applier.remember(with_metadata(wanted, uid=uid_of(written)))
         self._core.wrote(NAME, scope.key, self._core.machine_sets, written)
-        self._tell(scope, change, paused)
+        self._record_event(scope, change, paused)
         return written
 
-    def _tell(self, scope: Scope, change: _Change, paused: bool) -> None:
+    def _record_event(self, scope: Scope, change: _Change, paused: bool) -> None:
         key, before, size = Key.of(change.wanted), change.before, change.size
         if change.present is None:
             log.info("MachineSet %s created with %d replicas", key.name, size)

@@ -13,9 +13,9 @@ from remuda.kube.owners import controller_of
 from remuda.kube.selectors import LabelSelector
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
-from ..controller_context import Coming, is_stillborn
+from ..controller_context import PendingMachines, never_was_node
 from ..well_known import DELETE_MACHINE
-from .status import Rolled, Snapshot
+from .status import MachineDeploymentSnapshot, Rolled
 
 Obj = dict[str, Any]
 
@@ -58,9 +58,9 @@ class Scope:
     def waits_for(self, code: Code, actor: Actor, evidence: str, on: Ref | None = None) -> Wait:
         return Wait(code, self.ref, actor, on, evidence)
 
-    def count_machines(self, coming: Coming) -> None:
+    def count_machines(self, pending: PendingMachines) -> None:
         for each in self.machine_sets or ():
-            self.there[uid_of(each)] = coming.count(uid_of(each))
+            self.there[uid_of(each)] = pending.count(uid_of(each))
         for machine in self.machines:
             machine_set = (controller_of(machine) or {}).get("uid") or ""
             self.there[machine_set] += 1
@@ -75,12 +75,12 @@ class Scope:
             if not is_being_deleted(machine):
                 staying.setdefault((controller_of(machine) or {}).get("uid") or "", []).append(machine)
         for machine_set, machines in staying.items():
-            alive = [machine for machine in machines if not is_stillborn(machine)]
+            alive = [machine for machine in machines if not never_was_node(machine)]
             if len(alive) < len(machines) and not any(DELETE_MACHINE in annotations_of(machine) for machine in alive):
                 self.alive[machine_set] = len(alive)
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(
+    def snapshot(self) -> MachineDeploymentSnapshot:
+        return MachineDeploymentSnapshot(
             self.deployment,
             self.now,
             self.selector,

@@ -49,7 +49,7 @@ class Rolled:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MachineDeploymentSnapshot:
     """`machine_sets` is None when they could not be read; `rolled` when the plan was not carried out."""
 
     deployment: Obj
@@ -82,7 +82,7 @@ def total(machine_sets: Iterable[Obj], field: str) -> int | None:
     return sum(found) if found else None
 
 
-def with_status(snapshot: Snapshot) -> Obj:
+def with_status(snapshot: MachineDeploymentSnapshot) -> Obj:
     """The deployment with its new status."""
     deployment = snapshot.deployment
     if snapshot.rolled is not None:
@@ -111,7 +111,7 @@ def with_status(snapshot: Snapshot) -> Obj:
 
 def _with_counts(deployment: Obj, machine_sets: Sequence[Obj]) -> Obj:
     counts: Obj = {field: total(machine_sets, field) for field in _COUNTS}
-    counts["versions"] = kubernetes_versions.added_up(_versions(machine_sets)) or None
+    counts["versions"] = kubernetes_versions.summed(_versions(machine_sets)) or None
     for field, value in counts.items():
         path = ("status", field)
         deployment = without_path(deployment, path) if value is None else with_path(deployment, path, value)
@@ -127,7 +127,7 @@ def _versions(machine_sets: Iterable[Obj]) -> Iterable[Obj]:
         yield from (version for version in found or () if isinstance(version, dict))
 
 
-def _phase(snapshot: Snapshot) -> str:
+def _phase(snapshot: MachineDeploymentSnapshot) -> str:
     if snapshot.machine_sets is None or (wanted := spec_replicas(snapshot.deployment)) is None:
         return "Unknown"
     if snapshot.deleting or wanted < snapshot.present:
@@ -178,7 +178,7 @@ def _with_legacy_condition(deployment: Obj, kind: str, found: LegacySum | None, 
 # --- conditions --------------------------------------------------------------------------------------------------------------
 
 
-def _available(snapshot: Snapshot, counted: Obj) -> Sum:
+def _available(snapshot: MachineDeploymentSnapshot, counted: Obj) -> Sum:
     if snapshot.machine_sets is None:
         return _INTERNAL_ERROR
     if spec_replicas(snapshot.deployment) is None:
@@ -208,7 +208,7 @@ def _rolling_out(machines: Sequence[Obj]) -> Sum:
     return Sum(TRUE, "RollingOut", "\n".join([f"Rolling out {len(outdated)} not up-to-date replicas", *lines]))
 
 
-def _scaling_up(snapshot: Snapshot) -> Sum:
+def _scaling_up(snapshot: MachineDeploymentSnapshot) -> Sum:
     if snapshot.machine_sets is None:
         return _INTERNAL_ERROR
     if (wanted := snapshot.wanted) is None:
@@ -221,7 +221,7 @@ def _scaling_up(snapshot: Snapshot) -> Sum:
     return Sum(TRUE, "ScalingUp", f"{message} is blocked {missing}" if missing else message)
 
 
-def _missing_references(snapshot: Snapshot) -> str:
+def _missing_references(snapshot: MachineDeploymentSnapshot) -> str:
     template = dig(snapshot.deployment, "spec", "template", "spec") or {}
     kinds = []
     if snapshot.bootstrap_missing:
@@ -233,7 +233,7 @@ def _missing_references(snapshot: Snapshot) -> str:
     return f"because {' and '.join(kinds)} {'does' if len(kinds) == 1 else 'do'} not exist"
 
 
-def _scaling_down(snapshot: Snapshot) -> Sum:
+def _scaling_down(snapshot: MachineDeploymentSnapshot) -> Sum:
     if snapshot.machine_sets is None:
         return _INTERNAL_ERROR
     if (wanted := snapshot.wanted) is None:
@@ -244,7 +244,7 @@ def _scaling_down(snapshot: Snapshot) -> Sum:
     return Sum(TRUE, "ScalingDown", message + _slow(snapshot))
 
 
-def _slow(snapshot: Snapshot) -> str:
+def _slow(snapshot: MachineDeploymentSnapshot) -> str:
     found = in_deletion_for_long(snapshot.machines, snapshot.now)
     return f"\n* {found}" if found else ""
 
@@ -267,7 +267,7 @@ def _is_young(machine: Obj, now: float) -> bool:
     return made is not None and now - made <= UP_TO_DATE_GRACE
 
 
-def heard_at(machines: Iterable[Obj], now: float) -> float | None:
+def next_report_at(machines: Iterable[Obj], now: float) -> float | None:
     """The time at which the next machine's missing UpToDate condition will be reported."""
     silent = (time_of(created(each)) for each in machines if get(each, "UpToDate") is None and _is_young(each, now))
     return min((made + UP_TO_DATE_GRACE for made in silent if made is not None), default=None)
@@ -281,7 +281,7 @@ def _remediating(machines: Sequence[Obj]) -> Sum:
     return Sum(TRUE, "Remediating", aggregate(ours, "OwnerRemediated").message)
 
 
-def _deleting(snapshot: Snapshot) -> Sum:
+def _deleting(snapshot: MachineDeploymentSnapshot) -> Sum:
     if snapshot.machine_sets is None:
         return _INTERNAL_ERROR
     if not snapshot.deleting:

@@ -52,7 +52,7 @@ _TELL_AGAIN_SECONDS = 600.0
 
 
 @dataclass(slots=True)
-class _Look:
+class _Evaluation:
     """One look at all machines of a check; `check` is the object to write."""
 
     check: Obj
@@ -74,7 +74,7 @@ class MachineHealthChecks:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._requests = Requests(core, NAME)
+        self._requests = RemediationRequests(core, NAME)
         self._events = core.recorder("machinehealthcheck-controller")
         # The time and the message of the last event about a restriction.
         self._told: dict[Key, tuple[str, float]] = {}
@@ -126,7 +126,7 @@ class MachineHealthChecks:
                 waits=(Wait(Code.REFERENCE, Ref(GROUP, "MachineHealthCheck", *key), Actor.USER, on, "it is not there"),)
             )
         patch = core.patch(NAME, core.health_checks, check, OWNED)
-        look = _Look(with_paused(check, cluster, core.now()), cluster, core.now(), Phases())
+        look = _Evaluation(with_paused(check, cluster, core.now()), cluster, core.now(), Phases())
         if is_paused(cluster, check):
             await patch.write(look.check)
             return Result(waits=(Wait(Code.PAUSED, look.ref, Actor.USER),))
@@ -136,7 +136,7 @@ class MachineHealthChecks:
         await patch.write(look.check, observed=not look.phases.failed)
         return look.phases.outcome()
 
-    async def _look(self, look: _Look) -> Result:
+    async def _look(self, look: _Evaluation) -> Result:
         targets = self._targets(look, self._workload(look))
         state, checks = ClusterState.of(look.cluster), Checks.of(look.check)
         examined = [(target, examine(target, state, checks, look.now)) for target in targets]
@@ -155,7 +155,7 @@ class MachineHealthChecks:
         after = min([*(verdict.after for _, verdict in examined if verdict.state is State.LATER), *last], default=None)
         return Result(after, () if wait is None else (wait,), rest=min(1.0, 0.001 * len(targets)))
 
-    def _workload(self, look: _Look) -> Workload | None:
+    def _workload(self, look: _Evaluation) -> Workload | None:
         """The connection to the cluster; None before it has a control plane. Without one its nodes' health is unknown."""
         if not conditions.is_true(look.cluster, "ControlPlaneInitialized"):
             return None
@@ -165,7 +165,7 @@ class MachineHealthChecks:
             raise Stuck(Wait(Code.CONNECTION, look.ref, Actor.REMUDA, on, "its API can't be reached, so no machine is judged"))
         return found
 
-    def _targets(self, look: _Look, workload: Workload | None) -> list[Target]:
+    def _targets(self, look: _Evaluation, workload: Workload | None) -> list[Target]:
         selector = _selector(look.check)
         if selector is None:
             raise Stuck(Wait(Code.MALFORMED, look.ref, Actor.USER, evidence="spec.selector can't be used"))
@@ -177,7 +177,7 @@ class MachineHealthChecks:
                 found.append(_with_node(machine, workload))
         return found
 
-    def _budget(self, look: _Look, total: int, healthy: int, unhealthy: int) -> Wait | None:
+    def _budget(self, look: _Evaluation, total: int, healthy: int, unhealthy: int) -> Wait | None:
         """Write the number of machines that may be remediated; a wait when none may."""
         try:
             found = budget(look.check, total=total, healthy=healthy, unhealthy=unhealthy)
@@ -189,10 +189,10 @@ class MachineHealthChecks:
             self._told.pop(look.key, None)
             return None
         if unhealthy:
-            self._tell_restricted(look, found.message)
+            self._report_restricted(look, found.message)
         return Wait(Code.BUDGET, look.ref, Actor.USER, evidence=found.message)
 
-    def _tell_restricted(self, look: _Look, message: str) -> None:
+    def _report_restricted(self, look: _Evaluation, message: str) -> None:
         """Sent once for each message, and again while it stays so: users must notice that remediation has stopped."""
         told, when = self._told.get(look.key, ("", 0.0))
         if told == message and look.now < when + _TELL_AGAIN_SECONDS:
@@ -203,13 +203,13 @@ class MachineHealthChecks:
 
     # --- machines -------------------------------------------------------------------------------------------------------
 
-    async def _healthy(self, look: _Look, machine: Obj, verdict: Verdict, *, remediate: bool) -> None:
+    async def _healthy(self, look: _Evaluation, machine: Obj, verdict: Verdict, *, remediate: bool) -> None:
         template = template_of(look.check)
         if template is not None and remediate:
             await self._requests.withdraw(look.check, template, machine)
         await self._write(look, machine, status.with_verdict(machine, verdict, look.now))
 
-    async def _unhealthy(self, look: _Look, machine: Obj, verdict: Verdict, *, remediate: bool) -> None:
+    async def _unhealthy(self, look: _Evaluation, machine: Obj, verdict: Verdict, *, remediate: bool) -> None:
         marked = status.with_verdict(machine, verdict, look.now)
         if not remediate:
             await self._write(look, machine, marked)
@@ -227,7 +227,7 @@ class MachineHealthChecks:
         if failure is not None:
             raise failure
 
-    async def _request(self, look: _Look, template: Obj, machine: Obj, marked: Obj) -> tuple[Obj, Exception | None]:
+    async def _request(self, look: _Evaluation, template: Obj, machine: Obj, marked: Obj) -> tuple[Obj, Exception | None]:
         """Ask the external remediation; the machine as it is to be written, and the error."""
         try:
             made = await self._requests.ensure(look.check, template, machine)
@@ -244,7 +244,7 @@ class MachineHealthChecks:
             return status.with_request_made(marked, look.now), None
         return status.with_request_there(marked, look.now), None
 
-    async def _write(self, look: _Look, machine: Obj, marked: Obj) -> bool:
+    async def _write(self, look: _Evaluation, machine: Obj, marked: Obj) -> bool:
         """True if there was anything to write."""
         if marked is machine:
             return False
@@ -323,7 +323,7 @@ def references(check: Obj) -> Iterable[Obj]:
     return ({"apiGroup": group, "kind": template.get("kind"), "name": template.get("name")},)
 
 
-class Requests:
+class RemediationRequests:
     def __init__(self, core: Core, controller: str) -> None:
         self._core = core
         self._controller = controller

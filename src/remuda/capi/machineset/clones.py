@@ -79,7 +79,7 @@ class Clones:
         resource = kind.resource._replace(version=version.version)
         try:
             made = await self._core.client.apply(resource, wanted, field_manager=MANAGER, force=True)
-            made = await self._hand_over(scope, resource, made)
+            made = await self._transfer_metadata(scope, resource, made)
         except ApiError as error:
             raise NotCloned(f"failed to create {what}: failed to apply {wanted['kind']}: {error.message}") from error
         self._core.wrote(NAME, scope.key, informer, made)
@@ -97,10 +97,10 @@ class Clones:
             owner=reference(machine_set),
         )
 
-    async def _hand_over(self, scope: Scope, resource: GroupVersionResource, made: Obj) -> Obj:
+    async def _transfer_metadata(self, scope: Scope, resource: GroupVersionResource, made: Obj) -> Obj:
         labels, annotations = machine_labels(scope.machine_set), machine_annotations(scope.machine_set)
         for attempt in range(_TRIES):
-            operations = handing_over(made, labels, annotations, self._core.now())
+            operations = transfer_of_metadata(made, labels, annotations, self._core.now())
             if not operations:
                 return made
             try:
@@ -189,7 +189,7 @@ MANAGER, METADATA_MANAGER = "capi-machineset", "capi-machineset-metadata"
 _HANDED = ("f:labels", "f:annotations")
 
 
-def handing_over(obj: Obj, labels: Iterable[str], annotations: Iterable[str], now: float) -> Operations:
+def transfer_of_metadata(obj: Obj, labels: Iterable[str], annotations: Iterable[str], now: float) -> Operations:
     """Move the set's labels and annotations from MANAGER to METADATA_MANAGER; no operations when it is done."""
     found = _giving_up(obj)
     if not found or _position(obj, METADATA_MANAGER) is not None:
@@ -206,7 +206,7 @@ def handing_over(obj: Obj, labels: Iterable[str], annotations: Iterable[str], no
     return [*found, {"op": "add", "path": f"{ENTRIES}/-", "value": entry}]
 
 
-def putting_right(obj: Obj, manager: str) -> Operations:
+def released_leftovers(obj: Obj, manager: str) -> Operations:
     """Operations after an apply of `manager`, for managers that can't give up the same fields by themselves."""
     if manager == METADATA_MANAGER and (found := _giving_up(obj)):
         return found

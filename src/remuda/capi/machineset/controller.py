@@ -39,11 +39,11 @@ from .clones import Clones, Templates
 from .creation import Creation
 from .desired_machines import machine_labels, owner_reference, settled
 from .in_place_propagation import Propagation
-from .machine_deletion import REFUSED_AGAIN, Refused, UnknownOrder, first_to_go, remove_machine
+from .machine_deletion import REFUSED_AGAIN, DeletionRefused, UnknownOrder, first_to_go, remove_machine
 from .preflight import Gate
 from .remediation import Remediation
 from .scope import NAME, Failure, Scope, for_each, is_deployment_child
-from .status import OWNED, Snapshot, look_again, with_legacy_status, with_status
+from .status import OWNED, MachineSetSnapshot, seconds_until_change, with_legacy_status, with_status
 
 Obj = dict[str, Any]
 log = logger(__name__)
@@ -128,7 +128,7 @@ class MachineSets:
         snapshot = self._snapshot(scope, selector)
         status = with_status(snapshot)
         await patch.write(with_legacy_status(status, snapshot), observed=not phases.failed)
-        phases.add(Result(after=look_again(status, snapshot), rest=_rest(scope)))
+        phases.add(Result(after=seconds_until_change(status, snapshot), rest=_rest(scope)))
         return phases.outcome()
 
     async def _run(self, scope: Scope, phases: Phases) -> LabelSelector | None:
@@ -153,13 +153,13 @@ class MachineSets:
         await phases.run(self._scale(scope, selector))
         return selector
 
-    def _snapshot(self, scope: Scope, selector: LabelSelector | None) -> Snapshot:
+    def _snapshot(self, scope: Scope, selector: LabelSelector | None) -> MachineSetSnapshot:
         workload = self._core.workloads.get(cluster_key_of(scope.machine_set))
 
         def node(name: str) -> Obj | None:
             return None if workload is None else workload.nodes.get("", name)
 
-        return Snapshot(
+        return MachineSetSnapshot(
             scope.machine_set,
             None if scope.machines is None else scope.listed,
             scope.now,
@@ -247,7 +247,7 @@ class MachineSets:
         async def attempt(machine: Obj) -> None:
             try:
                 await remove(machine)
-            except Refused as refused:
+            except DeletionRefused as refused:
                 kept.append(refused.wait(scope))
 
         errors = await for_each(machines, attempt)

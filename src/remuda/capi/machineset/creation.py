@@ -103,23 +103,23 @@ class Creation:
             return
         made: list[Clone] = []
         owner, key = uid_of(scope.machine_set), Key(scope.namespace, name)
-        self._core.coming.begin(owner, key)
+        self._core.pending.begin(owner, key)
         try:
             machine = await self._make_parts(scope, name, made)
         except BaseException as error:
-            self._core.coming.failed(owner, key)
+            self._core.pending.failed(owner, key)
             if isinstance(error, _Failed):
                 for clone in reversed(made):
-                    await self._take_back(scope, clone)
+                    await self._delete_parts(scope, clone)
             raise
-        self._core.coming.made(owner, key, resource_version_of(machine))
+        self._core.pending.made(owner, key, resource_version_of(machine))
         self._core.wrote(NAME, scope.key, self._core.machines, machine)
         self._propagation.made(scope, machine, reversed(made))
         scope.created += 1
         log.info("created machine %s", name)
         self._events.event(scope.machine_set, NORMAL, "SuccessfulCreate", f"Created Machine {go_quote(name)}")
 
-    async def _take_back(self, scope: Scope, clone: Clone) -> None:
+    async def _delete_parts(self, scope: Scope, clone: Clone) -> None:
         try:
             await self._clones.drop(scope, clone)
         except ApiError as error:

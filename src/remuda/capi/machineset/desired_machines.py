@@ -83,7 +83,7 @@ def new_machine(machine_set: Obj, name: str, infrastructure: Obj, bootstrap: Obj
     return _machine(machine_set, meta, spec)
 
 
-def machine_again(machine_set: Obj, machine: Obj) -> Obj:
+def updated_machine(machine_set: Obj, machine: Obj) -> Obj:
     """An existing machine, updated to its template as far as possible; its uid keeps an apply from creating it again."""
     spec = _template_spec(machine_set)
     for path in _STAYS:
@@ -116,7 +116,7 @@ def _machine(machine_set: Obj, meta: Obj, spec: Obj) -> Obj:
     return {"apiVersion": API_VERSION, "kind": "Machine", "metadata": meta, "spec": kept}
 
 
-def metadata_again(machine_set: Obj, obj: Obj) -> Obj:
+def updated_metadata(machine_set: Obj, obj: Obj) -> Obj:
     """An infrastructure machine or a bootstrap configuration with the set's labels and annotations, and nothing else."""
     meta: Obj = {"name": name_of(obj), "namespace": namespace_of(obj), "uid": uid_of(obj)}
     meta["labels"] = machine_labels(machine_set)

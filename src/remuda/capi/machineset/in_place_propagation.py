@@ -32,8 +32,8 @@ from ..contracts import NoContract
 from ..controller_context import Core
 from ..phases import Stuck
 from ..well_known import DEPLOYMENT_NAME
-from .clones import MANAGER, METADATA_MANAGER, Clone, putting_right
-from .desired_machines import machine_again, metadata_again, teardown_patch
+from .clones import MANAGER, METADATA_MANAGER, Clone, released_leftovers
+from .desired_machines import teardown_patch, updated_machine, updated_metadata
 from .scope import NAME, Scope, for_each
 
 Obj = dict[str, Any]
@@ -62,7 +62,7 @@ class Propagation:
         async def bring(machine: Obj) -> None:
             if is_being_deleted(machine):
                 await self._tear_down(scope, machine)
-            elif (wait := await self._bring(scope, machine)) is not None:
+            elif (wait := await self._propagate_to(scope, machine)) is not None:
                 waits.append(wait)
 
         errors = await for_each(scope.listed, bring)
@@ -74,10 +74,10 @@ class Propagation:
     def made(self, scope: Scope, machine: Obj, clones: Iterable[Clone]) -> None:
         """A machine was just made from the current template."""
         found = tuple(clones)
-        self._machines.remember(machine_again(scope.machine_set, machine))
+        self._machines.remember(updated_machine(scope.machine_set, machine))
         for clone in found:
-            self._metadata.remember(metadata_again(scope.machine_set, clone.obj))
-        self._saw(scope, machine, [clone.obj for clone in found])
+            self._metadata.remember(updated_metadata(scope.machine_set, clone.obj))
+        self._remember(scope, machine, [clone.obj for clone in found])
 
     async def _tear_down(self, scope: Scope, machine: Obj) -> None:
         changes = teardown_patch(scope.machine_set, machine)
@@ -93,7 +93,7 @@ class Propagation:
         self._core.wrote(NAME, scope.key, self._core.machines, found)
         scope.saw(found)
 
-    async def _bring(self, scope: Scope, machine: Obj) -> Wait | None:
+    async def _propagate_to(self, scope: Scope, machine: Obj) -> Wait | None:
         clones: list[tuple[Obj, Informer]] = []
         missing: Wait | None = None
         for ref in (dig(machine, "spec", "infrastructureRef"), dig(machine, "spec", "bootstrap", "configRef")):
@@ -111,7 +111,7 @@ class Propagation:
         scope.saw(machine)
         after = [await self._apply(scope, self._metadata, informer.resource, informer, obj) for obj, informer in clones]
         if missing is None:
-            self._saw(scope, machine, after)
+            self._remember(scope, machine, after)
         return missing
 
     async def _find(self, ref: Obj, namespace: str) -> tuple[Obj, Informer] | None:
@@ -126,18 +126,18 @@ class Propagation:
         of_machine = applier is self._machines
         if is_being_deleted(obj):
             return obj
-        wanted = machine_again(scope.machine_set, obj) if of_machine else metadata_again(scope.machine_set, obj)
+        wanted = updated_machine(scope.machine_set, obj) if of_machine else updated_metadata(scope.machine_set, obj)
         found = await applier.apply(resource, wanted, obj)
         if found is None:
             return obj
-        if operations := putting_right(found, MANAGER if of_machine else METADATA_MANAGER):
+        if operations := released_leftovers(found, MANAGER if of_machine else METADATA_MANAGER):
             found = await self._core.client.patch(
                 resource, name_of(found), operations, namespace_of(found), patch_type=JSON_PATCH
             )
         self._core.wrote(NAME, scope.key, informer, found)
         return found
 
-    def _saw(self, scope: Scope, machine: Obj, clones: Iterable[Obj]) -> None:
+    def _remember(self, scope: Scope, machine: Obj, clones: Iterable[Obj]) -> None:
         self._seen[uid_of(machine)] = _seen(scope, machine, clones)
 
     def _forget(self, new: Obj | None, old: Obj | None) -> None:

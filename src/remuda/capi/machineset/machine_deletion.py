@@ -13,7 +13,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, namespace_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
-from ..controller_context import Core, is_stillborn
+from ..controller_context import Core, never_was_node
 from ..well_known import DELETE_MACHINE
 from .scope import NAME, Scope
 
@@ -24,7 +24,7 @@ Obj = dict[str, Any]
 REFUSED_AGAIN = 15.0
 
 
-class Refused(Exception):
+class DeletionRefused(Exception):
     """Admission keeps a machine; its message says why. Trying again later may help."""
 
     def __init__(self, machine: Obj, why: str) -> None:
@@ -44,7 +44,7 @@ async def remove_machine(core: Core, scope: Scope, machine: Obj) -> None:
         left = await core.client.delete(MACHINES, name_of(machine), namespace_of(machine), uid=uid_of(machine))
     except ApiError as error:
         if error.code == 403:
-            raise Refused(machine, error.message) from None
+            raise DeletionRefused(machine, error.message) from None
         # Gone, or replaced by another one.
         if not (error.is_not_found or error.is_conflict):
             raise
@@ -64,7 +64,7 @@ async def check_removal(core: Core, machine: Obj) -> None:
         await core.client.delete(MACHINES, name_of(machine), namespace_of(machine), uid=uid_of(machine), dry_run=True)
     except ApiError as error:
         if error.code == 403:
-            raise Refused(machine, error.message) from None
+            raise DeletionRefused(machine, error.message) from None
 
 
 # --- deletion order -------------------------------------------------------------------------------------------------------
@@ -123,5 +123,5 @@ def priority(machine: Obj, order: str, now: float) -> float:
 
 def first_to_go(machines: Iterable[Obj], count: int, order: str, now: float) -> list[Obj]:
     """The `count` machines to delete, by priority, then by name."""
-    ranked = sorted(machines, key=lambda machine: (-priority(machine, order, now), not is_stillborn(machine), name_of(machine)))
+    ranked = sorted(machines, key=lambda machine: (-priority(machine, order, now), not never_was_node(machine), name_of(machine)))
     return ranked[: max(count, 0)]

@@ -18,7 +18,7 @@ from .. import contracts
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, Core
 from ..external_objects import not_there
-from ..kubernetes_versions import UNORDERED, compare, tolerant
+from ..kubernetes_versions import UNORDERED, compare, parse_tolerant
 from ..phases import Stuck
 from ..well_known import SKIP_PREFLIGHT_CHECKS
 from .scope import NAME, Scope
@@ -72,7 +72,7 @@ def problems(machine_set: Obj, control_plane: Obj, checks: Collection[str], left
 
 
 def _read(text: str, otherwise: str) -> semver.Version:
-    version = tolerant(text)
+    version = parse_tolerant(text)
     if version is None:
         raise Unreadable(f"{otherwise}: it is no semantic version")
     return version
@@ -133,7 +133,7 @@ _BY_CONTROL_PLANE = "control plane"
 RECHECK_SECONDS = 15.0
 
 
-class Verdict(NamedTuple):
+class PreflightVerdict(NamedTuple):
     """No messages: go on. `broken` when the checks could not run."""
 
     messages: tuple[str, ...] = ()
@@ -157,27 +157,27 @@ class Gate:
         self._followed: set[Informer] = set()
         core.clusters.add_index(_BY_CONTROL_PLANE, _control_planes)
 
-    async def verdict(self, scope: Scope, action: str) -> Verdict:
+    async def verdict(self, scope: Scope, action: str) -> PreflightVerdict:
         """Decides whether `action` (as messages name it) may go on."""
         left_out = skipped(scope.machine_set, None)
         if not left_out and (ref := scope.bootstrap):
             found, why = await self._read(ref, scope.namespace)
             if found is None:
-                return Verdict((f"failed to read {SKIP_PREFLIGHT_CHECKS} annotation: {why}",), True)
+                return PreflightVerdict((f"failed to read {SKIP_PREFLIGHT_CHECKS} annotation: {why}",), True)
             left_out = skipped(scope.machine_set, found)
         checks = self._core.options.preflight_checks
         control_plane_ref = dig(scope.cluster, "spec", "controlPlaneRef")
         if not checks or ALL in left_out or not control_plane_ref:
-            return Verdict()
+            return PreflightVerdict()
         doing = f"failed to perform {go_quote(action)}: failed to perform preflight checks"
         control_plane, why = await self._read(control_plane_ref, scope.namespace, follow=True)
         if control_plane is None:
             name = Key(scope.namespace, control_plane_ref.get("name") or "")
-            return Verdict((f"{doing}: failed to get ControlPlane {name}: {why}",), True)
+            return PreflightVerdict((f"{doing}: failed to get ControlPlane {name}: {why}",), True)
         try:
-            return Verdict(tuple(problems(scope.machine_set, control_plane, checks, left_out)))
+            return PreflightVerdict(tuple(problems(scope.machine_set, control_plane, checks, left_out)))
         except Unreadable as error:
-            return Verdict((f"{doing}: {error}",), True)
+            return PreflightVerdict((f"{doing}: {error}",), True)
 
     async def _read(self, ref: Obj, namespace: str, follow: bool = False) -> tuple[Obj | None, str]:
         """The object that a reference names, or the reason why it can't be read."""

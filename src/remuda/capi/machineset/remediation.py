@@ -33,8 +33,8 @@ from remuda.runtime.patching import Patch
 
 from ..controller_context import Core
 from ..well_known import REMEDIATE_MACHINE, REVISION
-from .machine_deletion import REFUSED_AGAIN, Refused, check_removal, remove_machine
-from .preflight import Gate, Verdict
+from .machine_deletion import REFUSED_AGAIN, DeletionRefused, check_removal, remove_machine
+from .preflight import Gate, PreflightVerdict
 from .scope import NAME, Scope, for_each
 
 Obj = dict[str, Any]
@@ -163,7 +163,7 @@ class Remediation:
             return verdict.holds_up(scope)
         return await self._remediate(scope, found.chosen)
 
-    async def _hold(self, scope: Scope, machines: Iterable[Obj], verdict: Verdict) -> None:
+    async def _hold(self, scope: Scope, machines: Iterable[Obj], verdict: PreflightVerdict) -> None:
         listed = "\n".join(f"* {message}" for message in verdict.messages)
         held = []
         for machine in machines:
@@ -174,12 +174,12 @@ class Remediation:
     async def _remediate(self, scope: Scope, machines: Iterable[Obj]) -> Result | None:
         # The mark is written first: a machine that is being deleted is no longer looked at here, and would never get it. So a
         # dry run asks before whether it may be deleted; otherwise it would be marked again and again.
-        kept: list[Refused] = []
+        kept: list[DeletionRefused] = []
         marked = []
         for machine in machines:
             try:
                 await check_removal(self._core, machine)
-            except Refused as refused:
+            except DeletionRefused as refused:
                 kept.append(refused)
                 continue
             after = with_legacy(machine, REMEDIATED, TRUE, now=scope.now)

@@ -43,7 +43,7 @@ _COUNTERS = {"readyReplicas": "Ready", "availableReplicas": "Available", "upToDa
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MachineSetSnapshot:
     """`machines` is None when they could not be listed, for the reason `why`; `node` finds a node by name."""
 
     machine_set: Obj
@@ -66,7 +66,7 @@ class Snapshot:
         return 0 if is_being_deleted(self.machine_set) else found
 
 
-def with_status(snapshot: Snapshot) -> Obj:
+def with_status(snapshot: MachineSetSnapshot) -> Obj:
     """The set with its v1beta2 status (not the older half)."""
     found = snapshot.machine_set
     if snapshot.selector:
@@ -98,7 +98,7 @@ def _replicas_not_set() -> Sum:
     return Sum(UNKNOWN, "WaitingForReplicasSet", "Waiting for spec.replicas set")
 
 
-def _scaling_up(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+def _scaling_up(snapshot: MachineSetSnapshot, machines: Sequence[Obj]) -> Sum:
     wanted = snapshot.replicas
     if wanted is None:
         return _replicas_not_set()
@@ -115,7 +115,7 @@ def _scaling_up(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
     return Sum(TRUE, "ScalingUp", message)
 
 
-def missing_references(snapshot: Snapshot) -> str:
+def missing_references(snapshot: MachineSetSnapshot) -> str:
     """The message about templates that don't exist."""
     spec = dig(snapshot.machine_set, "spec", "template", "spec") or {}
     kinds = [dig(spec, "bootstrap", "configRef", "kind", default="")] if snapshot.bootstrap_missing else []
@@ -125,28 +125,28 @@ def missing_references(snapshot: Snapshot) -> str:
     return f"{' and '.join(kinds)} {'does' if len(kinds) == 1 else 'do'} not exist"
 
 
-def _scaling_down(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+def _scaling_down(snapshot: MachineSetSnapshot, machines: Sequence[Obj]) -> Sum:
     wanted = snapshot.replicas
     if wanted is None:
         return _replicas_not_set()
     if len(machines) <= wanted:
         return Sum(FALSE, "NotScalingDown", "")
     message = f"Scaling down from {len(machines)} to {wanted} replicas"
-    return Sum(TRUE, "ScalingDown", _and_stale(message, snapshot, machines))
+    return Sum(TRUE, "ScalingDown", _with_stale(message, snapshot, machines))
 
 
-def _and_stale(message: str, snapshot: Snapshot, machines: Sequence[Obj]) -> str:
+def _with_stale(message: str, snapshot: MachineSetSnapshot, machines: Sequence[Obj]) -> str:
     stale = in_deletion_for_long(machines, snapshot.now)
     return f"{message}\n* {stale}" if stale else message
 
 
-def _machines_ready(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+def _machines_ready(snapshot: MachineSetSnapshot, machines: Sequence[Obj]) -> Sum:
     if not machines:
         return Sum(TRUE, "NoReplicas", "")
     return aggregate(machines, "Ready", reasons=Reasons("NotReady", "ReadyUnknown", "Ready"))
 
 
-def _machines_up_to_date(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+def _machines_up_to_date(snapshot: MachineSetSnapshot, machines: Sequence[Obj]) -> Sum:
     grown = [machine for machine in machines if not _is_young(machine, snapshot.now)]
     if not grown:
         return Sum(TRUE, "NoReplicas", "")
@@ -162,7 +162,7 @@ def _created(machine: Obj) -> float:
     return time_of(metadata(machine).get("creationTimestamp")) or 0.0
 
 
-def _remediating(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+def _remediating(snapshot: MachineSetSnapshot, machines: Sequence[Obj]) -> Sum:
     chosen = [machine for machine in machines if is_to_be_remediated(machine)]
     if chosen:
         return Sum(TRUE, "Remediating", aggregate(chosen, REMEDIATED).message)
@@ -170,16 +170,16 @@ def _remediating(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
     return Sum(FALSE, "NotRemediating", not_to_be_remediated(unhealthy, "MachineSet"))
 
 
-def _deleting(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+def _deleting(snapshot: MachineSetSnapshot, machines: Sequence[Obj]) -> Sum:
     if not is_being_deleted(snapshot.machine_set):
         return Sum(FALSE, "NotDeleting", "")
     if not machines:
         return Sum(TRUE, "Deleting", "Deletion completed")
     message = f"Deleting {len(machines)} Machine{'s' if len(machines) > 1 else ''}"
-    return Sum(TRUE, "Deleting", _and_stale(message, snapshot, machines))
+    return Sum(TRUE, "Deleting", _with_stale(message, snapshot, machines))
 
 
-_SUMS: dict[str, Callable[[Snapshot, Sequence[Obj]], Sum]] = {
+_SUMS: dict[str, Callable[[MachineSetSnapshot, Sequence[Obj]], Sum]] = {
     "ScalingUp": _scaling_up,
     "ScalingDown": _scaling_down,
     "MachinesReady": _machines_ready,
@@ -192,7 +192,7 @@ _SUMS: dict[str, Callable[[Snapshot, Sequence[Obj]], Sum]] = {
 # --- time ------------------------------------------------------------------------------------------------------------------
 
 
-def look_again(machine_set: Obj, snapshot: Snapshot) -> float | None:
+def seconds_until_change(machine_set: Obj, snapshot: MachineSetSnapshot) -> float | None:
     """Seconds until the status (of `machine_set`, as computed) may change by time alone."""
     machines = snapshot.machines
     if machines is None:
@@ -222,7 +222,7 @@ def _until_ready(machine_set: Obj) -> list[float]:
 CREATED, RESIZED, READY = "MachinesCreated", "Resized", "MachinesReady"
 
 
-def with_legacy_status(machine_set: Obj, snapshot: Snapshot) -> Obj:
+def with_legacy_status(machine_set: Obj, snapshot: MachineSetSnapshot) -> Obj:
     """`machine_set` (with its v1beta2 status) with the older half, too."""
     found = machine_set
     if (failure := snapshot.failure) is not None:
@@ -242,7 +242,7 @@ def _with_sum(machine_set: Obj, kind: str, summed: LegacySum | None, now: float)
     return with_legacy(machine_set, kind, summed.status, summed.reason, summed.message, summed.severity, now=now)
 
 
-def _with_legacy_counters(machine_set: Obj, snapshot: Snapshot, machines: Sequence[Obj]) -> Obj:
+def _with_legacy_counters(machine_set: Obj, snapshot: MachineSetSnapshot, machines: Sequence[Obj]) -> Obj:
     wanted = (dig(machine_set, "spec", "template", "metadata", "labels") or {}).items()
     settling = dig(machine_set, "spec", "template", "spec", "minReadySeconds") or 0
     names = (dig(machine, "status", "nodeRef", "name") for machine in machines)
@@ -271,7 +271,7 @@ def _is_available(node: Obj, settling: float, now: float) -> bool:
     return since is not None and since + settling < now
 
 
-def _with_resized(machine_set: Obj, snapshot: Snapshot, present: int, wanted: int) -> Obj:
+def _with_resized(machine_set: Obj, snapshot: MachineSetSnapshot, present: int, wanted: int) -> Obj:
     now = snapshot.now
     if present < wanted:
         message = f"Scaling up MachineSet to {wanted} replicas (actual {present})"

@@ -22,7 +22,7 @@ from remuda.kube.errors import bad_request, too_many_requests
 from remuda.kube.objects import Key, dig
 from remuda.kube.redaction import redacted
 from remuda.provisioning.bootstrap.service_account_tokens import digest
-from remuda.provisioning.nodes.host_registration import Hosts
+from remuda.provisioning.nodes.host_registration import HostRegistrations
 
 from ..server import norman
 from ..server.dependencies import Services
@@ -117,7 +117,7 @@ class _Speaker:
 
 
 class Progress:
-    def __init__(self, services: Services, hosts: Hosts, wrong: WrongTokens) -> None:
+    def __init__(self, services: Services, hosts: HostRegistrations, wrong: WrongTokens) -> None:
         self._services = services
         self._clock = services.clock
         self._hosts = hosts

@@ -26,9 +26,16 @@ from remuda.kube.errors import ApiError, bad_request, forbidden, not_found, too_
 from remuda.kube.names import label_value_problems
 from remuda.kube.objects import dig, labels_of, name_of, namespace_of
 from remuda.provisioning import host_layout as layouts
-from remuda.provisioning.cluster.mirror_caches import Views as Clusters
+from remuda.provisioning.cluster.mirror_caches import MirrorCaches as Clusters
 from remuda.provisioning.host_layout import Layout
-from remuda.provisioning.nodes.host_registration import Busy, Hosts, Newcomers, PlanAccess, Refused, UnknownToken
+from remuda.provisioning.nodes.host_registration import (
+    Busy,
+    HostRegistrations,
+    PlanAccess,
+    Refused,
+    RegistrationQueue,
+    UnknownToken,
+)
 from remuda.provisioning.plans import machine_plan_secret
 from remuda.provisioning.plans.plan import PlanError
 from remuda.provisioning.well_known import MACHINE_ID, plan_name
@@ -70,13 +77,13 @@ _CONFIG = "/config.yaml.d/50-rancher.yaml"
 
 
 class Joining:
-    def __init__(self, services: Services, registrations: Registrations, hosts: Hosts, wrong: WrongTokens) -> None:
+    def __init__(self, services: Services, registrations: Registrations, hosts: HostRegistrations, wrong: WrongTokens) -> None:
         self._services = services
         self._clock = services.clock
         self._registrations = registrations
         self._hosts = hosts
         self._wrong = wrong
-        self._newcomers = Newcomers(services.client, services.informers)
+        self._newcomers = RegistrationQueue(services.client, services.informers)
         self._clusters = Clusters(services.informers)
         self._waiting = ConnectionCaps(_WAITING_EACH, _WAITING)
         self._paces = Buckets(services.clock, _BURST, _PER_SECOND)

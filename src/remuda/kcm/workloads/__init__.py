@@ -1,6 +1,6 @@
 """The loops of kube-controller-manager for clusters with nodes: workloads become pods, pods of dead nodes are removed.
 
-One module per upstream controller; `rollout`, `pods` and `job_progress` are pure. The management API runs
+One module per upstream controller; the parts below the controllers and `pods` are pure. The management API runs
 no pods and needs none of this; `lab/distro/cluster/apiserver` and simulated clusters start :func:`controllers`.
 Read `replicaset` first.
 """

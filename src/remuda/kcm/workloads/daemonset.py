@@ -10,7 +10,7 @@ from remuda.runtime import Manager, Result, Watch, changed
 
 from ..disruption_counts import is_ready, scaled
 from ..pod_placement import NodeChoice, taints_of, untolerated
-from .pod_adoption import Owning
+from .pod_adoption import OwningController
 from .pods import has_ended, is_active, name_prefix, pod_from, template_hash, with_labels
 
 Obj = dict[str, Any]
@@ -61,13 +61,13 @@ def node_of(pod: Obj) -> str:
     return str(fields or "")
 
 
-class DaemonSets(Owning):
+class DaemonSets(OwningController):
     def __init__(self, manager: Manager) -> None:
         self._nodes = manager.informers.of(NODES)
         nodes = Watch(NODES, lambda _: list(self.owners.keys()), changed(labels_of, taints_of))
         super().__init__(manager, "daemonset", "DaemonSet", DAEMON_SETS, PODS, nodes, concurrency=2)
 
-    async def look(self, found: Obj) -> Result:
+    async def sync(self, found: Obj) -> Result:
         pods = await self.made.claimed(found)
         template = daemon_template(found)
         wanted, kept = self._nodes_for(template)
@@ -77,7 +77,7 @@ class DaemonSets(Owning):
         if not is_being_deleted(found):
             await self._manage(found, template, wanted, kept, by_node)
         waits = self.waits(found, pods)
-        return await self.say(found, _status(found, template, wanted, by_node, waits), waits)
+        return await self.write_outcome(found, _status(found, template, wanted, by_node, waits), waits)
 
     def _nodes_for(self, template: Obj) -> tuple[set[str], set[str]]:
         """Nodes that should have a pod, and nodes where an existing pod may stay."""

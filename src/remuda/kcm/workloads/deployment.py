@@ -1,7 +1,9 @@
-"""Deployments: a ReplicaSet per template, the newest growing while the others shrink (:mod:`.rollout`)."""
+"""Deployments: a ReplicaSet per template, the newest growing while the others shrink."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from remuda.kube.builtin_resources import DEPLOYMENTS, PODS, REPLICA_SETS
@@ -21,9 +23,9 @@ from remuda.kube.objects import (
 from remuda.kube.owners import reference
 from remuda.runtime import DONE, NORMAL, Manager, Result
 
-from .pod_adoption import Dependents, Owning
+from ..disruption_counts import scaled
+from .pod_adoption import Dependents, OwningController
 from .pods import MANAGER, template_hash, with_labels
-from .rollout import Bounds, Group, first_size, rolling_sizes
 
 Obj = dict[str, Any]
 
@@ -34,7 +36,7 @@ _MOST: Final = "deployment.kubernetes.io/max-replicas"
 _NOT_COPIED: Final = frozenset((REVISION, _DESIRED, _MOST, "kubectl.kubernetes.io/last-applied-configuration"))
 
 
-class Deployments(Owning):
+class Deployments(OwningController):
     def __init__(self, manager: Manager) -> None:
         super().__init__(manager, "deployment", "Deployment", DEPLOYMENTS, REPLICA_SETS)
         self._pods = Dependents(manager, "deployment-controller", PODS)
@@ -42,7 +44,7 @@ class Deployments(Owning):
         self._client = manager.client
         self._freshness = manager.freshness
 
-    async def look(self, found: Obj) -> Result:
+    async def sync(self, found: Obj) -> Result:
         sets = await self.made.claimed(found)
         new = next((each for each in sets if _same_template(found, each)), None)
         old = [each for each in sets if each is not new]
@@ -272,3 +274,85 @@ def _condition(before: Obj, kind: str, status: str, reason: str, message: str, n
         "reason": reason,
         "message": message,
     }
+
+
+# --- rollout --------------------------------------------------------------------------------------------------------------
+#
+# The next size of each ReplicaSet of a Deployment. Pure; all state between calls is in the objects.
+#
+# The new set grows as far as `maxSurge` allows. Old ones shrink as far as `maxUnavailable` allows, first by pods that are not
+# available anyway, the oldest set first.
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    replicas: int
+    surge: int
+    unavailable: int
+
+    @classmethod
+    def of(cls, deployment: Obj) -> Bounds:
+        replicas = int(dig(deployment, "spec", "replicas", default=1))
+        if dig(deployment, "spec", "strategy", "type") == "Recreate":
+            return cls(replicas, 0, replicas)
+        rolling = dig(deployment, "spec", "strategy", "rollingUpdate") or {}
+        surge = scaled(rolling.get("maxSurge", "25%"), replicas)
+        unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
+        # A rollout could not move with both at 0.
+        return cls(replicas, surge, min(unavailable, replicas) if surge or unavailable else 1)
+
+    @property
+    def least(self) -> int:
+        return self.replicas - self.unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A ReplicaSet as the arithmetic sees it."""
+
+    name: str
+    wanted: int
+    available: int
+    created: str
+
+    @classmethod
+    def of(cls, replica_set: Obj) -> Group:
+        return cls(
+            name_of(replica_set),
+            int(dig(replica_set, "spec", "replicas", default=1)),
+            int(dig(replica_set, "status", "availableReplicas") or 0),
+            metadata(replica_set).get("creationTimestamp") or "",
+        )
+
+
+def first_size(bounds: Bounds, old: Sequence[Group]) -> int:
+    """The initial size of a new set."""
+    return min(bounds.replicas, max(bounds.replicas + bounds.surge - sum(each.wanted for each in old), 0))
+
+
+def rolling_sizes(bounds: Bounds, new: Group, old: Sequence[Group]) -> dict[str, int]:
+    """The new sizes of the sets that change."""
+    total = new.wanted + sum(each.wanted for each in old)
+    if new.wanted > bounds.replicas:
+        return {new.name: bounds.replicas}
+    if new.wanted < bounds.replicas and (room := bounds.replicas + bounds.surge - total) > 0:
+        return {new.name: new.wanted + min(room, bounds.replicas - new.wanted)}
+    return _shrunk(bounds, new, sorted(old, key=lambda each: (each.created, each.name)), total)
+
+
+def _shrunk(bounds: Bounds, new: Group, old: Sequence[Group], total: int) -> dict[str, int]:
+    budget = total - bounds.least - max(new.wanted - new.available, 0)
+    if budget <= 0:
+        return {}
+    sizes = {each.name: each.wanted for each in old}
+    for each in old:
+        unwell = min(each.wanted - min(each.available, each.wanted), budget)
+        sizes[each.name] -= unwell
+        budget -= unwell
+    spare = new.available + sum(each.available for each in old) - bounds.least
+    for each in old:
+        taken = min(sizes[each.name], max(spare, 0), budget)
+        sizes[each.name] -= taken
+        spare -= taken
+        budget -= taken
+    return {each.name: sizes[each.name] for each in old if sizes[each.name] != each.wanted}

@@ -176,8 +176,8 @@ class Dependents:
         return written
 
 
-class Owning(ABC):
-    """A controller of an object that owns others. Subclasses implement :meth:`look`, for an object that exists."""
+class OwningController(ABC):
+    """A controller of an object that owns others. Subclasses implement :meth:`sync`, for an object that exists."""
 
     def __init__(
         self,
@@ -206,10 +206,10 @@ class Owning(ABC):
         found = self.owners.get(*key)
         if found is None:
             self.made.forget(key)
-            await self.gone(key)
+            await self.deleted(key)
             return DONE
         try:
-            return await self.look(found)
+            return await self.sync(found)
         except ApiError as error:
             if not _namespace_goes(error):
                 raise
@@ -217,10 +217,10 @@ class Owning(ABC):
             return DONE
 
     @abstractmethod
-    async def look(self, found: Obj) -> Result:
+    async def sync(self, found: Obj) -> Result:
         """Bring the cluster to the object's spec."""
 
-    async def gone(self, key: Key) -> None:  # noqa: B027 - most have nothing to do then
+    async def deleted(self, key: Key) -> None:  # noqa: B027 - most have nothing to do then
         """The object does not exist any more."""
 
     def waits(self, found: Obj, pods: Iterable[Obj]) -> dict[str, float | None]:
@@ -228,7 +228,7 @@ class Owning(ABC):
         now, least = self.clock.time(), dig(found, "spec", "minReadySeconds") or 0
         return {name_of(pod): available_in(pod, least, now) for pod in pods if is_active(pod)}
 
-    async def say(self, found: Obj, status: Obj, waits: Mapping[str, float | None]) -> Result:
+    async def write_outcome(self, found: Obj, status: Obj, waits: Mapping[str, float | None]) -> Result:
         """Write the status; come back when the next pod is available. A look at many pods costs time, so it pauses."""
         await self.made.write_status(self.resource, self.owners, found, status)
         later = [wait for wait in waits.values() if wait]

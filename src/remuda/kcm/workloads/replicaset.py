@@ -12,17 +12,17 @@ from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata
 from remuda.runtime import Manager, Result
 
 from ..disruption_counts import is_ready
-from .pod_adoption import Owning
+from .pod_adoption import OwningController
 from .pods import first_to_go, is_active, name_prefix, pod_from
 
 Obj = dict[str, Any]
 
 
-class ReplicaSets(Owning):
+class ReplicaSets(OwningController):
     def __init__(self, manager: Manager) -> None:
         super().__init__(manager, "replicaset", "ReplicaSet", REPLICA_SETS, PODS)
 
-    async def look(self, found: Obj) -> Result:
+    async def sync(self, found: Obj) -> Result:
         pods = await self.made.claimed(found)
         active = [pod for pod in pods if is_active(pod)]
         failure: ApiError | None = None
@@ -32,7 +32,7 @@ class ReplicaSets(Owning):
             except ApiError as error:
                 failure = error
         waits = self.waits(found, active)
-        result = await self.say(found, _status(found, pods, active, waits, failure, self.clock.time()), waits)
+        result = await self.write_outcome(found, _status(found, pods, active, waits, failure, self.clock.time()), waits)
         if failure is not None:
             raise failure
         return result

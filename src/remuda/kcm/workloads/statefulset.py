@@ -14,7 +14,7 @@ from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, name
 from remuda.runtime import Manager, Result
 
 from ..disruption_counts import is_ready
-from .pod_adoption import Owning
+from .pod_adoption import OwningController
 from .pods import has_ended, is_active, name_prefix, pod_from, template_hash, with_labels
 
 Obj = dict[str, Any]
@@ -30,17 +30,17 @@ def number_of(pod: Obj) -> int:
     return int(found[2]) if found is not None else -1
 
 
-class StatefulSets(Owning):
+class StatefulSets(OwningController):
     def __init__(self, manager: Manager) -> None:
         super().__init__(manager, "statefulset", "StatefulSet", STATEFUL_SETS, PODS, concurrency=2)
 
-    async def look(self, found: Obj) -> Result:
+    async def sync(self, found: Obj) -> Result:
         pods = {number_of(pod): pod for pod in await self.made.claimed(found) if number_of(pod) >= 0}
         revision = template_hash(dig(found, "spec", "template") or {})
         if not is_being_deleted(found):
             await self._manage(found, pods, revision)
         waits = self.waits(found, pods.values())
-        return await self.say(found, _status(found, list(pods.values()), waits, revision), waits)
+        return await self.write_outcome(found, _status(found, list(pods.values()), waits, revision), waits)
 
     async def _manage(self, found: Obj, pods: dict[int, Obj], revision: str) -> None:
         start = int(dig(found, "spec", "ordinals", "start") or 0)

@@ -28,7 +28,7 @@ from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, labels_of
-from remuda.provisioning.nodes.host_registration import Hosts as Door
+from remuda.provisioning.nodes.host_registration import HostRegistrations as Door
 from remuda.provisioning.nodes.host_registration import PlanAccess, Refused
 from remuda.provisioning.nodes.machine_request import request_secret
 from remuda.provisioning.plans.machine_plan_secret import packed

@@ -33,7 +33,7 @@ from remuda.kube.owners import controller_of
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..graph.machine_pools import pools_written
-from ..operations.etcd_removal import LAST_ETCD, has_data, held, is_etcd
+from ..operations.etcd_removal import LAST_ETCD, has_data, is_etcd, last_members
 from ..well_known import POOL_NAME, PRE_TERMINATE_HOOK
 
 Obj = dict[str, Any]
@@ -115,7 +115,7 @@ def kept_machines(source: ObjectSource, namespace: str, cluster: str, going: Cal
     if not has_data(control_plane, *(source.get(group, "clusters", namespace, cluster) for group in groups)):
         return []
     machines = [each for each in source.list(capi.GROUP, "machines", namespace) if dig(each, "spec", "clusterName") == cluster]
-    return held(going(machines), machines)
+    return last_members(going(machines), machines)
 
 
 def last_etcd_errors(source: ObjectSource, attributes: Attributes) -> list[FieldError]:

@@ -62,12 +62,12 @@ _RBAC = "rbac.authorization.k8s.io"
 GUARDED = (ETCD_ROLE, CONTROL_PLANE_ROLE, WORKER_ROLE, MACHINE_ID, MACHINE_NAME, CLUSTER_NAME, NODE_NAME, CAPI_CLUSTER_NAME)
 
 
-class Made(NamedTuple):
+class PlanObjects(NamedTuple):
     resource: GroupVersionResource
     obj: Obj
 
 
-def plan_objects(bootstrap: Obj, machine: Obj) -> list[Made]:
+def plan_objects(bootstrap: Obj, machine: Obj) -> list[PlanObjects]:
     """The objects in their order of creation: no account gets access to a Secret that can't be guarded yet."""
     name = plan_name(name_of(bootstrap))
     # Labels by which Roles and RoleBindings are watched, so that not every Role must be.
@@ -84,10 +84,10 @@ def plan_objects(bootstrap: Obj, machine: Obj) -> list[Made]:
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace_of(bootstrap)}],
     }
     return [
-        Made(SECRETS, plan_secret(bootstrap, machine)),
-        Made(SERVICE_ACCOUNTS, _account(bootstrap, machine, ROLE_PLAN, name)),
-        Made(ROLES, role),
-        Made(ROLE_BINDINGS, binding),
+        PlanObjects(SECRETS, plan_secret(bootstrap, machine)),
+        PlanObjects(SERVICE_ACCOUNTS, _account(bootstrap, machine, ROLE_PLAN, name)),
+        PlanObjects(ROLES, role),
+        PlanObjects(ROLE_BINDINGS, binding),
     ]
 
 
@@ -118,14 +118,14 @@ def plan_labels(bootstrap: Obj, machine: Obj) -> dict[str, str]:
     return labels
 
 
-def bootstrap_account(bootstrap: Obj, machine: Obj) -> Made:
-    return Made(SERVICE_ACCOUNTS, _account(bootstrap, machine, ROLE_BOOTSTRAP, bootstrap_name(name_of(bootstrap))))
+def bootstrap_account(bootstrap: Obj, machine: Obj) -> PlanObjects:
+    return PlanObjects(SERVICE_ACCOUNTS, _account(bootstrap, machine, ROLE_BOOTSTRAP, bootstrap_name(name_of(bootstrap))))
 
 
-def bootstrap_secret(bootstrap: Obj, machine: Obj, value: bytes) -> Made:
+def bootstrap_secret(bootstrap: Obj, machine: Obj, value: bytes) -> PlanObjects:
     labels = {MACHINE_NAME: name_of(machine), CLUSTER_NAME: dig(bootstrap, "spec", "clusterName") or ""}
     made = _object("v1", "Secret", bootstrap_name(name_of(bootstrap)), bootstrap, labels)
-    return Made(SECRETS, {**made, "type": BOOTSTRAP_TYPE, "data": {"value": base64.b64encode(value).decode()}})
+    return PlanObjects(SECRETS, {**made, "type": BOOTSTRAP_TYPE, "data": {"value": base64.b64encode(value).decode()}})
 
 
 def _account(bootstrap: Obj, machine: Obj, role: str, name: str) -> Obj:

@@ -38,7 +38,7 @@ from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result,
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
-from ..machine_caches import PLAN_FIELDS, Views
+from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..operations.etcd_members import EtcdMembers
 from ..operations.etcd_removal import Situation, Step, decide
 from ..plans.host_write_rules import is_overfull
@@ -59,7 +59,7 @@ from ..well_known import (
     plan_name,
 )
 from .machine_objects import (
-    Made,
+    PlanObjects,
     UserdataError,
     bootstrap_account,
     bootstrap_data,
@@ -94,7 +94,7 @@ class Bootstraps:
         self._scripts = scripts
         self._members = members
         self._events = manager.recorder(CONTROLLER)
-        self.views = Views(manager.informers)
+        self.views = MachineCaches(manager.informers)
         self._accounts = manager.informers.of(SERVICE_ACCOUNTS, labels=BOOTSTRAP_NAME)
         self._tokens = token_secrets(manager.informers)
         self._data = manager.informers.of(SECRETS, fields=_SCRIPTS, transform=without_managed_fields)
@@ -210,7 +210,7 @@ class Bootstraps:
         await self._tell(bootstrap)
         return DONE
 
-    async def _keep(self, bootstrap: Obj, made: Made) -> Obj:
+    async def _keep(self, bootstrap: Obj, made: PlanObjects) -> Obj:
         """Create it, or revert changes to it; the object as the server has it."""
         informer = self._informer_of(made)
         found = informer.get(*Key.of(made.obj))
@@ -254,7 +254,7 @@ class Bootstraps:
         self._wrote(bootstrap, self.views.plans, written)
         return written
 
-    def _informer_of(self, made: Made) -> Informer:
+    def _informer_of(self, made: PlanObjects) -> Informer:
         if made.resource == SECRETS:
             return self._data if made.obj["type"] == BOOTSTRAP_TYPE else self.views.plans
         return {SERVICE_ACCOUNTS: self._accounts, ROLES: self._roles, ROLE_BINDINGS: self._bindings}[made.resource]

@@ -9,8 +9,8 @@ Read :mod:`.mirror` first.
 
 from __future__ import annotations
 
-from .kubeconfig import Kubeconfigs, Unsettled
+from .kubeconfig import BeingWritten, Kubeconfigs
 from .management_to_provisioning import ManagementMirror
-from .provisioning_to_management import WantedClusters
+from .provisioning_to_management import ProvisioningMirror
 
-__all__ = ["Kubeconfigs", "ManagementMirror", "Unsettled", "WantedClusters"]
+__all__ = ["BeingWritten", "Kubeconfigs", "ManagementMirror", "ProvisioningMirror"]

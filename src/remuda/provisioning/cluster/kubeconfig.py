@@ -37,7 +37,7 @@ _PATIENCE = (1.0, 4.0)
 _BINDING_FIELDS = ("clusterName", "roleTemplateName", "userName")
 
 
-class Unsettled(Exception):
+class BeingWritten(Exception):
     """Try again in so many `seconds`: another controller may be writing."""
 
     def __init__(self, seconds: float) -> None:
@@ -104,7 +104,7 @@ class Kubeconfigs:
         seen = (resource_version_of(secret or {}), resource_version_of(token or {}))
         if secret is not None and self._unsettled.get(key) != seen:
             self._unsettled[key] = seen
-            raise Unsettled(self._manager.rng.uniform(*_PATIENCE))
+            raise BeingWritten(self._manager.rng.uniform(*_PATIENCE))
         self._unsettled.pop(key, None)
 
     async def forget(self, wanted: Obj, managed: Iterable[str]) -> None:

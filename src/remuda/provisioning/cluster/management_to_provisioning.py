@@ -35,7 +35,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, sy
 
 from ..well_known import FROM_MANAGED, FROM_WANTED, MANAGED_FINALIZER, managed_name_of
 from .mirror import wanted_of, with_info
-from .mirror_caches import Views
+from .mirror_caches import MirrorCaches
 
 Obj = dict[str, Any]
 
@@ -49,7 +49,7 @@ class ManagementMirror:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._client = manager.client
-        self._views = Views(manager.informers)
+        self._views = MirrorCaches(manager.informers)
         self._applier = Applier(manager.client, CONTROLLER, resumes=True)
         self.controller = replace(
             type(self).controller,

@@ -54,7 +54,7 @@ def workspace_of(wanted: Obj, managed: Obj | None, facts: ServerFacts) -> str:
 # --- the management Cluster ---------------------------------------------------------------------------------------------------
 
 
-def seed(wanted: Obj, name: str, workspace: str) -> Obj:
+def minimal_management_cluster(wanted: Obj, name: str, workspace: str) -> Obj:
     """The minimal management Cluster: its names, workspace and origin, which it always keeps."""
     labels, annotations = marks(FROM_WANTED, wanted)
     return _managed(name, labels, annotations, {"displayName": name_of(wanted), "fleetWorkspaceName": workspace})
@@ -83,7 +83,7 @@ def managed_of(wanted: Obj, name: str, workspace: str, facts: ServerFacts) -> Ob
     return _managed(name, {**own, **labels}, said, found)
 
 
-def kept_of(wanted: Obj, name: str, workspace: str) -> Obj:
+def imported_part(wanted: Obj, name: str, workspace: str) -> Obj:
     """The part of an imported cluster's management Cluster that still follows from `wanted`."""
     labels, annotations = marks(FROM_WANTED, wanted)
     spec = {"displayName": name_of(wanted), "fleetWorkspaceName": workspace}
@@ -146,9 +146,9 @@ def wanted_of(managed: Obj) -> Obj:
     metadata = {
         "name": name_of(managed),
         "namespace": spec["fleetWorkspaceName"],
-        "labels": {**_exported(labels_of(managed)), **labels},
+        "labels": {**_without_reserved(labels_of(managed)), **labels},
         "annotations": {
-            **_exported(annotations_of(managed)),
+            **_without_reserved(annotations_of(managed)),
             DISPLAY_NAME: spec.get("displayName") or name_of(managed),
             **annotations,
         },
@@ -157,7 +157,7 @@ def wanted_of(managed: Obj) -> Obj:
     return {"apiVersion": provisioning.API_VERSION, "kind": "Cluster", "metadata": metadata, "spec": found}
 
 
-def _exported(said: dict[str, str]) -> dict[str, str]:
+def _without_reserved(said: dict[str, str]) -> dict[str, str]:
     """Without the keys that Rancher and kubectl reserve."""
     return {name: value for name, value in said.items() if "cattle.io/" not in name and "kubernetes.io/" not in name}
 

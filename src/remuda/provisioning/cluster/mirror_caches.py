@@ -20,7 +20,7 @@ Obj = dict[str, Any]
 _BY_ORIGIN, _BY_ID, _ADMINISTRATED, _BY_WORKSPACE = "made from", "management cluster", "administrated", "workspace"
 
 
-class Views:
+class MirrorCaches:
     def __init__(self, informers: Informers) -> None:
         self.wanted = informers.of(provisioning.CLUSTERS)
         self.managed = informers.of(management.CLUSTERS)

@@ -47,9 +47,17 @@ from ..well_known import (
     is_administrated,
     managed_name_of,
 )
-from .kubeconfig import Kubeconfigs, Unsettled
-from .mirror import kept_of, managed_of, seed, with_client_secret, with_failure, with_managed, workspace_of
-from .mirror_caches import Views
+from .kubeconfig import BeingWritten, Kubeconfigs
+from .mirror import (
+    imported_part,
+    managed_of,
+    minimal_management_cluster,
+    with_client_secret,
+    with_failure,
+    with_managed,
+    workspace_of,
+)
+from .mirror_caches import MirrorCaches
 from .removal import FeatureLock, Removal
 
 log = logger(__name__)
@@ -61,18 +69,18 @@ _ATTEMPTS = 16
 _TOLD = ("Connected", "AgentDeployed")
 
 
-class Refused(Exception):
+class InvalidSpec(Exception):
     """The spec can't be followed as it is; the text is for its user."""
 
 
-class WantedClusters:
+class ProvisioningMirror:
     controller = Controller(CONTROLLER, provisioning.CLUSTERS)
 
     def __init__(self, manager: Manager, server: Server, entropy: Entropy) -> None:
         self._manager = manager
         self._client = manager.client
         self._server = server
-        self._views = Views(manager.informers)
+        self._views = MirrorCaches(manager.informers)
         self._applier = Applier(manager.client, CONTROLLER, resumes=True)
         self._events = manager.recorder(CONTROLLER)
         self.kubeconfigs = Kubeconfigs(manager, server, entropy, CONTROLLER)
@@ -106,13 +114,13 @@ class WantedClusters:
             self._said.pop(key, None)
             return DONE
         if is_being_deleted(wanted):
-            return await self._removal.go_on(wanted) if has_finalizer(wanted, WANTED_FINALIZER) else DONE
+            return await self._removal.proceed(wanted) if has_finalizer(wanted, WANTED_FINALIZER) else DONE
         if not has_finalizer(wanted, WANTED_FINALIZER) or not self._is_named(wanted):
             # Before any object is created for it, so that all of them are removed again.
             wanted = await self._prepare(wanted)
         try:
             return await self._mirror(wanted)
-        except Refused as refused:
+        except InvalidSpec as refused:
             await self._say(wanted, with_failure(wanted, str(refused), self._manager.clock.time()))
             ref = Ref(provisioning.GROUP, "Cluster", *key)
             return Result(waits=(Wait(Code.MALFORMED, ref, Actor.USER, None, str(refused)),))
@@ -153,7 +161,7 @@ class WantedClusters:
         if dig(wanted, "status", "ready") or is_administrated(wanted):
             try:
                 name = await self.kubeconfigs.ensure(wanted, name_of(managed))
-            except Unsettled as unsettled:
+            except BeingWritten as unsettled:
                 return Result(unsettled.seconds)
             if name and dig(wanted, "status", "ready"):
                 await self._say(wanted, with_client_secret(wanted, name))
@@ -173,7 +181,7 @@ class WantedClusters:
             if origin_of(wanted, FROM_MANAGED) is not None:
                 await remove(self._client, provisioning.CLUSTERS, wanted)
                 return None
-            raise Refused(f"metadata.name: {name} is the name of a management cluster that does not exist")
+            raise InvalidSpec(f"metadata.name: {name} is the name of a management cluster that does not exist")
         if dig(managed, "spec", "fleetWorkspaceName") != Key.of(wanted).namespace:
             # It moved; the other direction of the mirror removes the old one.
             return None
@@ -181,14 +189,14 @@ class WantedClusters:
 
     async def _ensure_managed(self, wanted: Obj) -> Obj | None:
         facts = self._server.facts()
-        name, managed = await self._found_or_free(wanted)
+        name, managed = await self._existing_or_new(wanted)
         if managed is not None and is_being_deleted(managed):
             return managed
         workspace = workspace_of(wanted, managed, facts)
         imported = not is_administrated(wanted)
         target = managed_of(wanted, name, workspace, facts)
         if managed is None:
-            made = target if imported else seed(wanted, name, workspace)
+            made = target if imported else minimal_management_cluster(wanted, name, workspace)
             made = {**made, "metadata": {**made["metadata"], "finalizers": [MANAGED_FINALIZER]}}
             managed = await make(self._client, management.CLUSTERS, made, f"{CONTROLLER}-first")
             if managed is None:
@@ -196,15 +204,15 @@ class WantedClusters:
             log.info("made the management Cluster %s", name)
             self._manager.freshness.wrote((CONTROLLER, Key.of(wanted)), self._views.managed, managed)
         if imported:
-            target = kept_of(wanted, name, workspace)
-        self._tell_of_edits(wanted, managed, target)
+            target = imported_part(wanted, name, workspace)
+        self._report_edits(wanted, managed, target)
         written = await self._applier.apply(management.CLUSTERS, target, managed)
         if written is None:
             return managed
         self._manager.freshness.wrote((CONTROLLER, Key.of(wanted)), self._views.managed, written)
         return written
 
-    def _tell_of_edits(self, wanted: Obj, managed: Obj, target: Obj) -> None:
+    def _report_edits(self, wanted: Obj, managed: Obj, target: Obj) -> None:
         """Record an event that tells the user of an overwritten field where to change it."""
         key = Key.of(wanted)
         if self._said.get(key) == target and not covers(managed, target):
@@ -212,7 +220,7 @@ class WantedClusters:
             self._events.event(managed, WARNING, "PutBack", message)
         self._said[key] = target
 
-    async def _found_or_free(self, wanted: Obj) -> tuple[str, Obj | None]:
+    async def _existing_or_new(self, wanted: Obj) -> tuple[str, Obj | None]:
         """The id of the cluster, existing or new, with its management Cluster if that exists.
 
         The server itself is asked if the cache has none: a cluster must never have two.
@@ -223,7 +231,7 @@ class WantedClusters:
             return name_of(made[0]), made[0]
         asked = annotations_of(wanted).get(MANAGEMENT_NAME, "")
         if not known and asked and (is_legacy(asked) or not is_cluster_id(asked)):
-            raise Refused(
+            raise InvalidSpec(
                 f"metadata.annotations[{MANAGEMENT_NAME}]: {asked} can't be the id of a cluster; such as c-m-bcdfg245 can"
             )
         for attempt in range(_ATTEMPTS):
@@ -232,7 +240,7 @@ class WantedClusters:
             if found is None or belongs(found, wanted):
                 return name, found
             if known or asked:
-                raise Refused(f"the management cluster {name} belongs to another cluster")
+                raise InvalidSpec(f"the management cluster {name} belongs to another cluster")
         raise Retry("no id is free")
 
 

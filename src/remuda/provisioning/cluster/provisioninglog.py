@@ -23,7 +23,7 @@ from remuda.kube.objects import Key, dig, is_being_deleted, name_of, namespace_o
 from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, changed, synced
 
 from ..well_known import belongs, is_administrated, managed_name_of
-from .mirror_caches import Views
+from .mirror_caches import MirrorCaches
 
 Obj = dict[str, Any]
 
@@ -83,7 +83,7 @@ class ProvisioningLogs:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._client = manager.client
-        self._views = Views(manager.informers)
+        self._views = MirrorCaches(manager.informers)
         self._logs = manager.informers.of(CONFIG_MAPS, fields=_FIELDS)
         self.controller = replace(
             type(self).controller,

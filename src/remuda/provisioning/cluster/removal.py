@@ -30,7 +30,7 @@ from remuda.runtime import DONE, Manager, Result, logger
 from ..well_known import CONTROL_PLANES, WANTED_FINALIZER, belongs, is_administrated, managed_name_of
 from .kubeconfig import Kubeconfigs
 from .mirror import with_removal
-from .mirror_caches import Views
+from .mirror_caches import MirrorCaches
 
 log = logger(__name__)
 
@@ -40,14 +40,14 @@ _AGAIN_SECONDS = 5.0
 
 
 class Removal:
-    def __init__(self, manager: Manager, views: Views, kubeconfigs: Kubeconfigs, lock: FeatureLock) -> None:
+    def __init__(self, manager: Manager, views: MirrorCaches, kubeconfigs: Kubeconfigs, lock: FeatureLock) -> None:
         self._manager = manager
         self._client = manager.client
         self._views = views
         self._kubeconfigs = kubeconfigs
         self._lock = lock
 
-    async def go_on(self, wanted: Obj) -> Result:
+    async def proceed(self, wanted: Obj) -> Result:
         """Continue the deletion; the finalizer is removed when all dependents are gone."""
         managed = await self._managed(wanted)
         wait = await self._delete_managed(wanted, managed)
@@ -58,7 +58,7 @@ class Removal:
             return Result(_AGAIN_SECONDS, (wait,))
         await self._kubeconfigs.forget(wanted, [name_of(each) for each in managed])
         await self._lock.release(wanted)
-        await self._let_go(said)
+        await self._release(said)
         log.info("removed")
         return DONE
 
@@ -67,7 +67,7 @@ class Removal:
         written = await write_status(self._client, provisioning.CLUSTERS, wanted, after, subresource="status")
         return written or wanted
 
-    async def _let_go(self, wanted: Obj) -> None:
+    async def _release(self, wanted: Obj) -> None:
         left = [each for each in finalizers_of(wanted) if each != WANTED_FINALIZER]
         patch = {"metadata": {"resourceVersion": resource_version_of(wanted), "finalizers": left or None}}
         key = Key.of(wanted)
@@ -162,7 +162,7 @@ _FEATURE = "rke2"
 
 
 class FeatureLock:
-    def __init__(self, manager: Manager, views: Views) -> None:
+    def __init__(self, manager: Manager, views: MirrorCaches) -> None:
         self._client = manager.client
         self._features = manager.informers.of(FEATURES)
         self._views = views

@@ -140,7 +140,7 @@ class RKEClusters:
             await self._say(infra, told)
             return Result(waits=(Wait(Code.MALFORMED, subject, Actor.USER, None, str(malformed)),))
         infra = await self._ensure_endpoint(infra, endpoint)
-        await self._pass_on(infra, cluster, endpoint)
+        await self._copy_endpoint(infra, cluster, endpoint)
         told = with_path(infra, _PROVISIONED, True)
         if conditions_of(infra):
             # Earlier errors are resolved.
@@ -161,7 +161,7 @@ class RKEClusters:
         written = await self._client.patch(rke.RKE_CLUSTERS, key.name, patch, key.namespace, field_manager=CONTROLLER)
         return self._wrote(infra, written)
 
-    async def _pass_on(self, infra: Obj, cluster: Obj, endpoint: Endpoint) -> None:
+    async def _copy_endpoint(self, infra: Obj, cluster: Obj, endpoint: Endpoint) -> None:
         """Update the Cluster: Cluster API copies an endpoint only once, so later changes are copied here."""
         if Endpoint.of(cluster) in (NONE, endpoint) or is_being_deleted(cluster):
             return

@@ -126,7 +126,7 @@ class RKEControlPlanes:
                 await remove(self._client, capi.MACHINES, machine)
                 self._manager.freshness.deleted((CONTROLLER, key), self._machines, machine)
         if not machines:
-            await self._let_go(plane)
+            await self._release(plane)
             return DONE
         machine = machines[0]
         evidence = f"waiting for machine [{name_of(machine)}] to delete"
@@ -134,7 +134,7 @@ class RKEControlPlanes:
         subject, on = Ref(rke.GROUP, "RKEControlPlane", *key), Ref(capi.GROUP, "Machine", *Key.of(machine))
         return Result(_AGAIN_SECONDS, (Wait(Code.DELETION, subject, Actor.OTHER_CONTROLLER, on, evidence),))
 
-    async def _let_go(self, plane: Obj) -> None:
+    async def _release(self, plane: Obj) -> None:
         try:
             await self._set_finalizers(plane, [each for each in finalizers_of(plane) if each != FINALIZER])
         except ApiError as error:

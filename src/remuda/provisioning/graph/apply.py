@@ -60,7 +60,7 @@ _LABELS = {SECRETS: HASH}
 _BY_SET = "objects of one cluster"
 
 
-class Graphs:
+class ObjectGraphs:
     def __init__(self, manager: Manager, controller: str) -> None:
         self._manager = manager
         self._client = manager.client
@@ -124,15 +124,15 @@ class Graphs:
         written = await self._applier.apply(each.resource, each.obj, seen)
         said[place] = each.obj
         if edited and there is not None:
-            self._tell(there, wanted, "edit", "this was put back")
+            self._report_overwritten(there, wanted, "edit", "this was put back")
         if written is None:
             return
         if there is None and known is not None:
-            self._tell(written, wanted, "edit or delete", "this was made anew")
+            self._report_overwritten(written, wanted, "edit or delete", "this was made anew")
         if (cache := self.caches.get(each.resource)) is not None:
             self._manager.freshness.wrote((self._controller, Key.of(wanted)), cache, written)
 
-    def _tell(self, obj: Obj, wanted: Obj, what: str, done: str) -> None:
+    def _report_overwritten(self, obj: Obj, wanted: Obj, what: str, done: str) -> None:
         """Record an event that tells the user of an overwritten object where to change it."""
         key = Key.of(wanted)
         where = f"{what} clusters.provisioning.cattle.io {key.name} in namespace {key.namespace} instead"

@@ -55,7 +55,7 @@ def with_support(wanted: Obj, control_plane: Obj | None, now: float, *, pre_boot
     """The condition that lists requested but unsupported features, which block nothing. `pre_bootstrap`: that one is enabled."""
     refused = condition_of(control_plane or {}, SUPPORTED) or {}
     asked = [refused["message"]] if refused.get("status") == FALSE and refused.get("message") else []
-    if dig(wanted, "spec", podsecurity.FIELD) and (why := podsecurity.why_not(wanted)):
+    if dig(wanted, "spec", podsecurity.FIELD) and (why := podsecurity.why_without_effect(wanted)):
         asked.append(f"{podsecurity.FIELD}: {why}")
     pools = dig(wanted, "spec", "rkeConfig", "machinePools") or ()
     if named := [str(pool.get("name")) for pool in pools if pool.get("machineOS") == "windows"]:

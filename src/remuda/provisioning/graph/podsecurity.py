@@ -75,10 +75,10 @@ BUILT_IN: Final = {
 def template_of(wanted: Obj) -> str:
     """The name of the template that applies to a cluster; empty if it names none, or none can be applied."""
     name = str(dig(wanted, "spec", FIELD) or "")
-    return name if name and not why_not(wanted) else ""
+    return name if name and not why_without_effect(wanted) else ""
 
 
-def why_not(wanted: Obj) -> str:
+def why_without_effect(wanted: Obj) -> str:
     """The reason why a cluster's template has no effect; "" if it has."""
     version = str(dig(wanted, "spec", "kubernetesVersion") or "")
     found = _VERSION.match(version)

@@ -27,12 +27,12 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import origin_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, synced
 
-from ..cluster.mirror_caches import Views
+from ..cluster.mirror_caches import MirrorCaches
 from ..references import Access, References
 from ..references.authorization import authors_of
 from ..well_known import FINALIZER, FROM_WANTED, belongs, is_administrated, managed_name_of
 from . import Unrenderable, graph_of
-from .apply import Graphs, is_made_for
+from .apply import ObjectGraphs, is_made_for
 from .cluster_status import (
     managed_with_control_plane,
     managed_with_removal,
@@ -61,9 +61,9 @@ class ProvisioningClusters:
         self._manager = manager
         self._environment = environment or {}
         self._client = manager.client
-        self._views = Views(manager.informers)
+        self._views = MirrorCaches(manager.informers)
         self._features = manager.informers.of(management.FEATURES)
-        self._graphs = Graphs(manager, CONTROLLER)
+        self._graphs = ObjectGraphs(manager, CONTROLLER)
         self._references = References(manager.client, access)
         self._configs = MachineConfigs(manager, CONTROLLER, self._views.wanted, self._references)
         self._views.wanted.add_index(_BY_AUTHOR, authors_of)
@@ -95,7 +95,7 @@ class ProvisioningClusters:
             return await self._remove(wanted) if has_finalizer(wanted, FINALIZER) else DONE
         if not is_administrated(wanted):
             if has_finalizer(wanted, FINALIZER):
-                await self._let_go(wanted)
+                await self._release(wanted)
             return DONE
         managed = self._managed(wanted)
         if managed is None or not finalizers_of(wanted):
@@ -140,7 +140,7 @@ class ProvisioningClusters:
         told = with_support(told, plane, now, pre_bootstrap=self._pre_bootstrap())
         wanted = await self._say(wanted, told)
         if plane is not None and not is_being_deleted(plane):
-            await self._tell_managed(wanted, managed, plane)
+            await self._report_to_management(wanted, managed, plane)
         # The planner waits for the references of hosts; they are polled here, since Secrets are not watched.
         return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept))
 
@@ -179,7 +179,7 @@ class ProvisioningClusters:
         )
         return wanted if written is None else self._wrote(wanted, written)
 
-    async def _tell_managed(self, wanted: Obj, managed: Obj, plane: Obj) -> None:
+    async def _report_to_management(self, wanted: Obj, managed: Obj, plane: Obj) -> None:
         now = self._manager.clock.time()
 
         def told(latest: Obj) -> Obj:
@@ -205,7 +205,7 @@ class ProvisioningClusters:
             wanted, {"metadata": {"resourceVersion": resource_version_of(wanted), "finalizers": finalizers or None}}
         )
 
-    async def _let_go(self, wanted: Obj) -> None:
+    async def _release(self, wanted: Obj) -> None:
         try:
             await self._set_finalizers(wanted, [each for each in finalizers_of(wanted) if each != FINALIZER])
         except ApiError as error:
@@ -227,10 +227,10 @@ class ProvisioningClusters:
             left = [cluster]
         plane = await find(self._client, rke.RKE_CONTROL_PLANES, key.name, key.namespace)
         if plane is not None and is_made_for(plane, wanted):
-            await self._tell_of_removal(wanted, plane)
+            await self._report_removal(wanted, plane)
             left = [*left, plane]
         if not left:
-            await self._let_go(wanted)
+            await self._release(wanted)
             return DONE
         last = left[-1]
         on = Ref(str(last.get("apiVersion") or "").partition("/")[0], str(last.get("kind")), *Key.of(last))
@@ -238,7 +238,7 @@ class ProvisioningClusters:
         subject = Ref(provisioning.GROUP, "Cluster", *key)
         return Result(_AGAIN_SECONDS, (Wait(Code.DELETION, subject, Actor.OTHER_CONTROLLER, on, evidence),))
 
-    async def _tell_of_removal(self, wanted: Obj, plane: Obj) -> None:
+    async def _report_removal(self, wanted: Obj, plane: Obj) -> None:
         managed = self._views.managed.get("", managed_name_of(wanted))
         if managed is None or not belongs(managed, wanted):
             return

@@ -237,6 +237,6 @@ class PodSecurityTemplates:
         return [Key.of(each) for each in self._wanted.indexed(_BY_TEMPLATE, name_of(template))]
 
 
-def standing(manager: Manager) -> Standing:
+def builtin_templates_controller(manager: Manager) -> Standing:
     """The controller that creates the built-in templates of every server. Users may change them."""
     return Standing(manager, "podsecurity-templates", management.POD_SECURITY_TEMPLATES, lambda: BUILT_IN)

@@ -40,7 +40,7 @@ from remuda.runtime.informer import without_managed_fields
 
 from ..bootstrap.bootstraptoken import Terms, end_of, invalidate, is_good, is_invalidated, terms_of
 from ..bootstrap.service_account_tokens import named_token, token_secrets, tokens_of
-from ..machine_caches import PLAN_FIELDS, Views
+from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..plans.machine_plan_secret import is_in_use
 from ..well_known import ACCOUNT_LABEL, ACCOUNT_OF_TOKEN, BOOTSTRAP_NAME, LAST_ACCESS, MACHINE_ID, bootstrap_name, plan_name
 from .host_identity import Refusals, has_acted, refusals_of
@@ -65,7 +65,7 @@ class AwaitedHosts:
         self._clock = manager.clock
         self._environment = environment or {}
         self._events = manager.recorder(CONTROLLER)
-        self._views = Views(manager.informers)
+        self._views = MachineCaches(manager.informers)
         self._sets = manager.informers.of(capi.MACHINE_SETS)
         self._settings = manager.informers.of(SETTINGS)
         self._tokens = token_secrets(manager.informers)
@@ -116,13 +116,13 @@ class AwaitedHosts:
         elif await self._given_up(key, bootstrap, awaited, terms):
             return DONE
         wait = wait_of(awaited, state, terms, now)
-        after = looked_at_again(awaited, state, terms, now)
+        after = seconds_until_change(awaited, state, terms, now)
         return Result(after, () if wait is None else (wait,))
 
-    def _awaited(self, bootstrap: Obj, machine: Obj) -> Awaited:
+    def _awaited(self, bootstrap: Obj, machine: Obj) -> AwaitedRegistration:
         namespace, name = Key.of(bootstrap)
         script, token = (self._token(namespace, account) for account in (bootstrap_name(name), plan_name(name)))
-        return Awaited(machine, script, token, self._views.plan_of(bootstrap))
+        return AwaitedRegistration(machine, script, token, self._views.plan_of(bootstrap))
 
     def _token(self, namespace: str, account: str) -> Obj | None:
         found = self._accounts.get(namespace, account)
@@ -130,7 +130,7 @@ class AwaitedHosts:
 
     # --- giving up --------------------------------------------------------------------------------------------------------
 
-    async def _given_up(self, key: Key, bootstrap: Obj, awaited: Awaited, terms: Terms) -> bool:
+    async def _given_up(self, key: Key, bootstrap: Obj, awaited: AwaitedRegistration, terms: Terms) -> bool:
         """Delete a pool's Machine that no host can become any more; its MachineSet makes another one."""
         machine, now = awaited.machine, self._clock.time()
         ended = end(awaited, terms) or now
@@ -212,7 +212,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class AwaitedRegistration:
     """A Machine and the Secrets of its registration: the token in its `script`, the plan's `token`, and the plan."""
 
     machine: Obj
@@ -236,7 +236,7 @@ class Awaited:
         return latest if latest is not None and now < latest.last + _RECENT_SECONDS else None
 
 
-def state_of(awaited: Awaited, terms: Terms, now: float) -> State:
+def state_of(awaited: AwaitedRegistration, terms: Terms, now: float) -> State:
     if has_acted(awaited.machine, awaited.plan, awaited.token):
         return State.ACTED
     if machine_set_of(awaited.machine) is None:
@@ -256,7 +256,7 @@ def machine_set_of(machine: Obj) -> Key | None:
     return None
 
 
-def wait_of(awaited: Awaited, state: State, terms: Terms, now: float) -> Wait | None:
+def wait_of(awaited: AwaitedRegistration, state: State, terms: Terms, now: float) -> Wait | None:
     """The reason why the host is not active; None if there is nothing to report."""
     refusals = awaited.refusals(now)
     if state is State.LOST:
@@ -280,7 +280,7 @@ def wait_of(awaited: Awaited, state: State, terms: Terms, now: float) -> Wait | 
     return Wait(Code.CHECK_IN, awaited.ref, Actor.PROVIDER, None, evidence, rfc3339(made))
 
 
-def looked_at_again(awaited: Awaited, state: State, terms: Terms, now: float) -> float | None:
+def seconds_until_change(awaited: AwaitedRegistration, state: State, terms: Terms, now: float) -> float | None:
     """Seconds until time alone changes the report; None if it does not."""
     if state not in (State.AWAITED, State.LOST):
         return None
@@ -302,14 +302,14 @@ def is_turn(name: str, others: Sequence[Obj], replicas: int, state: Callable[[Ob
     if any(is_being_deleted(each) for each in others) or len(others) + 1 < replicas:
         return False
     # The first objection ends the search: in a large set of lost machines, each would otherwise check all others.
-    return all(_lets_go_first(name, name_of(each), state(each)) for each in others)
+    return all(_yields_to_others(name, name_of(each), state(each)) for each in others)
 
 
-def _lets_go_first(name: str, other: str, state: State) -> bool:
+def _yields_to_others(name: str, other: str, state: State) -> bool:
     return state is State.ACTED or (state is State.LOST and name < other)
 
 
-def end(awaited: Awaited, terms: Terms) -> float | None:
+def end(awaited: AwaitedRegistration, terms: Terms) -> float | None:
     """The expiry time of the token in its install script."""
     return None if awaited.script is None else end_of(awaited.script, terms)
 

@@ -24,7 +24,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, name_of, namespace_of, with_path
 from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, changed, logger, synced
 
-from ..machine_caches import Views
+from ..machine_caches import MachineCaches
 from ..well_known import DELETE_MISSING_AFTER
 
 log = logger(__name__)
@@ -46,7 +46,7 @@ class CustomMachines:
         self._events = manager.recorder(CONTROLLER)
         self._infrastructure = manager.informers.of(rke.CUSTOM_MACHINES)
         self._rke_clusters = manager.informers.of(rke.RKE_CLUSTERS)
-        self._views = Views(manager.informers)
+        self._views = MachineCaches(manager.informers)
         self._views.machines.add_index(_BY_INFRASTRUCTURE, _infrastructure_of)
         self.controller = replace(
             type(self).controller,
@@ -77,10 +77,10 @@ class CustomMachines:
         )
         if written is not None:
             self._manager.freshness.wrote((CONTROLLER, key), self._infrastructure, written)
-        left = await self._bury(key)
+        left = await self._delete_if_missing(key)
         return DONE if left is None else Result(after=left)
 
-    async def _bury(self, key: Key) -> float | None:
+    async def _delete_if_missing(self, key: Key) -> float | None:
         """Delete the Machine if its node is missing for as long as the cluster's limit; returns the seconds until then."""
         machines = self._views.machines.indexed(_BY_INFRASTRUCTURE, key)
         machine = machines[0] if len(machines) == 1 else None

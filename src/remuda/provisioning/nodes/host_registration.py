@@ -1,6 +1,6 @@
 """Registration of hosts: from the token in an install script to a machine, and from a machine to the token for its plan.
 
-The gateway's side of registration, without HTTP; :class:`Newcomers` is for hosts that no machine waits for. Every step is
+The gateway's side of registration, without HTTP; :class:`RegistrationQueue` is for hosts that no machine waits for. Every step is
 stored before the next one, bound to the version read: of two hosts that present the same token at the same time, one becomes
 the machine, and the other is refused.
 """
@@ -83,7 +83,7 @@ class PlanAccess:
         return f"PlanAccess({self.namespace}/{self.secret_name})"
 
 
-class Hosts:
+class HostRegistrations:
     def __init__(self, client: Client, informers: Informers, clock: Clock, environment: Mapping[str, str] | None = None) -> None:
         self._client = client
         self._clock = clock
@@ -216,16 +216,16 @@ def _digest_of(secret: Obj) -> list[bytes]:
 #
 # Admission of hosts that no machine waits for: they present the token for a cluster's nodes and state the roles they want.
 #
-# The gateway's side of it, without HTTP, like :class:`Hosts` for machines that wait. The host's data goes into a request
-# (:mod:`.machine_request`), the controller (:mod:`.unmanaged`) makes a machine from it or says why not, and the request is
-# deleted again. A request is for one caller: another one with the same id must not get the first one's answer.
+# The gateway's side of it, without HTTP, like :class:`HostRegistrations` for machines that wait. The host's data is put into a
+# request (:mod:`.machine_request`), the controller (:mod:`.unmanaged`) creates a machine from it or reports why not, and the
+# request is deleted again. A request is for one caller: another one with the same id must not get the first one's answer.
 
 
 class Busy(Exception):
     """Another caller claims to be this host; one of them has to try again."""
 
 
-class Newcomers:
+class RegistrationQueue:
     def __init__(self, client: Client, informers: Informers) -> None:
         self._client = client
         self._requests = informers.of(SECRETS, fields=f"type={REQUEST_TYPE}", transform=without_managed_fields)

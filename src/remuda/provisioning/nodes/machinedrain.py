@@ -1,7 +1,7 @@
 """The machinedrain controller: drains a machine's node before its plan changes, and uncordons it after
 (docs/reference/planner.md#drain).
 
-:func:`decide` chooses the step and :func:`sort_out` the pods; the planner requests a drain, and waits for the
+:func:`decide` chooses the step and :func:`sort_pods` the pods; the planner requests a drain, and waits for the
 answer. These drains are for changes: Cluster API drains a machine that is deleted.
 """
 
@@ -39,7 +39,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, changed, logger
 from remuda.runtime.informer import without_managed_fields
 
-from ..machine_caches import PLAN_FIELDS, Views
+from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..well_known import DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, UNCORDON
 
 log = logger(__name__)
@@ -61,7 +61,7 @@ class MachineDrain:
         self._client = manager.client
         self._clock = manager.clock
         self._workloads = workloads
-        self._views = Views(manager.informers)
+        self._views = MachineCaches(manager.informers)
         plans = Watch(
             SECRETS, self._views.bootstrap_of_plan, changed(annotations_of), fields=PLAN_FIELDS, transform=without_managed_fields
         )
@@ -89,7 +89,7 @@ class MachineDrain:
 
     async def _go_on(self, who: tuple[str, Key], secret: Obj, cluster: Key, node: str, subject: Ref) -> Result:
         step = decide(annotations_of(secret))
-        if step.do is Do.NOTHING:
+        if step.do is DrainAction.NOTHING:
             return DONE
         workload = self._workloads.get(cluster)
         if not node or workload is None:
@@ -97,12 +97,12 @@ class MachineDrain:
             return Result(_AGAIN, (Wait(Code.CONNECTION if node else Code.NODE, subject, Actor.REMUDA, evidence=evidence),))
         client = workload.client
         if step.hooks:
-            if step.do is Do.CORDON:
+            if step.do is DrainAction.CORDON:
                 await self._schedulable(client, node, False)
             await self._mark(who, secret, step.write or {})
             evidence = f"these hooks have not answered: {', '.join(step.hooks)}"
             return Result(waits=(Wait(Code.HOOK, subject, Actor.OTHER_CONTROLLER, evidence=evidence),))
-        if step.do is Do.UNCORDON:
+        if step.do is DrainAction.UNCORDON:
             await self._schedulable(client, node, True)
         elif not await self._drained(who, secret, client, node, step):
             return Result(_AGAIN, (Wait(Code.DRAIN, subject, Actor.REMUDA, evidence="pods are still on its node"),), rest=1.0)
@@ -127,15 +127,15 @@ class MachineDrain:
             return True
         pods = await read_all(client, PODS, fields=f"spec.nodeName={node}")
         sets = await read_all(client, DAEMON_SETS, metadata_only=True)
-        found = sort_out(pods, frozenset(map(Key.of, sets)), step.options, self._clock.time())
-        refusals = await self._send_away(client, found.evict, step.options)
+        found = sort_pods(pods, frozenset(map(Key.of, sets)), step.options, self._clock.time())
+        refusals = await self._evict_pods(client, found.evict, step.options)
         if refusals:
             raise DrainError("; ".join(f"{name}: {why}" for name, why in sorted(refusals.items())))
         if not found.done and DRAIN_ERROR in annotations_of(secret):
             await self._mark(who, secret, {DRAIN_ERROR: None})
         return found.done
 
-    async def _send_away(self, client: Client, pods: tuple[Obj, ...], options: Options) -> dict[str, str]:
+    async def _evict_pods(self, client: Client, pods: tuple[Obj, ...], options: Options) -> dict[str, str]:
         """The objections, by pod."""
         refusals: dict[str, str] = {}
         turns = iter(pods)
@@ -245,7 +245,7 @@ def _hooks(found: Any) -> tuple[str, ...]:
     return tuple(each["annotation"] for each in listed if isinstance(each, dict) and each.get("annotation"))
 
 
-class Do(Enum):
+class DrainAction(Enum):
     NOTHING = "nothing"
     CORDON = "cordon"  # and let the hooks before the drain have their turn
     DRAIN = "drain"  # and report when it is done
@@ -257,7 +257,7 @@ class Do(Enum):
 class Step:
     """`write` are annotations to set or remove (None) now; `hooks` are those that have not answered yet."""
 
-    do: Do
+    do: DrainAction
     options: Options = Options()
     write: Mapping[str, str | None] | None = None
     hooks: tuple[str, ...] = ()
@@ -267,31 +267,31 @@ def decide(annotations: Mapping[str, str]) -> Step:
     """The next step, by the annotations on the plan's Secret. Raises DrainError."""
     asked, back = annotations.get(DRAIN_OPTIONS) or "", annotations.get(UNCORDON) or ""
     if back:
-        return _way_back(annotations, back)
+        return _uncordon_step(annotations, back)
     if not asked or annotations.get(DRAIN_DONE) == asked:
-        return Step(Do.NOTHING)
+        return Step(DrainAction.NOTHING)
     options = parse(asked)
-    missing = _unanswered(annotations, options.before, asked)
+    missing = _unanswered_hooks(annotations, options.before, asked)
     if options.before and annotations.get(PRE_DRAIN) != asked:
-        return Step(Do.CORDON, options, {PRE_DRAIN: asked}, options.before)
+        return Step(DrainAction.CORDON, options, {PRE_DRAIN: asked}, options.before)
     if missing:
-        return Step(Do.CORDON, options, hooks=missing)
-    return Step(Do.DRAIN, options, {DRAIN_DONE: asked, DRAIN_ERROR: None})
+        return Step(DrainAction.CORDON, options, hooks=missing)
+    return Step(DrainAction.DRAIN, options, {DRAIN_DONE: asked, DRAIN_ERROR: None})
 
 
-def _way_back(annotations: Mapping[str, str], asked: str) -> Step:
+def _uncordon_step(annotations: Mapping[str, str], asked: str) -> Step:
     options = parse(asked)
     if options.after and annotations.get(POST_DRAIN) != asked:
-        return Step(Do.HOOKS_BACK, options, {POST_DRAIN: asked}, options.after)
-    missing = _unanswered(annotations, options.after, asked)
+        return Step(DrainAction.HOOKS_BACK, options, {POST_DRAIN: asked}, options.after)
+    missing = _unanswered_hooks(annotations, options.after, asked)
     if missing:
-        return Step(Do.HOOKS_BACK, options, hooks=missing)
+        return Step(DrainAction.HOOKS_BACK, options, hooks=missing)
     ours = (PRE_DRAIN, POST_DRAIN, DRAIN_OPTIONS, DRAIN_DONE, DRAIN_ERROR, UNCORDON)
     marks: dict[str, str | None] = {key: None for key in (*ours, *options.before, *options.after) if key in annotations}
-    return Step(Do.UNCORDON, options, marks)
+    return Step(DrainAction.UNCORDON, options, marks)
 
 
-def _unanswered(annotations: Mapping[str, str], hooks: Sequence[str], text: str) -> tuple[str, ...]:
+def _unanswered_hooks(annotations: Mapping[str, str], hooks: Sequence[str], text: str) -> tuple[str, ...]:
     return tuple(hook for hook in hooks if annotations.get(hook) != text)
 
 
@@ -307,14 +307,14 @@ class Pods:
         return not self.evict and not self.going
 
 
-def sort_out(pods: Sequence[Obj], daemon_sets: Collection[Key], options: Options, now: float) -> Pods:
+def sort_pods(pods: Sequence[Obj], daemon_sets: Collection[Key], options: Options, now: float) -> Pods:
     """Like `kubectl drain`: raises DrainError, before any eviction, if one pod may not go."""
     refused: dict[str, list[str]] = {}
     evict: list[Obj] = []
     going: list[Obj] = []
     for pod in sorted(pods, key=shown):
-        why = _objection(pod, daemon_sets, options)
-        if why is None or _is_forgotten(pod, options, now):
+        why = _why_not_evictable(pod, daemon_sets, options)
+        if why is None or _deletion_is_overdue(pod, options, now):
             continue
         if why:
             refused.setdefault(why, []).append(shown(pod))
@@ -324,7 +324,7 @@ def sort_out(pods: Sequence[Obj], daemon_sets: Collection[Key], options: Options
     return Pods(tuple(evict), tuple(going))
 
 
-def _objection(pod: Obj, daemon_sets: Collection[Key], options: Options) -> str | None:
+def _why_not_evictable(pod: Obj, daemon_sets: Collection[Key], options: Options) -> str | None:
     """The reason why a pod may not be evicted; "" if it may, None if it stays."""
     if MIRROR in annotations_of(pod):
         return None
@@ -340,7 +340,7 @@ def _objection(pod: Obj, daemon_sets: Collection[Key], options: Options) -> str 
     return ""
 
 
-def _is_forgotten(pod: Obj, options: Options, now: float) -> bool:
+def _deletion_is_overdue(pod: Obj, options: Options, now: float) -> bool:
     """True if its deletion has taken longer than the option's limit."""
     since = time_of(metadata(pod).get("deletionTimestamp"))
     return bool(options.skip_deleted_after) and since is not None and now - since > options.skip_deleted_after

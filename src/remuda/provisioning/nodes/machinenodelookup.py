@@ -21,7 +21,7 @@ from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger
 
-from ..machine_caches import Views
+from ..machine_caches import MachineCaches
 from ..well_known import MACHINE_API_VERSION, MACHINE_GROUP, NODE_MACHINE, NODE_NAME, resource_of
 
 log = logger(__name__)
@@ -81,7 +81,7 @@ class MachineNodeLookup:
         self._client = manager.client
         self._workloads = workloads
         self._resources = resources
-        self._views = Views(manager.informers)
+        self._views = MachineCaches(manager.informers)
         self._views.machines.add_index(_BY_UID, lambda machine: (uid_of(machine),))
         self.controller = replace(
             type(self).controller,

@@ -23,8 +23,8 @@ from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Retry, lo
 from remuda.runtime.informer import without_managed_fields
 
 from ..bootstrap.service_account_tokens import named_token
-from ..cluster.mirror_caches import Views as Clusters
-from ..machine_caches import Views
+from ..cluster.mirror_caches import MirrorCaches as Clusters
+from ..machine_caches import MachineCaches
 from ..well_known import (
     MACHINE_ID,
     MACHINE_NAME,
@@ -58,7 +58,7 @@ class Unmanaged:
         self._clock = manager.clock
         self._events = manager.recorder(CONTROLLER)
         self._requests = manager.informers.of(SECRETS, fields=_FIELDS, transform=without_managed_fields)
-        self._views = Views(manager.informers)
+        self._views = MachineCaches(manager.informers)
         self._clusters = Clusters(manager.informers)
         self._managed = manager.informers.of(management.CLUSTERS)
         self._refusals = RefusalNotes(manager.client, manager.clock, CONTROLLER)

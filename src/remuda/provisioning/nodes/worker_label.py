@@ -19,7 +19,7 @@ from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labe
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger
 
-from ..machine_caches import Views
+from ..machine_caches import MachineCaches
 from ..well_known import WORKER_ROLE
 
 log = logger(__name__)
@@ -38,7 +38,7 @@ class WorkerLabels:
     def __init__(self, manager: Manager, workloads: Workloads) -> None:
         self._manager = manager
         self._workloads = workloads
-        self._views = Views(manager.informers)
+        self._views = MachineCaches(manager.informers)
         self.controller = replace(
             type(self).controller,
             watches=(Watch(rke.RKE_BOOTSTRAPS, self._of_bootstrap, changed(labels_of)),),

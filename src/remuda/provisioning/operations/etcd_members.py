@@ -95,7 +95,7 @@ _LATE = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class DrainProgress:
     """The pods to evict, and those whose end is awaited."""
 
     evict: tuple[Obj, ...] = ()
@@ -106,16 +106,16 @@ class Move:
         return not self.evict and not self.going
 
 
-def decide(node: str, agents: Sequence[Obj], nodes: Sequence[Obj], now: float) -> Move:
+def decide(node: str, agents: Sequence[Obj], nodes: Sequence[Obj], now: float) -> DrainProgress:
     """The move of the cluster's agents off a node that leaves. None of them, if that does not help: another agent runs
     elsewhere, or no other node takes one."""
     here = [pod for pod in agents if dig(pod, "spec", "nodeName") == node and not is_finished(pod)]
     if any(_works(pod) for pod in agents if dig(pod, "spec", "nodeName") != node):
-        return Move()
+        return DrainProgress()
     going = tuple(pod for pod in here if is_being_deleted(pod) and not _is_late(pod, now))
     others = [each for each in nodes if name_of(each) != node]
     leaving = tuple(pod for pod in here if not is_being_deleted(pod) and any(_takes(each, pod) for each in others))
-    return Move(leaving, going)
+    return DrainProgress(leaving, going)
 
 
 def _works(pod: Obj) -> bool:

@@ -3,7 +3,7 @@
 
 Each etcd Machine has a hook that Cluster API waits for before it deletes the host. It is removed when the member has left, or
 when that no longer matters: the whole cluster is deleted, the machine never became a node, a user forces it by an annotation.
-The last etcd machine of a cluster is held until another one exists (:func:`are_all`).
+The last etcd machine of a cluster is held until another one exists (:func:`leaves_no_etcd`).
 """
 
 from __future__ import annotations
@@ -62,23 +62,27 @@ class Verdict:
 
 def decide(situation: Situation) -> Verdict:
     machine, bootstrap = situation.machine, situation.bootstrap
-    held = PRE_TERMINATE_HOOK in annotations_of(machine)
+    last_members = PRE_TERMINATE_HOOK in annotations_of(machine)
     is_etcd = ETCD_ROLE in labels_of(machine)
     if not is_being_deleted(machine) and bootstrap is not None and not is_being_deleted(bootstrap):
-        if is_etcd == held:
+        if is_etcd == last_members:
             return Verdict(Step.NOTHING)
         return Verdict(Step.HOLD if is_etcd else Step.RELEASE)
-    if not held or not is_being_deleted(machine):
+    if not last_members or not is_being_deleted(machine):
         # A bootstrap deleted alone leaves a member behind; its hook must stay for the Machine's deletion.
         return Verdict(Step.NOTHING)
     why = _unwanted(situation, is_etcd)
     if why:
         return Verdict(Step.RELEASE, why)
-    if has_data(situation.control_plane, situation.cluster) and is_member(machine) and are_all([machine], situation.others):
-        if is_meant(machine):
+    if (
+        has_data(situation.control_plane, situation.cluster)
+        and is_member(machine)
+        and leaves_no_etcd([machine], situation.others)
+    ):
+        if is_forced(machine):
             return Verdict(Step.RELEASE, f"{DELETE_LAST_ETCD} is set")
         return Verdict(Step.WAIT, LAST_ETCD, code=Code.LAST_ETCD, actor=Actor.USER)
-    why = _needless(situation)
+    why = _why_unneeded(situation)
     if why:
         return Verdict(Step.RELEASE, why)
     return _leaving(situation)
@@ -100,7 +104,7 @@ def _unwanted(situation: Situation, is_etcd: bool) -> str:
     return ""
 
 
-def _needless(situation: Situation) -> str:
+def _why_unneeded(situation: Situation) -> str:
     """The reason why no member has to be removed; "" if one has."""
     if not is_member(situation.machine):
         return "it never became a node"
@@ -152,13 +156,13 @@ def has_data(control_plane: Obj | None, *clusters: Obj | None) -> bool:
     return dig(control_plane, *path) is not None or any(dig(each, *path) is True for each in clusters)
 
 
-def held(going: Sequence[Obj], machines: Iterable[Obj]) -> list[Obj]:
+def last_members(going: Sequence[Obj], machines: Iterable[Obj]) -> list[Obj]:
     """The machines of `going` that must stay: all of etcd would go with them, and no user allowed that."""
-    kept = [each for each in going if is_member(each) and not is_meant(each)]
-    return kept if kept and are_all(going, machines) else []
+    kept = [each for each in going if is_member(each) and not is_forced(each)]
+    return kept if kept and leaves_no_etcd(going, machines) else []
 
 
-def are_all(going: Sequence[Obj], machines: Iterable[Obj]) -> bool:
+def leaves_no_etcd(going: Sequence[Obj], machines: Iterable[Obj]) -> bool:
     """True if no node with etcd is left in `machines` without those of `going`."""
     gone = {uid_of(each) for each in going}
     return not any(
@@ -167,5 +171,5 @@ def are_all(going: Sequence[Obj], machines: Iterable[Obj]) -> bool:
     )
 
 
-def is_meant(machine: Obj) -> bool:
+def is_forced(machine: Obj) -> bool:
     return annotations_of(machine).get(DELETE_LAST_ETCD) == "true"

@@ -17,7 +17,7 @@ from .snapshot import Machine
 _SHAPE = re.compile(r"([0-9]{1,9})(%?)")
 
 
-class BadConcurrency(ValueError):
+class InvalidConcurrency(ValueError):
     """The text is neither a number nor a percentage."""
 
 
@@ -27,7 +27,7 @@ def limit(text: str, machines: int) -> int | None:
         return 1
     found = _SHAPE.fullmatch(text)
     if found is None:
-        raise BadConcurrency(f"concurrency {text!r} is no number and no percentage")
+        raise InvalidConcurrency(f"concurrency {text!r} is no number and no percentage")
     number = int(found.group(1))
     if found.group(2):
         return max(1, -(-machines * number // 100))
@@ -35,7 +35,7 @@ def limit(text: str, machines: int) -> int | None:
 
 
 @dataclass(slots=True)
-class Turns:
+class Slots:
     """The machines that hold turns, by name. Filled as a pass hands out turns."""
 
     limit: int | None
@@ -47,7 +47,7 @@ class Turns:
     @classmethod
     def among(
         cls, machines: Iterable[Machine], drained_with: Iterable[Machine], lagging: Iterable[Machine], of: int | None
-    ) -> Turns:
+    ) -> Slots:
         turns = cls(of, draining={machine.name: machine for machine in drained_with if is_in_drain(machine)})
         for machine in machines:
             if is_changing(machine):

@@ -41,7 +41,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, lo
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
-from ..machine_caches import PLAN_FIELDS, Views
+from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..plans.machine_plan_secret import PlanSecretError, is_locked
 from ..plans.plan import Plan
 from ..references import Access
@@ -52,11 +52,11 @@ from . import beacon as beacons
 from . import decision_writer, snapshot_reader
 from .decide import plan
 from .decision import Decision, MachineChange
-from .inputs import Door, Surroundings
+from .inputs import GatewayPort, PlanInputReader
 from .join_tokens import TokensError, state_name, state_secret, tokens_of
 from .managesystemagent import CONDITION as AGENT_UPDATED
 from .render import ignored_arguments, renderer
-from .snapshot import CannotRender, Cluster, Join, Machine, Render, Snapshot, Tokens
+from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, Tokens
 
 log = logger(__name__)
 
@@ -76,7 +76,7 @@ _TOLD = frozenset(
 )
 
 
-class _Wait(Exception):
+class _NotReady(Exception):
     """The pass can't begin yet."""
 
     def __init__(self, wait: Wait) -> None:
@@ -85,14 +85,14 @@ class _Wait(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _PassInputs:
     """The input of a pass: the objects themselves, by the names of machines, and their snapshot."""
 
     plane: Obj
     cluster: Obj | None
     machines: Mapping[str, Obj]
     secrets: Mapping[str, Obj]
-    snapshot: Snapshot
+    snapshot: ClusterSnapshot
     release: Release | None
 
 
@@ -100,16 +100,16 @@ class Planner:
     controller = Controller(CONTROLLER, rke.RKE_CONTROL_PLANES)
 
     def __init__(
-        self, manager: Manager, door: Door, access: Access, entropy: Entropy, environment: Mapping[str, str] | None = None
+        self, manager: Manager, door: GatewayPort, access: Access, entropy: Entropy, environment: Mapping[str, str] | None = None
     ) -> None:
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
         self._door = door
         self._entropy = entropy
-        self._views = Views(manager.informers)
+        self._views = MachineCaches(manager.informers)
         self._beacons = manager.informers.of(plans.BEACONS)
-        self._surroundings = Surroundings(manager, door, access, environment)
+        self._surroundings = PlanInputReader(manager, door, access, environment)
         self._views.control_planes.add_index(_BY_MANAGED, lambda plane: filter(None, (_managed_name(plane),)))
         self.controller = replace(
             type(self).controller,
@@ -166,11 +166,11 @@ class Planner:
             return DONE
         try:
             beacon = self._beacon(plane)
-            seen = await self._see(plane)
+            seen = await self._read_inputs(plane)
             decision = plan(seen.snapshot, await self._render(seen))
-        except _Wait as waiting:
+        except _NotReady as waiting:
             return Result(_AGAIN, (waiting.wait,))
-        refused = await self._carry_out(seen, decision, beacon)
+        refused = await self._apply_decision(seen, decision, beacon)
         result = self._result(seen, decision)
         if not refused:
             return result
@@ -178,7 +178,7 @@ class Planner:
             result, after=_AGAIN if result.after is None else min(result.after, _AGAIN), waits=(*refused, *result.waits)
         )
 
-    def _result(self, seen: _Seen, decision: Decision) -> Result:
+    def _result(self, seen: _PassInputs, decision: Decision) -> Result:
         rest = min(len(seen.machines) * _REST_EACH, _LONGEST_REST)
         if decision.create_tokens:
             return Result(0.0)
@@ -191,15 +191,15 @@ class Planner:
         found = self._beacons.get(*Key.of(plane))
         on = Ref(plans.GROUP, "Beacon", *Key.of(plane))
         if found is None:
-            raise _Wait(Wait(Code.REFERENCE, _ref(plane), Actor.REMUDA, on, "the cluster's beacon is not there yet"))
+            raise _NotReady(Wait(Code.REFERENCE, _ref(plane), Actor.REMUDA, on, "the cluster's beacon is not there yet"))
         if not beacons.is_ours_to_take(found):
             evidence = f"{beacons.holder_of(found)} writes the plans of this cluster at the moment"
-            raise _Wait(Wait(Code.TURN, _ref(plane), Actor.OTHER_CONTROLLER, on, evidence))
+            raise _NotReady(Wait(Code.TURN, _ref(plane), Actor.OTHER_CONTROLLER, on, evidence))
         return found
 
     # --- reading ----------------------------------------------------------------------------------------------------------
 
-    async def _see(self, plane: Obj) -> _Seen:
+    async def _read_inputs(self, plane: Obj) -> _PassInputs:
         key = Key(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
         cluster = self._views.clusters.get(*key)
         if cluster is not None and Key.of(plane) not in self._of_cluster(cluster):
@@ -212,7 +212,7 @@ class Planner:
         tokens, unreadable = await self._tokens(plane)
         control_plane = snapshot_reader.control_plane(plane)
         planned = tuple(_machine(each, secrets.get(name), bootstraps[name]) for name, each in machines.items())
-        snapshot = Snapshot(
+        snapshot = ClusterSnapshot(
             now=self._clock.time(),
             control_plane=control_plane,
             cluster=None if cluster is None else snapshot_reader.cluster(cluster),
@@ -224,7 +224,7 @@ class Planner:
             ignored_arguments=ignored_arguments(release, control_plane, planned) if release else (),
             agent=self._surroundings.agent(),
         )
-        return _Seen(plane, cluster, machines, secrets, snapshot, release)
+        return _PassInputs(plane, cluster, machines, secrets, snapshot, release)
 
     def _bootstrap(self, machine: Obj) -> Obj | None:
         found = [self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine)]
@@ -258,7 +258,7 @@ class Planner:
         except ReleaseError as error:
             return None, str(error)
 
-    async def _render(self, seen: _Seen) -> Render:
+    async def _render(self, seen: _PassInputs) -> Render:
         if seen.release is None:
             return _unable(CannotRender("nothing is known about the version that is asked for", Actor.USER))
         managed = _managed_name(seen.plane)
@@ -270,7 +270,7 @@ class Planner:
 
     # --- writing ----------------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, seen: _Seen, decision: Decision, beacon: Obj) -> list[Wait]:
+    async def _apply_decision(self, seen: _PassInputs, decision: Decision, beacon: Obj) -> list[Wait]:
         """Returns the waits for machines whose Secret can't take a plan."""
         refused: list[Wait] = []
         if decision.secrets or decision.create_tokens:
@@ -295,12 +295,12 @@ class Planner:
         if seen.cluster is not None and (decision.unpause_cluster or decision.cluster_condition is not None):
             owned = {decision.cluster_condition.type} if decision.cluster_condition else set()
             await self._patch(seen, capi.CLUSTERS, seen.cluster, decision_writer.cluster(seen.cluster, decision, now), owned)
-        await self._say(seen, decision)
+        await self._record_event(seen, decision)
         if decision.applied:
             await self._hold(seen, beacon, beacons.released(beacon))
         return refused
 
-    async def _hold(self, seen: _Seen, beacon: Obj, patch: Obj | None) -> Obj:
+    async def _hold(self, seen: _PassInputs, beacon: Obj, patch: Obj | None) -> Obj:
         if patch is None:
             return beacon
         key = Key.of(beacon)
@@ -310,7 +310,7 @@ class Planner:
         self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._beacons, written)
         return written
 
-    async def _write_secret(self, seen: _Seen, name: str, after: Obj) -> None:
+    async def _write_secret(self, seen: _PassInputs, name: str, after: Obj) -> None:
         before = seen.secrets[name]
         patch: Obj = create_merge_patch(_writable(before), _writable(after))
         if not patch:
@@ -319,7 +319,7 @@ class Planner:
         written = await self._client.patch(SECRETS, name_of(before), patch, namespace_of(before), field_manager=CONTROLLER)
         self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._views.plans, written)
 
-    async def _write_machine(self, seen: _Seen, name: str, change: MachineChange) -> None:
+    async def _write_machine(self, seen: _PassInputs, name: str, change: MachineChange) -> None:
         machine = seen.machines[name]
         if change.bootstrap_annotations:
             for key in self._views.bootstrap_of_machine(machine):
@@ -330,13 +330,13 @@ class Planner:
             seen, capi.MACHINES, machine, decision_writer.machine(machine, change, seen.snapshot.now), {"Reconciled"}
         )
 
-    async def _patch(self, seen: _Seen, resource: GroupVersionResource, before: Obj, after: Obj, owned: set[str]) -> None:
+    async def _patch(self, seen: _PassInputs, resource: GroupVersionResource, before: Obj, after: Obj, owned: set[str]) -> None:
         informer = self._views.machines if resource == capi.MACHINES else self._views.clusters
         patch = Patch(self._client, resource, before, self._clock, owned=owned, field_manager=CONTROLLER)
         written = await patch.write(after)
         self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), informer, written)
 
-    async def _say(self, seen: _Seen, decision: Decision) -> None:
+    async def _record_event(self, seen: _PassInputs, decision: Decision) -> None:
         after = decision_writer.control_plane(seen.plane, decision, seen.snapshot.now)
         if after is not seen.plane and dig(after, "status", "observedGeneration") is None:
             # The status must have it; from then on the other controller of control planes keeps it.
@@ -358,7 +358,7 @@ def _no_plan(machine: Obj, secret: Obj, error: ApiError) -> Wait:
 def _unable(reason: CannotRender) -> Render:
     """Work that needs no plans (releasing machines, ending a pause) is still done."""
 
-    def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
+    def render(snapshot: ClusterSnapshot, machine: Machine, join: Join) -> Plan:
         raise reason
 
     return render

@@ -16,9 +16,9 @@ from remuda.kube.waits import Actor, Code, Wait
 from .. import well_known
 from ..operations.etcd_removal import LAST_ETCD
 from . import drain, election, machine_health, managesystemagent, waits
-from .concurrency import BadConcurrency
+from .concurrency import InvalidConcurrency
 from .decision import Decision, Draft
-from .snapshot import Condition, ControlPlane, Join, Machine, Render, Snapshot
+from .snapshot import ClusterSnapshot, Condition, ControlPlane, Join, Machine, Render
 from .tiers import Outcome, Pass, Tier, reconcile
 
 Filter = Callable[[Machine], bool]
@@ -32,7 +32,7 @@ _OPERATIONS = ("etcdSnapshotCreate", "etcdSnapshotRestore", "rotateCertificates"
 _MENDED_BY_OTHERS = frozenset({Code.QUORUM, Code.PROBES, Code.TURN})
 
 
-class _End(Exception):
+class _PassEnded(Exception):
     """The pass ends here, with waits; with an error, too, if it can't continue by itself."""
 
     def __init__(self, *ended_by: Wait, error: str = "") -> None:
@@ -41,23 +41,23 @@ class _End(Exception):
         self.error = error
 
 
-def plan(snapshot: Snapshot, render: Render) -> Decision:
+def plan(snapshot: ClusterSnapshot, render: Render) -> Decision:
     if snapshot.control_plane.deleting:
         return Decision()
     if snapshot.cluster is not None and snapshot.cluster.deleting:
         return Decision(unpause_cluster=snapshot.cluster.paused)
-    work = _Work(snapshot, render)
+    work = _Pass(snapshot, render)
     try:
         work.run()
-    except _End as end:
+    except _PassEnded as end:
         return work.ended(end)
     return work.finished()
 
 
-class _Work:
+class _Pass:
     """One pass. Changes are collected in `draft`; `conditions` are the control plane's wanted ones, by type."""
 
-    def __init__(self, snapshot: Snapshot, render: Render) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, render: Render) -> None:
         self.snapshot = snapshot
         self.control_plane: ControlPlane = snapshot.control_plane
         self.draft = Draft()
@@ -76,7 +76,7 @@ class _Work:
         self._mark_members()
         self._refuse_operations()
         self._check_roles()
-        self._want(Condition("Provisioned", "True"))
+        self._set_condition(Condition("Provisioned", "True"))
         self._ensure_tokens()
         self._keep_join_urls()
         self._check_etcd_data()
@@ -109,20 +109,20 @@ class _Work:
         control_plane = any(machine.is_control_plane for machine in staying)
         if etcd and control_plane and any(machine.is_worker for machine in staying):
             return
-        self._want(Condition("Stable", "False"))
+        self._set_condition(Condition("Stable", "False"))
         going = [machine for machine in self.pass_.machines if machine.is_etcd and machine.deleting]
         if not etcd:
-            self._keep_the_last(going)
+            self._hold_last_etcd_machines(going)
         if not (etcd and control_plane):
             self._take_back_initialized()
         if etcd or not going:
             raise self._end(Code.ROLES, Actor.USER, waits.ROLES)
         # No member is left from which another could leave in order. (While one stays, members must leave in order.)
         for machine in going:
-            self._let_go(machine)
-        raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, waits.ETCD_GOING, going[0].ref()))
+            self._release_deleted_machines(machine)
+        raise _PassEnded(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, waits.ETCD_GOING, going[0].ref()))
 
-    def _keep_the_last(self, going: list[Machine]) -> None:
+    def _hold_last_etcd_machines(self, going: list[Machine]) -> None:
         """Hold the etcd machines if all are being deleted, and their data with them: that needs a user's consent."""
         if not election.has_data(self.snapshot, self.pass_.machines):
             return
@@ -131,9 +131,9 @@ class _Work:
             return
         for machine in going:
             if machine not in held:
-                self._let_go(machine)
+                self._release_deleted_machines(machine)
         text = f"{waits.some_names([machine.name for machine in held])}: {LAST_ETCD}"
-        raise _End(waits.of_control_plane(self.snapshot, Code.LAST_ETCD, Actor.USER, text, held[0].ref()))
+        raise _PassEnded(waits.of_control_plane(self.snapshot, Code.LAST_ETCD, Actor.USER, text, held[0].ref()))
 
     def _take_back_initialized(self) -> None:
         if self.control_plane.initialized:
@@ -143,7 +143,7 @@ class _Work:
         if cluster and cluster.control_plane_initialized and cluster.control_plane_initialized.status == "True":
             self.cluster_condition = wanted
 
-    def _let_go(self, machine: Machine) -> None:
+    def _release_deleted_machines(self, machine: Machine) -> None:
         own = {well_known.EXCLUDE_NODE_DRAINING: "true", well_known.EXCLUDE_VOLUME_DETACH: "true"}
         self.draft.annotate_machine(machine, own, {well_known.ETCD_FORCE_REMOVE: "true"})
 
@@ -159,9 +159,9 @@ class _Work:
             told.append(text)
             self.notes.append(waits.of_control_plane(self.snapshot, Code.WITHOUT_EFFECT, Actor.USER, text))
         if told:
-            self._want(Condition("OperationsSupported", "False", "NotSupported", "; ".join(told)))
+            self._set_condition(Condition("OperationsSupported", "False", "NotSupported", "; ".join(told)))
         elif self.control_plane.condition("OperationsSupported") is not None:
-            self._want(Condition("OperationsSupported", "True"))
+            self._set_condition(Condition("OperationsSupported", "True"))
         windows = [machine for machine in self.pass_.machines if machine.is_windows and not machine.deleting]
         text = "windows machines are not offered yet"
         for machine in windows:
@@ -194,7 +194,7 @@ class _Work:
 
     def _keep_join_urls(self) -> None:
         for index, machine in enumerate(self.pass_.machines):
-            wanted = election.upkeep(self.snapshot, machine)
+            wanted = election.join_annotations(self.snapshot, machine)
             self.draft.annotate(machine, wanted)
             self.pass_.machines[index] = machine.with_plan_metadata({}, wanted)
 
@@ -203,7 +203,7 @@ class _Work:
         if any(machine.is_etcd and machine.node is not None for machine in machines):
             return
         if election.has_begun(self.snapshot, machines):
-            self._want(Condition("Stable", "False"))
+            self._set_condition(Condition("Stable", "False"))
             raise self._end(Code.RESTORE, Actor.USER, waits.ETCD_REPLACED)
 
     def _elect(self) -> Machine:
@@ -211,10 +211,10 @@ class _Work:
         if result.after is not None:
             going = result.after
             text = f"{going.name} is being deleted; the cluster is begun anew when it is gone"
-            raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, text, going.ref()))
+            raise _PassEnded(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, text, going.ref()))
         if self.control_plane.is_true("Bootstrapped") and not election.has_begun(self.snapshot, self.pass_.machines):
             # The machine that began the cluster is gone, and the cluster held no data.
-            self._want(Condition("Bootstrapped", "False"))
+            self._set_condition(Condition("Bootstrapped", "False"))
         if result.init is None:
             lacking = "; ".join(f"{name}: {why or 'has not joined'}" for name, why in result.unfit)
             raise self._end(Code.INIT_NODE, Actor.USER, waits.INIT_NODE, evidence=lacking)
@@ -222,19 +222,19 @@ class _Work:
             for machine, mark in result.marks:
                 self.draft.set_labels(machine, {well_known.INIT_NODE: mark})
             text = f"electing {result.init.name} as init node"
-            raise _End(waits.of_control_plane(self.snapshot, Code.STEP, Actor.REMUDA, text, result.init.ref()))
+            raise _PassEnded(waits.of_control_plane(self.snapshot, Code.STEP, Actor.REMUDA, text, result.init.ref()))
         return result.init
 
     def _run_tiers(self, init: Machine) -> None:
         first = self._tier(self._server_tier("bootstrap", _is_etcd, _is_staying_init, Join(init=True)))
         if not first.blocking and _has_begun_a_cluster(init):
-            self._want(Condition("Bootstrapped", "True"))
+            self._set_condition(Condition("Bootstrapped", "True"))
         has_begun = self.control_plane.is_true("Bootstrapped")
         if first.blocking and not (has_begun and first.codes <= _MENDED_BY_OTHERS and init.join_url):
-            raise _End(*first.blocking)
+            raise _PassEnded(*first.blocking)
         if not init.join_url:
             text = self._with_aside(waits.JOIN_URL)
-            raise _End(waits.of_control_plane(self.snapshot, Code.JOIN_URL, Actor.REMUDA, text, init.ref()))
+            raise _PassEnded(waits.of_control_plane(self.snapshot, Code.JOIN_URL, Actor.REMUDA, text, init.ref()))
         to_init = Join(server=init.join_url)
         etcd = self._tier(self._server_tier("etcd", _is_etcd, _is_other_member, to_init))
         # Machines with etcd were changed one by one before; they count here, but are not changed again.
@@ -242,10 +242,10 @@ class _Work:
         servers = replace(servers, concurrency=self._strategy("controlPlaneConcurrency"))
         if first.blocking or etcd.blocking:
             if not has_begun or not first.codes | etcd.codes <= _MENDED_BY_OTHERS:
-                raise _End(*first.blocking, *etcd.blocking)
+                raise _PassEnded(*first.blocking, *etcd.blocking)
             # A drain that had begun before another wait is completed, for others wait for it.
             late = self._tier(replace(servers, changed=lambda m: _is_only_control_plane(m) and drain.is_in_drain(m)))
-            raise _End(*first.blocking, *etcd.blocking, *late.blocking)
+            raise _PassEnded(*first.blocking, *etcd.blocking, *late.blocking)
         self._block(self._tier(servers))
         self._mark_initialized()
         self._block(self._tier(self._worker_tier()))
@@ -263,7 +263,7 @@ class _Work:
             server = servers.for_worker(machine)
             return Join(server=server) if server else None
 
-        return Tier("worker", _is_linux_worker, _stays, _is_linux_worker, join, at_once, options, required=False)
+        return Tier("worker", _is_linux_worker, _is_not_deleted, _is_linux_worker, join, at_once, options, required=False)
 
     def _strategy(self, key: str) -> str:
         return str((self.control_plane.spec.get("upgradeStrategy") or {}).get(key) or "")
@@ -271,16 +271,16 @@ class _Work:
     def _tier(self, tier: Tier) -> Outcome:
         try:
             outcome = reconcile(self.pass_, tier)
-        except BadConcurrency as problem:
+        except InvalidConcurrency as problem:
             raise self._error(Code.MALFORMED, f"upgradeStrategy of the {tier.name} tier: {problem}") from None
         self.aside.extend(outcome.aside)
         return outcome
 
     def _block(self, outcome: Outcome) -> None:
         if outcome.blocking:
-            raise _End(*outcome.blocking)
+            raise _PassEnded(*outcome.blocking)
 
-    def _leave_the_leaving(self) -> None:
+    def _wait_for_leaving_members(self) -> None:
         """A dead member being deleted stays until no machine is joined to it; and no machine may change until it is gone.
 
         So machines joined to it are marked as joined to others at once. Their plans follow when etcd's quorum allows it.
@@ -288,7 +288,7 @@ class _Work:
         machines = self.pass_.machines
         dead = [machine for machine in machines if machine.deleting and machine.name in self.pass_.endangering]
         gone = {machine.join_url for machine in dead if machine.join_url}
-        init = next((machine for machine in machines if machine.is_init and _stays(machine)), None)
+        init = next((machine for machine in machines if machine.is_init and _is_not_deleted(machine)), None)
         if not gone or init is None or not init.join_url:
             return
         servers = election.Servers.among(machines)
@@ -308,10 +308,10 @@ class _Work:
         self.notes.extend(update.waits)
         self.draft.revisit.extend(update.revisit)
         if update.condition is not None:
-            self._want(update.condition)
+            self._set_condition(update.condition)
 
     def _mark_initialized(self) -> None:
-        if not any(_stays(machine) and machine.is_control_plane and machine.join_url for machine in self.pass_.machines):
+        if not any(_is_not_deleted(machine) and machine.is_control_plane and machine.join_url for machine in self.pass_.machines):
             raise self._end(Code.JOIN_URL, Actor.REMUDA, self._with_aside(waits.CONTROL_PLANE))
         if not self.control_plane.initialized:
             self.initialized = True
@@ -322,43 +322,43 @@ class _Work:
 
     # The answer.
 
-    def _end(self, code: Code, actor: Actor, text: str, on_cluster: bool = False, evidence: str = "") -> _End:
+    def _end(self, code: Code, actor: Actor, text: str, on_cluster: bool = False, evidence: str = "") -> _PassEnded:
         on = waits.cluster_ref(self.snapshot) if on_cluster else None
         text = f"{text} ({evidence})" if evidence else text
-        return _End(waits.of_control_plane(self.snapshot, code, actor, text, on))
+        return _PassEnded(waits.of_control_plane(self.snapshot, code, actor, text, on))
 
-    def _error(self, code: Code, text: str) -> _End:
+    def _error(self, code: Code, text: str) -> _PassEnded:
         """An error that only a user's change resolves."""
-        return _End(waits.of_control_plane(self.snapshot, code, Actor.USER, text), error=text)
+        return _PassEnded(waits.of_control_plane(self.snapshot, code, Actor.USER, text), error=text)
 
-    def _want(self, condition: Condition) -> None:
+    def _set_condition(self, condition: Condition) -> None:
         self.conditions[condition.type] = condition
 
-    def ended(self, end: _End) -> Decision:
+    def ended(self, end: _PassEnded) -> Decision:
         if end.error:
             for kind in ("Ready", "Reconciled"):
-                self._want(Condition(kind, "False", "Error", end.error))
+                self._set_condition(Condition(kind, "False", "Error", end.error))
             return self._decision((*end.waits, *self.notes), error=end.error)
-        self._leave_the_leaving()
+        self._wait_for_leaving_members()
         return self._waiting([*end.waits, *self.aside, *self.notes])
 
     def finished(self) -> Decision:
         if self.aside:
             return self._waiting([*self.aside, *self.notes])
         for kind in ("Ready", "Stable", "Reconciled"):
-            self._want(Condition(kind, "True"))
+            self._set_condition(Condition(kind, "True"))
         return self._decision(tuple(self.notes), applied=True)
 
     def _waiting(self, found: Iterable[Wait]) -> Decision:
         self.draft.wait(found)
-        self._tell_the_others()
+        self._report_unreached_machines()
         gathered = tuple(self.draft.waits)
-        self._want(Condition("Ready", "Unknown", "Waiting", gathered[0].evidence))
+        self._set_condition(Condition("Ready", "Unknown", "Waiting", gathered[0].evidence))
         if self.control_plane.spec != self.control_plane.applied_spec:
-            self._want(Condition("Reconciled", "Unknown", "Waiting", waits.NOT_RECONCILED))
+            self._set_condition(Condition("Reconciled", "Unknown", "Waiting", waits.NOT_RECONCILED))
         return self._decision(gathered)
 
-    def _tell_the_others(self) -> None:
+    def _report_unreached_machines(self) -> None:
         """Sets conditions of machines without a plan that the pass did not reach."""
         if self.snapshot.cluster is None or self.snapshot.cluster.paused or self.control_plane.paused:
             return
@@ -409,11 +409,11 @@ def _is_etcd(machine: Machine) -> bool:
 
 
 def _is_staying_init(machine: Machine) -> bool:
-    return machine.is_init and _stays(machine)
+    return machine.is_init and _is_not_deleted(machine)
 
 
 def _is_other_member(machine: Machine) -> bool:
-    return not machine.is_init and _stays(machine)
+    return not machine.is_init and _is_not_deleted(machine)
 
 
 def _is_control_plane(machine: Machine) -> bool:
@@ -425,12 +425,12 @@ def _is_server(machine: Machine) -> bool:
 
 
 def _is_only_control_plane(machine: Machine) -> bool:
-    return _is_control_plane(machine) and not machine.is_etcd and _stays(machine)
+    return _is_control_plane(machine) and not machine.is_etcd and _is_not_deleted(machine)
 
 
 def _is_linux_worker(machine: Machine) -> bool:
     return machine.is_only_worker and not machine.is_windows
 
 
-def _stays(machine: Machine) -> bool:
+def _is_not_deleted(machine: Machine) -> bool:
     return not machine.deleting

@@ -78,7 +78,7 @@ def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -
         return Step(False, {well_known.DRAIN_OPTIONS: wanted}, message="draining node")
     if annotations.get(well_known.DRAIN_DONE) == wanted:
         return _DONE
-    held = _unanswered(machine, options, "pre", wanted) if annotations.get(well_known.PRE_DRAIN) else ()
+    held = _unanswered_hooks(machine, options, "pre", wanted) if annotations.get(well_known.PRE_DRAIN) else ()
     if held:
         return Step(False, {}, Code.HOOK, Actor.OTHER_CONTROLLER, f"draining node: waiting for pre-drain hook {held[0]}")
     trouble = annotations.get(well_known.DRAIN_ERROR, "")
@@ -101,7 +101,7 @@ def back(machine: Machine, options: Mapping[str, Any]) -> Step:
     if asked and annotations.get(well_known.UNCORDON) != asked:
         change[well_known.UNCORDON] = asked
     held = (
-        _unanswered(machine, options, "post", annotations[well_known.POST_DRAIN])
+        _unanswered_hooks(machine, options, "post", annotations[well_known.POST_DRAIN])
         if annotations.get(well_known.POST_DRAIN)
         else ()
     )
@@ -117,5 +117,5 @@ def _hooks(options: Mapping[str, Any], when: str) -> list[str]:
     return [hook["annotation"] for hook in options.get(f"{when}DrainHooks") or () if hook.get("annotation")]
 
 
-def _unanswered(machine: Machine, options: Mapping[str, Any], when: str, value: str) -> list[str]:
+def _unanswered_hooks(machine: Machine, options: Mapping[str, Any], when: str, value: str) -> list[str]:
     return [key for key in _hooks(options, when) if machine.plan_annotations.get(key) != value]

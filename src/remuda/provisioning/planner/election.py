@@ -21,7 +21,7 @@ from remuda.kube.encoding import jsonio
 
 from .. import well_known
 from ..plans.plan import Plan, PlanError
-from .snapshot import ControlPlane, Machine, Snapshot
+from .snapshot import ClusterSnapshot, ControlPlane, Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Election:
     after: Machine | None = None
 
 
-def elect(snapshot: Snapshot, machines: Sequence[Machine]) -> Election:
+def elect(snapshot: ClusterSnapshot, machines: Sequence[Machine]) -> Election:
     """`machines` by name."""
     leaving = _leaving(snapshot, machines)
     if leaving is not None:
@@ -49,12 +49,12 @@ def elect(snapshot: Snapshot, machines: Sequence[Machine]) -> Election:
     return Election(chosen, (*cleared, *marked))
 
 
-def has_begun(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
+def has_begun(snapshot: ClusterSnapshot, machines: Sequence[Machine]) -> bool:
     """True if there is, or was, a cluster that must not be begun a second time."""
     return has_data(snapshot, machines) or any(_has_started(snapshot.control_plane, machine) for machine in machines)
 
 
-def has_data(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
+def has_data(snapshot: ClusterSnapshot, machines: Sequence[Machine]) -> bool:
     """True if etcd holds data that must not be lost: others have joined it, or users could reach the cluster.
 
     Any sign counts, since a restore or a move of the objects may lose some of them. When all servers of a role are deleted,
@@ -88,7 +88,7 @@ def disqualifier(machine: Machine) -> str:
     return "" if machine.infrastructure_ready else "infrastructure not ready"
 
 
-def _chosen(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
+def _chosen(snapshot: ClusterSnapshot, machines: Sequence[Machine]) -> Machine | None:
     control_plane = snapshot.control_plane
     pinned = control_plane.labels.get(well_known.INIT_NODE_MACHINE_ID)
     if pinned:
@@ -97,26 +97,26 @@ def _chosen(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
     candidates = [machine for machine in machines if not disqualifier(machine)]
     joined = [machine for machine in candidates if machine.join_url and machine.node is not None]
     marked = [machine for machine in machines if machine.is_init and machine.is_etcd]
-    kept = next((machine for machine in marked if machine.join_url and _stays(machine)), None)
+    kept = next((machine for machine in marked if machine.join_url and _keeps_init_node(machine)), None)
     if kept is not None:
         return kept
     if joined:
         return joined[0]
-    beginners = _beginners(machines)
+    beginners = _init_node_candidates(machines)
     if has_begun(snapshot, machines):
         # Only the machine that began the cluster can continue it, regardless of its state.
         return next((machine for machine in (*marked, *beginners) if machine.node is not None), None)
-    return _to_begin(candidates, [*beginners, *(machine for machine in marked if machine in candidates)])
+    return _init_node(candidates, [*beginners, *(machine for machine in marked if machine in candidates)])
 
 
-def _leaving(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
+def _leaving(snapshot: ClusterSnapshot, machines: Sequence[Machine]) -> Machine | None:
     """A machine being deleted that still runs an empty cluster. Two clusters at once would answer under one name."""
     if not snapshot.control_plane.is_true("Bootstrapped") or has_begun(snapshot, machines):
         return None
     return next((machine for machine in machines if machine.deleting and machine.is_etcd and machine.joined_to == ""), None)
 
 
-def _to_begin(candidates: Sequence[Machine], before: Sequence[Machine]) -> Machine | None:
+def _init_node(candidates: Sequence[Machine], before: Sequence[Machine]) -> Machine | None:
     """The machine that begins the cluster: the one chosen `before`, unless it is outdated, no host registered for it, and
     another one is not outdated."""
     current = [machine for machine in candidates if not machine.outdated]
@@ -124,14 +124,14 @@ def _to_begin(candidates: Sequence[Machine], before: Sequence[Machine]) -> Machi
     return kept or next(iter(current or candidates), None)
 
 
-def _beginners(machines: Sequence[Machine]) -> list[Machine]:
+def _init_node_candidates(machines: Sequence[Machine]) -> list[Machine]:
     """Machines whose plan begins the cluster, not being deleted; first the one with the label. They are found even if the label
     was lost between two writes."""
-    told = [machine for machine in machines if machine.is_etcd and machine.joined_to == "" and _stays(machine)]
+    told = [machine for machine in machines if machine.is_etcd and machine.joined_to == "" and _keeps_init_node(machine)]
     return sorted(told, key=lambda machine: not machine.is_init)
 
 
-def _stays(machine: Machine) -> bool:
+def _keeps_init_node(machine: Machine) -> bool:
     """True if it has a plan and was not given up. Flickering infrastructure is no reason to move the init node."""
     return machine.node is not None and not machine.deleting and machine.phase != "Failed"
 
@@ -149,7 +149,7 @@ _CONFIG = "/config.yaml.d/50-rancher.yaml"
 _LARGEST = 0xFFFFFFFF
 
 
-def upkeep(snapshot: Snapshot, machine: Machine) -> dict[str, str | None]:
+def join_annotations(snapshot: ClusterSnapshot, machine: Machine) -> dict[str, str | None]:
     """The join annotations that a machine lacks. A deleted machine loses its plan secret before itself."""
     wanted: dict[str, str | None] = {}
     if machine.secret is None:
@@ -198,7 +198,7 @@ class Servers:
         return self.offered[number * len(self.offered) // _LARGEST]
 
 
-def _url(snapshot: Snapshot, machine: Machine) -> str:
+def _url(snapshot: ClusterSnapshot, machine: Machine) -> str:
     if well_known.JOIN_URL_AUTOSET_DISABLED in machine.plan_annotations:
         return ""
     # An init node with etcd alone is no node of a cluster before others join it, so only the host itself knows its address.

@@ -23,7 +23,7 @@ FRESH = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class Liveness:
     """`missing` is the member that blocks the restart until a user repairs it. Without that, `awaited` still have to answer;
     of them `ask` were not asked yet, or too long ago. If all are empty, the restart is allowed."""
 
@@ -32,10 +32,10 @@ class Signs:
     ask: tuple[Machine, ...] = ()
 
 
-_ENOUGH = Signs()
+_ENOUGH = Liveness()
 
 
-def of_others(now: float, machine: Machine, machines: Iterable[Machine], disturbed: Collection[str]) -> Signs:
+def of_others(now: float, machine: Machine, machines: Iterable[Machine], disturbed: Collection[str]) -> Liveness:
     """The signs of the others for a restart of this machine. A machine that reports itself down is free to restart."""
     if not machine.is_etcd or not machine_health.serves(machine):
         return _ENOUGH
@@ -43,14 +43,14 @@ def of_others(now: float, machine: Machine, machines: Iterable[Machine], disturb
     able = [other for other in others if other.name not in disturbed and machine_health.serves(other)]
     since = _last_change(now, [machine, *others])
     awaited = [other for other in able if not is_heard(now, other, since)]
-    enough = machine_health.needed(others)
+    enough = machine_health.quorum(others)
     if len(able) - len(awaited) >= enough:
         return _ENOUGH
     silent = [other for other in awaited if is_silent(now, other)]
     if len(able) - len(silent) < enough:
-        return Signs((silent or [other for other in others if other not in able])[0])
+        return Liveness((silent or [other for other in others if other not in able])[0])
     hopeful = tuple(other for other in awaited if other not in silent)
-    return Signs(awaited=hopeful, ask=tuple(other for other in hopeful if not _is_being_asked(now, other)))
+    return Liveness(awaited=hopeful, ask=tuple(other for other in hopeful if not _is_being_asked(now, other)))
 
 
 def is_heard(now: float, machine: Machine, since: float) -> bool:

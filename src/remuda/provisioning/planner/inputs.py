@@ -1,6 +1,6 @@
 """The input of plans besides machines: release data, settings, and the objects that a cluster's spec names.
 
-It is read here and handed to the renderer as :class:`~.render.plan_inputs.Facts`; objects that the cluster may not use (any
+It is read here and handed to the renderer as :class:`~.render.plan_inputs.PlanInputs`; objects that the cluster may not use (any
 more) are withheld (:mod:`remuda.provisioning.references`), and count as missing. The gateway's knowledge (the agent's manifest,
 the registry of our own images) comes through a port that it implements.
 """
@@ -32,7 +32,7 @@ from ..releases.catalog import Release, Releases
 from ..releases.distributions import Runtime
 from ..releases.release_data import StoredReleases, is_kept_data
 from ..well_known import MACHINE_GROUP
-from .render import AgentManifest, BuiltInRegistry, Driver, Facts, Needs, Source, needs
+from .render import AgentManifest, BuiltInRegistry, Driver, NamedObject, Needs, PlanInputs, needs
 from .render.node_addresses import driver_of
 from .snapshot import AgentProgram
 
@@ -47,7 +47,7 @@ _AGENT = ("agent-image", "agent-tls-mode", "cacerts", "cluster-agent-default-aff
 _TOLD = frozenset({_INSTALLER, _REGISTRY, _PULL_SECRETS, _PRIME, _AGENTS_AT_ONCE, *_AGENT})
 
 
-class Door(Protocol):
+class GatewayPort(Protocol):
     """The gateway's data about the server, for hosts and clusters."""
 
     async def agent_manifest(self, cluster: str) -> AgentManifest | None:
@@ -63,8 +63,8 @@ class Door(Protocol):
         """`handler` gets the name of each management Cluster whose manifest may have changed. Returns its cancellation."""
 
 
-class Surroundings:
-    def __init__(self, manager: Manager, door: Door, access: Access, environment: Mapping[str, str] | None = None) -> None:
+class PlanInputReader:
+    def __init__(self, manager: Manager, door: GatewayPort, access: Access, environment: Mapping[str, str] | None = None) -> None:
         self._client: Client = manager.client
         self._references = References(manager.client, access)
         self._wanted = manager.informers.of(provisioning.CLUSTERS)
@@ -107,15 +107,15 @@ class Surroundings:
         at_once = Settings(self._settings.objects(), self._environment).text(_AGENTS_AT_ONCE)
         return replace(self._program[1], at_once=int(at_once) if at_once.isdecimal() else 1)
 
-    async def facts(self, plane: Obj, release: Release, manifest: AgentManifest, machines: Mapping[str, Obj]) -> Facts:
+    async def facts(self, plane: Obj, release: Release, manifest: AgentManifest, machines: Mapping[str, Obj]) -> PlanInputs:
         """Missing objects are left out: rendering reports the machine that needs them. `machines` are by name."""
         settings = Settings(self._settings.objects(), self._environment)
         found = _needs(plane)
         wanted = self._wanted.get(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
         named = None if wanted is None else self._references.of(wanted)
-        secrets, withheld = await self._sources(SECRETS, found.secrets, Source.of_secret, named)
-        config_maps, more = await self._sources(CONFIG_MAPS, found.config_maps, Source.of_config_map, named)
-        return Facts(
+        secrets, withheld = await self._sources(SECRETS, found.secrets, NamedObject.of_secret, named)
+        config_maps, more = await self._sources(CONFIG_MAPS, found.config_maps, NamedObject.of_config_map, named)
+        return PlanInputs(
             release=release,
             installer_prefix=settings.text(_INSTALLER),
             default_registry=settings.text(_REGISTRY),
@@ -130,11 +130,11 @@ class Surroundings:
         )
 
     async def _sources(
-        self, resource: GroupVersionResource, keys: Iterable[Key], read: Callable[[Obj], Source], named: Named | None
-    ) -> tuple[dict[Key, Source], dict[tuple[str, Key], str]]:
+        self, resource: GroupVersionResource, keys: Iterable[Key], read: Callable[[Obj], NamedObject], named: Named | None
+    ) -> tuple[dict[Key, NamedObject], dict[tuple[str, Key], str]]:
         """The objects that may be used, and the reasons against the others. A control plane without a cluster (`named` is
         None) only names what its writer may read: admission ensures that."""
-        found: dict[Key, Source] = {}
+        found: dict[Key, NamedObject] = {}
         withheld: dict[tuple[str, Key], str] = {}
         for key in sorted(keys):
             obj = await find(self._client, resource, key.name, key.namespace)
@@ -144,9 +144,9 @@ class Surroundings:
                 found[key] = read(obj)
         return found, withheld
 
-    async def _pull_secrets(self, names: str) -> tuple[Source, ...]:
+    async def _pull_secrets(self, names: str) -> tuple[NamedObject, ...]:
         listed = [Key(PULL_SECRETS_IN, name.strip()) for name in names.split(",") if name.strip()]
-        found, _ = await self._sources(SECRETS, listed, Source.of_secret, None)
+        found, _ = await self._sources(SECRETS, listed, NamedObject.of_secret, None)
         return tuple(found[key] for key in listed if key in found)
 
 

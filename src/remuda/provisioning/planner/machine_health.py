@@ -12,7 +12,7 @@ from remuda.kube.waits import Actor, Code
 from .. import well_known
 from . import waits
 from .drain import is_in_drain
-from .snapshot import Machine, PlanNode, Snapshot
+from .snapshot import ClusterSnapshot, Machine, PlanNode
 
 # An agent that has worked on a plan for so long may be interrupted by a new one.
 HANGS_AFTER = 900.0
@@ -62,19 +62,19 @@ def is_member_up(machine: Machine) -> bool:
     return serves(machine) and not (machine.node_name and (machine.failing or machine.non_ready))
 
 
-def is_hung(snapshot: Snapshot, machine: Machine) -> bool:
+def is_hung(snapshot: ClusterSnapshot, machine: Machine) -> bool:
     """True if the agent has worked on its plan for very long. An unreadable time counts as long ago."""
     began = time_of(machine.plan_annotations.get(well_known.PLAN_UPDATED))
     return began is None or snapshot.now - began >= HANGS_AFTER
 
 
-def may_be_written(snapshot: Snapshot, machine: Machine) -> bool:
+def may_be_written(snapshot: ClusterSnapshot, machine: Machine) -> bool:
     """False while an agent applies a plan: it would have to start again, and older agents even crash."""
     node = machine.node
     return node is None or node.state != "in-progress" or is_hung(snapshot, machine)
 
 
-def kubelet_lags(snapshot: Snapshot, machine: Machine) -> bool:
+def kubelet_lags(snapshot: ClusterSnapshot, machine: Machine) -> bool:
     """To be called only if the machine's plan is the desired one. Unknown versions don't lag: they come with the tunnel."""
     if not snapshot.control_plane.agent_connected or not machine.kubelet_version:
         return False
@@ -97,7 +97,7 @@ def unapplied(node: PlanNode) -> Reason | None:
     return None if node.healthy else Reason(Code.PROBES, Actor.MACHINE, "waiting for probes")
 
 
-def endangering(machine: Machine, machines: Iterable[Machine], disturbed: Collection[str]) -> Machine | None:
+def quorum_blocker(machine: Machine, machines: Iterable[Machine], disturbed: Collection[str]) -> Machine | None:
     """The member because of which etcd's quorum forbids a restart of this one now; None if it allows it.
 
     `disturbed` are the names of machines that this pass restarts already. A member that is down may restart. Otherwise a majority
@@ -107,14 +107,14 @@ def endangering(machine: Machine, machines: Iterable[Machine], disturbed: Collec
         return None
     others = other_members(machine, machines)
     down = [other for other in others if other.name in disturbed or not is_member_up(other)]
-    return down[0] if len(others) - len(down) < needed(others) else None
+    return down[0] if len(others) - len(down) < quorum(others) else None
 
 
 def other_members(machine: Machine, machines: Iterable[Machine]) -> list[Machine]:
     return [other for other in machines if other.is_etcd and other.name != machine.name and _is_member(other)]
 
 
-def needed(others: Collection[Machine]) -> int:
+def quorum(others: Collection[Machine]) -> int:
     """The number of others that must be up before a member restarts: a majority of all, or all if there are so few."""
     return min((len(others) + 1) // 2 + 1, len(others))
 

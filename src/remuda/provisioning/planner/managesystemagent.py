@@ -26,7 +26,7 @@ from remuda.kube.waits import Actor, Code, Wait
 from .. import well_known
 from ..plans.plan import File, Plan, same
 from . import machine_health, waits
-from .snapshot import AgentProgram, Condition, Machine, PlanNode, Snapshot
+from .snapshot import AgentProgram, ClusterSnapshot, Condition, Machine, PlanNode
 
 CONDITION = "SystemAgentUpdated"
 # Time within which a host must run the agent that it was given.
@@ -37,7 +37,7 @@ _FILE = re.compile(r"/[0-9a-f]{64}\.pyz$")
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class UpdateNote:
     """Of a host that was given the agent `checksum`: `at` is the time of the offer while it is `offered`, else the time when it
     was given up, with the reason. A new `generation`, requested by a user, starts again."""
 
@@ -64,7 +64,7 @@ class Verdict:
     """`file` belongs into the machine's plan; `note` on its Secret."""
 
     file: File | None = None
-    note: Note | None = None
+    note: UpdateNote | None = None
 
     def plan(self, desired: Plan) -> Plan:
         return desired if self.file is None else msgspec.structs.replace(desired, files=(*desired.files, self.file))
@@ -84,7 +84,7 @@ class Update:
     revisit: tuple[float, ...] = ()
 
 
-def noted(machine: Machine) -> Note | None:
+def noted(machine: Machine) -> UpdateNote | None:
     """The note of a machine; None also if it is malformed."""
     text = machine.plan_annotations.get(well_known.AGENT_UPDATE)
     if not text:
@@ -97,7 +97,7 @@ def noted(machine: Machine) -> Note | None:
         return None
     if at is None or attempts < 1:
         return None
-    return Note(words[0], words[1] == "offered", at, attempts, words[2], words[3])
+    return UpdateNote(words[0], words[1] == "offered", at, attempts, words[2], words[3])
 
 
 def without(plan: Plan) -> Plan:
@@ -114,7 +114,7 @@ def is_all_that_changes(node: PlanNode) -> bool:
     return same(without(applied), without(plan))
 
 
-def judge(snapshot: Snapshot, machine: Machine) -> Verdict:
+def judge(snapshot: ClusterSnapshot, machine: Machine) -> Verdict:
     """The verdict on one machine: an agent file in its plan stays or goes."""
     program, node, note = snapshot.agent, machine.node, noted(machine)
     report = node.agent if node else None
@@ -130,7 +130,7 @@ def judge(snapshot: Snapshot, machine: Machine) -> Verdict:
     return Verdict(program.file(report.successors), note)
 
 
-def _given_up(snapshot: Snapshot, note: Note, node: PlanNode) -> str:
+def _given_up(snapshot: ClusterSnapshot, note: UpdateNote, node: PlanNode) -> str:
     report = node.agent
     if report is not None and report.refused == note.checksum:
         return report.reason or "its host does not take it"
@@ -144,7 +144,7 @@ def _given_up(snapshot: Snapshot, note: Note, node: PlanNode) -> str:
     return f"{applied} after {LIMIT / 60:g} minutes"
 
 
-def update(snapshot: Snapshot, machines: Iterable[Machine], busy: Collection[str]) -> Update:
+def update(snapshot: ClusterSnapshot, machines: Iterable[Machine], busy: Collection[str]) -> Update:
     """Called when nothing else is to be done. `busy`: the names of machines whose plans can't be made, or are written anyway."""
     program = snapshot.agent
     if program is None:
@@ -174,7 +174,7 @@ def _has(machine: Machine, program: AgentProgram) -> bool:
     return node is not None and node.agent is not None and node.agent.checksum == program.checksum
 
 
-def _may_begin(snapshot: Snapshot, machine: Machine, verdict: Verdict) -> bool:
+def _may_begin(snapshot: ClusterSnapshot, machine: Machine, verdict: Verdict) -> bool:
     node = machine.node
     if node is None or machine.is_windows or verdict.file is not None or machine.failing or machine.non_ready:
         return False
@@ -186,14 +186,14 @@ def _may_begin(snapshot: Snapshot, machine: Machine, verdict: Verdict) -> bool:
     return note.again_at is not None and snapshot.now >= note.again_at
 
 
-def _begin(snapshot: Snapshot, program: AgentProgram, machine: Machine) -> Note:
+def _begin(snapshot: ClusterSnapshot, program: AgentProgram, machine: Machine) -> UpdateNote:
     old = noted(machine)
     goes_on = old is not None and old.checksum == program.checksum and old.generation == _generation(snapshot)
     attempts = old.attempts + 1 if old is not None and goes_on else 1
-    return Note(program.checksum, True, float(int(snapshot.now)), attempts, _generation(snapshot))
+    return UpdateNote(program.checksum, True, float(int(snapshot.now)), attempts, _generation(snapshot))
 
 
-def _offer(program: AgentProgram, machine: Machine, note: Note) -> tuple[Plan, Mapping[str, str | None]]:
+def _offer(program: AgentProgram, machine: Machine, note: UpdateNote) -> tuple[Plan, Mapping[str, str | None]]:
     node = machine.node
     assert node is not None and node.agent is not None
     verdict = Verdict(program.file(node.agent.successors), note)
@@ -201,23 +201,25 @@ def _offer(program: AgentProgram, machine: Machine, note: Note) -> tuple[Plan, M
     return verdict.plan(without(node.plan)), {**marks, **verdict.annotations}
 
 
-def _generation(snapshot: Snapshot) -> str:
+def _generation(snapshot: ClusterSnapshot) -> str:
     return snapshot.control_plane.annotations.get(well_known.REDEPLOY_AGENT, "")
 
 
-def _wait(machine: Machine, note: Note) -> Wait:
+def _wait(machine: Machine, note: UpdateNote) -> Wait:
     actor = Actor.MACHINE if note.offered else Actor.USER
     return Wait(Code.AGENT, machine.ref(), actor, None, _words(note), rfc3339(note.at))
 
 
-def _words(note: Note) -> str:
+def _words(note: UpdateNote) -> str:
     if note.offered:
         return f"its agent is being replaced by {note.checksum[:12]}"
     then = f"tried again at {rfc3339(note.again_at)}" if note.again_at is not None else "not tried again"
     return f"its agent could not be replaced by {note.checksum[:12]}, and the one before stays ({then}): {note.reason}"
 
 
-def _condition(snapshot: Snapshot, program: AgentProgram, others: list[Machine], known: Mapping[str, Note]) -> Condition | None:
+def _condition(
+    snapshot: ClusterSnapshot, program: AgentProgram, others: list[Machine], known: Mapping[str, UpdateNote]
+) -> Condition | None:
     failed = [name for name, note in known.items() if not note.offered]
     if failed:
         text = f"agents of {waits.some_names(failed)}: {_words(known[sorted(failed)[0]])}"
@@ -229,7 +231,7 @@ def _condition(snapshot: Snapshot, program: AgentProgram, others: list[Machine],
     return Condition(CONDITION, "True") if snapshot.control_plane.condition(CONDITION) is not None else None
 
 
-def _next_looks(found: Iterable[Note]) -> Iterable[float]:
+def _next_looks(found: Iterable[UpdateNote]) -> Iterable[float]:
     for note in found:
         at = note.at + LIMIT if note.offered else note.again_at
         if at is not None:

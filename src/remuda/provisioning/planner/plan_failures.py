@@ -23,7 +23,7 @@ LONGEST_PAUSE = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class FailureNote:
     attempts: int
     revision: int
     retry_at: float
@@ -37,7 +37,7 @@ class Verdict:
     """`note` is to be written if it is new; `retry` if it is due."""
 
     message: str
-    note: Note | None = None
+    note: FailureNote | None = None
     retry: bool = False
     revisit_at: float | None = None
 
@@ -46,7 +46,7 @@ def pause(attempts: int) -> float:
     return min(FIRST_PAUSE * 2.0 ** min(attempts - 1, 16), LONGEST_PAUSE)
 
 
-def noted(machine: Machine) -> Note | None:
+def noted(machine: Machine) -> FailureNote | None:
     """The last note; None also if it is malformed."""
     text = machine.plan_annotations.get(well_known.PLAN_FAILURE)
     if not text:
@@ -56,7 +56,7 @@ def noted(machine: Machine) -> Note | None:
         attempts, revision, retry_at = int(found["attempts"]), int(found["revision"]), time_of(found["retryAt"])
     except (ValueError, TypeError, KeyError, OverflowError):
         return None
-    return None if retry_at is None or attempts < 1 else Note(attempts, revision, retry_at)
+    return None if retry_at is None or attempts < 1 else FailureNote(attempts, revision, retry_at)
 
 
 def judge(machine: Machine, node: PlanNode, now: float) -> Verdict:
@@ -70,18 +70,18 @@ def judge(machine: Machine, node: PlanNode, now: float) -> Verdict:
     old = noted(machine)
     if old is None or old.revision != node.revision:
         attempts = (old.attempts if old else 0) + 1
-        note = Note(attempts, node.revision, now + pause(attempts))
+        note = FailureNote(attempts, node.revision, now + pause(attempts))
         return Verdict(_words(note, node), note, False, note.retry_at)
     # A host must not wait forever if its clock, or ours, was set back.
     due = min(old.retry_at, now + LONGEST_PAUSE)
     if now < due:
         return Verdict(_words(old, node), None, False, due)
     # If the revision stays the same after this try, the next one comes no sooner.
-    note = Note(old.attempts, old.revision, now + pause(old.attempts + 1))
+    note = FailureNote(old.attempts, old.revision, now + pause(old.attempts + 1))
     return Verdict(_words(note, node), note, True, note.retry_at)
 
 
-def _words(note: Note, node: PlanNode) -> str:
+def _words(note: FailureNote, node: PlanNode) -> str:
     tried = "once" if note.attempts == 1 else f"{note.attempts} times"
     return _said(tried, f"next try at {rfc3339(note.retry_at)}", node)
 

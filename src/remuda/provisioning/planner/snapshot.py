@@ -1,8 +1,8 @@
 """The planner's whole input at one moment: the control plane, its cluster, its machines and their plan secrets.
 
-The controller builds a :class:`Snapshot` (plan secrets read live, not from a cache); :mod:`.decide` and the renderer only read
-it. `now` is part of it, so that the same snapshot always gives the same decision. Roles are read from the plan secret, where
-registration writes them, not from the Machine.
+The controller builds a :class:`ClusterSnapshot` (plan secrets read live, not from a cache); :mod:`.decide` and the renderer only
+read it. `now` is part of it, so that the same snapshot always gives the same decision. Roles are read from the plan secret,
+where registration writes them, not from the Machine.
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """`machines` may come in any order. `cluster` is None while the Cluster API Cluster does not exist."""
 
     now: float
@@ -334,4 +334,4 @@ class CannotRender(Exception):
         self.on = on
 
 
-Render = Callable[[Snapshot, Machine, Join], Plan]
+Render = Callable[[ClusterSnapshot, Machine, Join], Plan]

@@ -17,7 +17,7 @@ from .. import well_known
 from ..plans.plan import Plan, only_minor, same
 from . import concurrency, drain, etcd_liveness, machine_health, managesystemagent, plan_failures, waits
 from .decision import Draft
-from .snapshot import CannotRender, Condition, Join, Machine, Render, Snapshot
+from .snapshot import CannotRender, ClusterSnapshot, Condition, Join, Machine, Render
 
 READY = Condition("Reconciled", "True", "Reconciled")
 TURN = "waiting for its turn to be changed"
@@ -43,7 +43,7 @@ class Tier:
 class Pass:
     """The state that all tiers of one pass share. `machines` by name, with the annotations decided in this pass."""
 
-    snapshot: Snapshot
+    snapshot: ClusterSnapshot
     render: Render
     machines: list[Machine]
     draft: Draft
@@ -107,7 +107,7 @@ def reconcile(run: Pass, tier: Tier) -> Outcome:
     lagging = [entry.machine for entry in entries if _lags(run, entry)]
     staying = [machine for machine in counted if not machine.deleting]
     drained_with = [machine for machine in run.machines if tier.drained_with(machine) and not machine.deleting]
-    turns = concurrency.Turns.among(staying, drained_with, lagging, concurrency.limit(tier.concurrency, len(entries)))
+    turns = concurrency.Slots.among(staying, drained_with, lagging, concurrency.limit(tier.concurrency, len(entries)))
     return _outcome(run, tier, [(entry.machine, _step(run, tier, turns, entry)) for entry in entries])
 
 
@@ -136,7 +136,7 @@ def _lags(run: Pass, entry: _Entry) -> bool:
     return settled and machine_health.kubelet_lags(run.snapshot, entry.machine)
 
 
-def _step(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _State:
+def _step(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _State:
     machine, node = entry.machine, entry.machine.node
     if entry.unmade is not None:
         return entry.unmade
@@ -175,7 +175,7 @@ def _settled(run: Pass, machine: Machine) -> _State:
     return _State(_Group.READY)
 
 
-def _change(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _State:
+def _change(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _State:
     machine, desired = entry.machine, entry.desired
     assert desired is not None
     if not machine_health.may_be_written(run.snapshot, machine):
@@ -213,7 +213,7 @@ def _change(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _
 
 def _endangered(run: Pass, machine: Machine) -> _State | None:
     """The state if etcd's quorum forbids a restart of this machine until a user acts; else None."""
-    now, down = run.snapshot.now, machine_health.endangering(machine, run.machines, run.disturbed)
+    now, down = run.snapshot.now, machine_health.quorum_blocker(machine, run.machines, run.disturbed)
     why = "is not available"
     if down is None:
         down = etcd_liveness.of_others(now, machine, run.machines, run.disturbed).missing
@@ -300,7 +300,7 @@ def _outcome(run: Pass, tier: Tier, states: list[tuple[Machine, _State]]) -> Out
     return Outcome((*heads, *each), tuple(aside), frozenset(codes))
 
 
-def _head(snapshot: Snapshot, what: str, members: list[tuple[Machine, _State]]) -> Wait:
+def _head(snapshot: ClusterSnapshot, what: str, members: list[tuple[Machine, _State]]) -> Wait:
     """The control plane's own wait, on the first machine that does more than wait for its turn."""
     text = f"{what} {waits.some_names([machine.name for machine, _ in members])}"
     if len(members) == 1 and members[0][1].message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
-from .snapshot import CAPI_GROUP, Machine, Snapshot
+from .snapshot import CAPI_GROUP, ClusterSnapshot, Machine
 
 NO_CLUSTER = "CAPI cluster does not exist"
 INFRASTRUCTURE = "waiting for infrastructure ready"
@@ -38,20 +38,22 @@ WITHOUT_EFFECT = "arguments without effect:"
 NOT_RECONCILED = "RKEControlPlane has not been fully reconciled yet"
 
 
-def of_control_plane(snapshot: Snapshot, code: Code, actor: Actor, evidence: str, on: Ref | None = None) -> Wait:
+def of_control_plane(snapshot: ClusterSnapshot, code: Code, actor: Actor, evidence: str, on: Ref | None = None) -> Wait:
     control_plane = snapshot.control_plane
     ready = control_plane.condition("Ready")
     same = ready is not None and ready.message == evidence and ready.at
     return Wait(code, control_plane.ref(), actor, on, evidence, same or rfc3339(snapshot.now))
 
 
-def of_machine(snapshot: Snapshot, machine: Machine, code: Code, actor: Actor, evidence: str, on: Ref | None = None) -> Wait:
+def of_machine(
+    snapshot: ClusterSnapshot, machine: Machine, code: Code, actor: Actor, evidence: str, on: Ref | None = None
+) -> Wait:
     carrier = machine.reconciled
     same = carrier is not None and carrier.message == evidence and carrier.at
     return Wait(code, machine.ref(), actor, on, evidence, same or rfc3339(snapshot.now))
 
 
-def cluster_ref(snapshot: Snapshot) -> Ref:
+def cluster_ref(snapshot: ClusterSnapshot) -> Ref:
     control_plane = snapshot.control_plane
     name = snapshot.cluster.name if snapshot.cluster else str(control_plane.spec.get("clusterName") or control_plane.name)
     return Ref(CAPI_GROUP, "Cluster", control_plane.namespace, name)

@@ -31,7 +31,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
-from ..machine_caches import PLAN_FIELDS, Views
+from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..releases.distributions import of_version
 from ..well_known import CA_CHECKSUM, CONTROL_PLANE_ROLE, ETCD_ROLE, PROBES_PASSED
 from .machine_plan_secret import State, decode, has_failed_to_apply, is_locked, settled
@@ -51,7 +51,7 @@ class PlanSecrets:
         self._ca_checksum = ca_checksum
         self._client = manager.client
         self._clock = manager.clock
-        self._views = Views(manager.informers)
+        self._views = MachineCaches(manager.informers)
         self.controller = replace(
             type(self).controller,
             watches=(

@@ -25,7 +25,7 @@ from remuda.kube.waits import Actor, Code
 from remuda.lab.sim import machine_jobs
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.provisioning.admission.provider_objects import admitted
-from remuda.provisioning.operations.etcd_removal import Situation, Step, are_all, decide, has_data, held
+from remuda.provisioning.operations.etcd_removal import Situation, Step, decide, has_data, last_members, leaves_no_etcd
 from remuda.provisioning.well_known import DELETE_LAST_ETCD, ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TERMINATE_HOOK
 
 Obj = dict[str, Any]
@@ -48,17 +48,17 @@ def machine(name: str, *, node: bool = True, going: bool = False, etcd: bool = T
 def test_a_machine_is_kept_when_no_node_with_etcd_is_left_without_it() -> None:
     last = machine("a")
     for others in ([], [machine("b", node=False)], [machine("b", going=True)], [machine("b", etcd=False)]):
-        assert held([last], [last, *others]) == [last]
-    assert held([last], [last, machine("b")]) == []
-    assert held([last, machine("b")], [last, machine("b")]) == [last, machine("b")]
-    assert are_all([last], [last])
+        assert last_members([last], [last, *others]) == [last]
+    assert last_members([last], [last, machine("b")]) == []
+    assert last_members([last, machine("b")], [last, machine("b")]) == [last, machine("b")]
+    assert leaves_no_etcd([last], [last])
 
 
 def test_what_is_no_member_or_is_meant_may_go() -> None:
     for free in (machine("a", node=False), machine("a", etcd=False), machine("a", **MEANT)):
-        assert held([free], [free]) == []
+        assert last_members([free], [free]) == []
     member = machine("a", node=False, **{HOLDS_DATA: "true"})
-    assert held([member], [member]) == [member]
+    assert last_members([member], [member]) == [member]
 
 
 def test_only_a_cluster_that_was_up_and_stays_has_something_to_lose() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machine.drain_plan import MIRROR, DrainError, Plan, Remaining, Snapshot, plan, rules_for
+from remuda.capi.machine.drain_plan import MIRROR, DrainError, DrainSnapshot, Plan, Remaining, plan, rules_for
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import Key
 
@@ -45,7 +45,7 @@ def by_label(key: str, value: str) -> Obj:
 
 
 def planned(*pods: Obj, rules: tuple[Obj, ...] = (), **snapshot: Any) -> Plan:
-    return plan(Snapshot(pods, NOW, rules=rules_for(MACHINE, CLUSTER, rules), **snapshot))
+    return plan(DrainSnapshot(pods, NOW, rules=rules_for(MACHINE, CLUSTER, rules), **snapshot))
 
 
 def names(pods: tuple[Obj, ...]) -> list[str]:

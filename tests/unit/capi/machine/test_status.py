@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.capi.machine.node_sync import legacy_node_health, node_health, node_ready
-from remuda.capi.machine.status import Snapshot, computed, deletion_stage, grouped_control_plane, node_conditions
+from remuda.capi.machine.status import MachineSnapshot, computed, deletion_stage, grouped_control_plane, node_conditions
 from remuda.capi.workload_clusters import Health
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, with_condition, with_legacy
@@ -53,12 +53,12 @@ def provider(kind: str, **status: Any) -> Obj:
     return {"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "m"}, "status": status}
 
 
-def seen(machine: Obj, **more: Any) -> Snapshot:
+def seen(machine: Obj, **more: Any) -> MachineSnapshot:
     given = {"cluster": cluster(), "now": NOW, "health": ALIVE}
-    return Snapshot(machine, **{**given, **more})
+    return MachineSnapshot(machine, **{**given, **more})
 
 
-def after(snapshot: Snapshot) -> Obj:
+def after(snapshot: MachineSnapshot) -> Obj:
     return computed(snapshot).machine
 
 
@@ -228,7 +228,7 @@ KNOWN = with_condition(with_condition(machine(), "NodeReady", "True", "R", now=1
         pytest.param(seen(going()), ("NodeDoesNotExist", "Node does not exist"), id="going, and never had one"),
     ],
 )
-def test_what_is_not_known_about_a_node(snapshot: Snapshot, said: tuple[str, str] | None) -> None:
+def test_what_is_not_known_about_a_node(snapshot: MachineSnapshot, said: tuple[str, str] | None) -> None:
     found = node_conditions(snapshot)
     if said is None:
         assert found is None
@@ -339,7 +339,7 @@ def test_only_a_deployments_machines_say_whether_they_are_up_to_date() -> None:
 # --- ready, available, phase -----------------------------------------------------------------------------------------------
 
 
-def well(**fields: Any) -> Snapshot:
+def well(**fields: Any) -> MachineSnapshot:
     """Everything is there."""
     status = {"bootstrapDataSecretCreated": True, "infrastructureProvisioned": True}
     made = machine(status__initialization=status, spec__providerID="p", status__nodeRef={"name": "n"}, **fields)

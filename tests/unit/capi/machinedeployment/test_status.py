@@ -15,7 +15,7 @@ from remuda.capi.machinedeployment.desired_machinesets import (
     old_machine_set,
     revised,
 )
-from remuda.capi.machinedeployment.status import Rolled, Snapshot, heard_at, is_complete, with_status
+from remuda.capi.machinedeployment.status import MachineDeploymentSnapshot, Rolled, is_complete, next_report_at, with_status
 from remuda.capi.well_known import DISABLE_MACHINE_CREATE, REVISION, REVISION_HISTORY, TEMPLATE_HASH
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get
@@ -62,7 +62,7 @@ def machine(name: str, since: float = NOW - 60, deleting: float | None = None, *
 
 
 def condition(kind: str, obj: Obj, sets: list[Obj] | None = None, **of: Any) -> tuple[str, str, str]:
-    found = get(with_status(Snapshot(obj, NOW, machine_sets=sets, **of)), kind)
+    found = get(with_status(MachineDeploymentSnapshot(obj, NOW, machine_sets=sets, **of)), kind)
     assert found is not None
     return found["status"], found["reason"], found["message"]
 
@@ -214,8 +214,8 @@ def test_machines_ready_and_up_to_date_are_sums() -> None:
 def test_a_young_machine_may_be_silent_for_ten_seconds() -> None:
     young = machine("young", since=NOW - 4)
     assert condition("MachinesUpToDate", deployment(), [], machines=[young]) == ("True", "NoReplicas", "")
-    assert heard_at([young, machine("old"), machine("said", since=NOW - 8, UpToDate=("True", ""))], NOW) == NOW + 6
-    assert heard_at([], NOW) is None
+    assert next_report_at([young, machine("old"), machine("said", since=NOW - 8, UpToDate=("True", ""))], NOW) == NOW + 6
+    assert next_report_at([], NOW) is None
 
 
 def test_remediating_names_what_is_replaced_or_who_is_not() -> None:
@@ -259,22 +259,22 @@ def test_deleting_counts_machines_then_sets() -> None:
     ],
 )
 def test_phase(obj: Obj, sets: list[Obj] | None, expected: str) -> None:
-    assert with_status(Snapshot(obj, NOW, machine_sets=sets))["status"]["phase"] == expected
+    assert with_status(MachineDeploymentSnapshot(obj, NOW, machine_sets=sets))["status"]["phase"] == expected
 
 
 def test_counts_are_added_up_and_left_out_while_nobody_has_any() -> None:
     sets = [counted(2, 1), counted(3, 2, 1), machine_set()]
-    status = with_status(Snapshot(deployment(), NOW, machine_sets=sets))["status"]
+    status = with_status(MachineDeploymentSnapshot(deployment(), NOW, machine_sets=sets))["status"]
     assert (status["replicas"], status["availableReplicas"], status["upToDateReplicas"]) == (5, 3, 1)
     assert "readyReplicas" not in status
     before = {**deployment(), "status": {"replicas": 3, "versions": [{"version": "v1"}]}}
-    status = with_status(Snapshot(before, NOW, machine_sets=[]))["status"]
+    status = with_status(MachineDeploymentSnapshot(before, NOW, machine_sets=[]))["status"]
     assert "replicas" not in status and "versions" not in status
 
 
 def test_counts_stay_when_sets_could_not_be_told() -> None:
     before = {**deployment(), "status": {"replicas": 3}}
-    assert with_status(Snapshot(before, NOW))["status"]["replicas"] == 3
+    assert with_status(MachineDeploymentSnapshot(before, NOW))["status"]["replicas"] == 3
 
 
 def test_complete_means_all_there_and_nothing_else() -> None:
@@ -285,11 +285,11 @@ def test_complete_means_all_there_and_nothing_else() -> None:
 
 
 def test_the_older_counts_and_conditions_come_only_from_a_plan_that_was_carried_out() -> None:
-    plain = with_status(Snapshot(deployment(), NOW, machine_sets=[counted(3, 3)]))
+    plain = with_status(MachineDeploymentSnapshot(deployment(), NOW, machine_sets=[counted(3, 3)]))
     assert "deprecated" not in plain["status"]
     old = {"v1beta1": {"availableReplicas": 4, "readyReplicas": 4}}
     new = machine_set(replicas=3, status={"replicas": 4, "availableReplicas": 4, "deprecated": old})
-    found = with_status(Snapshot(deployment(), NOW, machine_sets=[new], rolled=Rolled(new, [new])))
+    found = with_status(MachineDeploymentSnapshot(deployment(), NOW, machine_sets=[new], rolled=Rolled(new, [new])))
     counts = {"updatedReplicas": 4, "readyReplicas": 4, "availableReplicas": 4, "unavailableReplicas": 0}
     assert {field: found["status"]["deprecated"]["v1beta1"][field] for field in counts} == counts
     assert (get(found, "Ready", LEGACY) or {})["status"] == "True"

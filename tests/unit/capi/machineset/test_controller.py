@@ -191,12 +191,12 @@ async def test_a_set_that_becomes_smaller_makes_no_more_than_it_has_begun() -> N
         made = await world.create(MACHINE_SETS, machine_set(replicas=30))
         await world.settle(2)
         assert await names(world) == []
-        assert world.core.coming.count(uid_of(made)) == AT_ONCE
+        assert world.core.pending.count(uid_of(made)) == AT_ONCE
         await world.patch(MACHINE_SETS, "ms", {"spec": {"replicas": 0}})
         await world.settle(4)
         # All that came were seen, and no further one was begun.
         assert len(await world.list(MACHINES)) <= AT_ONCE
-        assert world.core.coming.count(uid_of(made)) == 0
+        assert world.core.pending.count(uid_of(made)) == 0
         events = [each for each in await world.events() if each[1] == "SuccessfulCreate"]
         assert len(events) <= AT_ONCE
 
@@ -205,7 +205,7 @@ async def test_what_could_not_be_made_is_not_coming() -> None:
     async with herd() as world:
         world.core.client = Refusing(world.core.client, lambda verb, resource: verb == "apply" and resource == MACHINES)  # type: ignore[assignment]
         made = await make(world, machine_set(replicas=3))
-        assert world.core.coming.count(uid_of(made)) == 0
+        assert world.core.pending.count(uid_of(made)) == 0
 
 
 async def test_more_machines_than_one_reconcile_makes_come_all_the_same() -> None:

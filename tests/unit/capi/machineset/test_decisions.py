@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machineset.clones import handing_over, putting_right
-from remuda.capi.machineset.desired_machines import machine_again, metadata_again, new_machine, settled, teardown_patch
+from remuda.capi.machineset.clones import released_leftovers, transfer_of_metadata
+from remuda.capi.machineset.desired_machines import new_machine, settled, teardown_patch, updated_machine, updated_metadata
 from remuda.capi.machineset.machine_deletion import UnknownOrder, first_to_go, priority
 from remuda.capi.machineset.preflight import Unreadable, problems, skipped
 from remuda.capi.machineset.remediation import InvalidLimit, plan
@@ -317,7 +317,7 @@ def test_of_a_machine_that_is_there_only_what_may_follow_the_template_does() -> 
     }
     source = with_path(stored(), ("spec", "template", "spec"), template)
     present = machine("m1", spec={"version": "v1.36.3", "infrastructureRef": INFRA, "bootstrap": {"configRef": CONFIG}})
-    found = machine_again(source, with_path(present, ("metadata", "finalizers"), ["other"]))
+    found = updated_machine(source, with_path(present, ("metadata", "finalizers"), ["other"]))
     assert found["spec"] == {
         "clusterName": "c1",
         "version": "v1.36.3",
@@ -337,7 +337,7 @@ def test_nothing_empty_is_sent() -> None:
 def test_clones_follow_in_labels_and_annotations_only() -> None:
     source = with_path(stored(), ("spec", "template", "metadata", "annotations"), {"a": "b"})
     obj = {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "m1", "namespace": "herd", "uid": "7"}, "spec": {"a": 1}}
-    found = metadata_again(source, obj)
+    found = updated_metadata(source, obj)
     assert found.keys() == {"apiVersion", "kind", "metadata"}
     assert found["metadata"].keys() == {"name", "namespace", "uid", "labels", "annotations"}
 
@@ -396,25 +396,25 @@ WHOLE = {
 
 def test_labels_and_annotations_go_to_a_manager_of_their_own() -> None:
     before = owned_by(entry("capi-machineset", WHOLE), entry("provider", {"f:status": {}}, "Update"))
-    after = apply_patch(before, handing_over(before, ["a/b"], ["n"], NOW))
+    after = apply_patch(before, transfer_of_metadata(before, ["a/b"], ["n"], NOW))
     first, second, third = after["metadata"]["managedFields"]
     assert first["fieldsV1"] == {"f:metadata": {"f:ownerReferences": {}}, "f:spec": {}}
     assert second == entry("provider", {"f:status": {}}, "Update")
     assert (third["manager"], third["operation"]) == ("capi-machineset-metadata", "Apply")
     assert third["fieldsV1"] == {"f:metadata": {"f:labels": {"f:a/b": {}}, "f:annotations": {"f:n": {}}}}
-    assert handing_over(after, ["a/b"], ["n"], NOW) == []
+    assert transfer_of_metadata(after, ["a/b"], ["n"], NOW) == []
 
 
 def test_what_nobody_could_give_up_is_taken_away() -> None:
     before = owned_by(entry("capi-machineset", {}), entry("before-first-apply", WHOLE, "Update"))
-    after = apply_patch(before, putting_right(before, "capi-machineset"))
+    after = apply_patch(before, released_leftovers(before, "capi-machineset"))
     assert [each["manager"] for each in after["metadata"]["managedFields"]] == ["capi-machineset"]
-    assert putting_right(after, "capi-machineset") == []
+    assert released_leftovers(after, "capi-machineset") == []
 
 
 def test_a_clone_that_was_never_handed_over_is_put_right() -> None:
     before = owned_by(entry("capi-machineset", WHOLE), entry("capi-machineset-metadata", {}))
-    after = apply_patch(before, putting_right(before, "capi-machineset-metadata"))
+    after = apply_patch(before, released_leftovers(before, "capi-machineset-metadata"))
     assert after["metadata"]["managedFields"][0]["fieldsV1"] == {"f:metadata": {"f:ownerReferences": {}}, "f:spec": {}}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import MACHINE_SETS, MACHINES
-from remuda.capi.machineset.desired_machines import machine_again
+from remuda.capi.machineset.desired_machines import updated_machine
 from remuda.client.server_side_apply import Applier
 from remuda.kube.objects import GroupVersionResource, annotations_of, labels_of, name_of, resource_version_of
 from tests.unit.capi.memory_clusters import TEST_CONFIGS, TEST_MACHINES, World
@@ -168,7 +168,7 @@ async def test_whoever_begins_anew_applies_once_and_changes_nothing() -> None:
     async with herd() as world:
         found = await make(world, machine_set(replicas=1))
         machine = await one(world, MACHINES)
-        after = await Applier(world.core.client, "capi-machineset").apply(MACHINES, machine_again(found, machine), machine)
+        after = await Applier(world.core.client, "capi-machineset").apply(MACHINES, updated_machine(found, machine), machine)
         assert after is not None
         assert resource_version_of(after) == resource_version_of(machine)
         assert name_of(after) == name_of(machine)

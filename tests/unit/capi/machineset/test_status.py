@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.capi.machineset.scope import Failure
-from remuda.capi.machineset.status import Snapshot, look_again, with_legacy_status, with_status
+from remuda.capi.machineset.status import MachineSetSnapshot, seconds_until_change, with_legacy_status, with_status
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get, with_legacy
 from remuda.kube.objects import with_path
@@ -19,7 +19,7 @@ MINUTE = 60.0
 
 
 def shown(machines: list[Obj] | None, wanted: Obj | None = None, **found: Any) -> Obj:
-    return with_status(Snapshot(wanted or machine_set(), machines, NOW, **found))
+    return with_status(MachineSetSnapshot(wanted or machine_set(), machines, NOW, **found))
 
 
 def condition(obj: Obj, kind: str) -> tuple[str, str, str]:
@@ -208,8 +208,8 @@ def test_deletion_is_told() -> None:
 
 
 def again(machines: list[Obj], wanted: Obj | None = None) -> float | None:
-    snapshot = Snapshot(wanted or machine_set(replicas=len(machines)), machines, NOW)
-    return look_again(with_status(snapshot), snapshot)
+    snapshot = MachineSetSnapshot(wanted or machine_set(replicas=len(machines)), machines, NOW)
+    return seconds_until_change(with_status(snapshot), snapshot)
 
 
 def test_a_set_whose_machines_are_all_there_is_left_alone() -> None:
@@ -238,7 +238,7 @@ def test_deletions_that_take_long_are_noticed_in_time() -> None:
 
 
 def older(machines: list[Obj] | None, wanted: Obj | None = None, **found: Any) -> Obj:
-    snapshot = Snapshot(wanted or machine_set(), machines, NOW, **found)
+    snapshot = MachineSetSnapshot(wanted or machine_set(), machines, NOW, **found)
     return with_legacy_status(with_status(snapshot), snapshot)
 
 

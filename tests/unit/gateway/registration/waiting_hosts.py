@@ -29,7 +29,7 @@ from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Entropy, Rng
 from remuda.kube.errors import ApiError
-from remuda.provisioning.nodes.host_registration import Hosts
+from remuda.provisioning.nodes.host_registration import HostRegistrations
 from remuda.provisioning.well_known import bootstrap_name, request_name
 from remuda.runtime import Informers, Reconciler
 from remuda.tunnel import TunnelServer
@@ -77,7 +77,7 @@ class Hosted:
         )
         self.services.settings = lambda: Settings((), ENVIRONMENT)
         registrations = Registrations(self.services)
-        hosts, wrong = Hosts(client, informers, made.clock, ENVIRONMENT), WrongTokens(made.clock)
+        hosts, wrong = HostRegistrations(client, informers, made.clock, ENVIRONMENT), WrongTokens(made.clock)
         Joining(self.services, registrations, hosts, wrong)
         self.progress = Progress(self.services, hosts, wrong)
         self.cluster = ""

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from remuda.kcm.pod_placement import NodeChoice, tolerates, untolerated
 from remuda.kcm.workloads.daemonset import node_of, on_node
-from remuda.kcm.workloads.job_progress import FINALIZER, is_finished, progress
+from remuda.kcm.workloads.deployment import Bounds, Group, first_size, rolling_sizes
+from remuda.kcm.workloads.job import FINALIZER, is_finished, progress
 from remuda.kcm.workloads.nodelifecycle import unknown_conditions, wanted_taints
 from remuda.kcm.workloads.pods import available_in, first_to_go, template_hash
-from remuda.kcm.workloads.rollout import Bounds, Group, first_size, rolling_sizes
 from remuda.kcm.workloads.taint_eviction import leaves_at
 from remuda.kube.clock import rfc3339
 

@@ -11,7 +11,7 @@ from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.fleet.fleetworkspace import FleetWorkspaces
 from remuda.fleet.fleetworkspace import standing as standing_workspaces
-from remuda.provisioning.cluster import ManagementMirror, WantedClusters
+from remuda.provisioning.cluster import ManagementMirror, ProvisioningMirror
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts, World
 
@@ -21,7 +21,7 @@ KEY = ("demo", FLEET)
 
 
 def mirror(parts: Parts) -> Iterable[Reconciler]:
-    yield WantedClusters(parts.manager, parts.server, parts.entropy)
+    yield ProvisioningMirror(parts.manager, parts.server, parts.entropy)
     yield ManagementMirror(parts.manager)
 
 

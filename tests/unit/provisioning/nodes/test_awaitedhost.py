@@ -15,7 +15,7 @@ from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.provisioning.bootstrap.service_account_tokens import text_of
 from remuda.provisioning.nodes.awaitedhost import GRACE_SECONDS, State, is_turn
-from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refused
+from remuda.provisioning.nodes.host_registration import HostRegistrations, PlanAccess, Refused
 from remuda.provisioning.well_known import ACCOUNT_LABEL, TOKEN_INVALIDATED, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
@@ -30,7 +30,7 @@ def controllers(parts: Parts, made: Machines) -> Iterable[Reconciler]:
     return machine_controllers(parts, made, lambda bootstrap, token: token.encode())
 
 
-async def pool(made: Machines, *names: str, **annotations: str) -> Hosts:
+async def pool(made: Machines, *names: str, **annotations: str) -> HostRegistrations:
     """Machines of a MachineSet that wait for their hosts."""
     await made.demo()
     template = {"spec": {"clusterName": DEMO, "bootstrap": {}, "infrastructureRef": {"apiGroup": "x", "kind": "X", "name": "x"}}}
@@ -53,14 +53,14 @@ async def pool(made: Machines, *names: str, **annotations: str) -> Hosts:
         meta = {"ownerReferences": [reference(owner, controller=True)], "finalizers": ["x/y"], "annotations": annotations}
         await made.patch(capi.MACHINES, name, {"metadata": meta}, FLEET)
     await made.settle(5)
-    return Hosts(made.client, made.lives[-1].manager.informers, made.clock)
+    return HostRegistrations(made.client, made.lives[-1].manager.informers, made.clock)
 
 
 async def token(made: Machines, name: str) -> str:
     return await made.secret_text(bootstrap_name(name), FLEET, "value")
 
 
-async def let_in(made: Machines, hosts: Hosts, name: str, machine_id: str = ONE) -> PlanAccess:
+async def let_in(made: Machines, hosts: HostRegistrations, name: str, machine_id: str = ONE) -> PlanAccess:
     machine = await hosts.by_bootstrap_token(await token(made, name), machine_id)
     while (access := await hosts.plan_access(machine)) is None:
         await made.settle(0.25)

@@ -15,7 +15,7 @@ from remuda.kube.clock import Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import labels_of
 from remuda.provisioning.bootstrap.service_account_tokens import ensure_token, shown, text_of, token_secrets
-from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refused, UnknownToken
+from remuda.provisioning.nodes.host_registration import HostRegistrations, PlanAccess, Refused, UnknownToken
 from remuda.provisioning.well_known import MACHINE_ID, bootstrap_name, plan_name
 from remuda.runtime import Informers, Reconciler
 from tests.unit.access.management_api import Parts
@@ -29,14 +29,14 @@ def controllers(parts: Parts, made: Machines) -> Iterable[Reconciler]:
     return machine_controllers(parts, made, lambda bootstrap, token: token.encode())
 
 
-async def waiting(made: Machines, *names: str) -> Hosts:
+async def waiting(made: Machines, *names: str) -> HostRegistrations:
     """Machines that wait for their hosts."""
     await made.demo()
     for name in names:
         await made.machine(name)
     await made.settle(5)
     parts = made.lives[-1]
-    return Hosts(made.client, parts.manager.informers, made.clock)
+    return HostRegistrations(made.client, parts.manager.informers, made.clock)
 
 
 async def token(made: Machines, name: str) -> str:
@@ -57,7 +57,7 @@ async def test_a_host_becomes_its_machine_and_gets_its_plan() -> None:
         assert MACHINE_ID not in labels_of(await made.get(capi.MACHINES, "m2", FLEET))
 
 
-async def access_of(made: Machines, hosts: Hosts, machine: Obj) -> PlanAccess:
+async def access_of(made: Machines, hosts: HostRegistrations, machine: Obj) -> PlanAccess:
     while (access := await hosts.plan_access(machine)) is None:
         await made.settle(0.25)
     return access

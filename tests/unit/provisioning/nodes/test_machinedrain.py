@@ -11,7 +11,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.builtin_resources import NODES, PODS, SERVICE_ACCOUNTS
 from remuda.kube.objects import Key, annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
-from remuda.provisioning.nodes.machinedrain import Do, DrainError, MachineDrain, Options, decide, parse, sort_out
+from remuda.provisioning.nodes.machinedrain import DrainAction, DrainError, MachineDrain, Options, decide, parse, sort_pods
 from remuda.provisioning.operations.etcd_members import DistributionsMembers
 from remuda.provisioning.well_known import DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, UNCORDON
 from remuda.runtime import Reconciler
@@ -32,21 +32,21 @@ SETS = frozenset({Key("ns", "ds")})
 @pytest.mark.parametrize(
     ("marks", "do"),
     [
-        ({}, Do.NOTHING),
-        ({DRAIN_OPTIONS: PLAIN}, Do.DRAIN),
-        ({DRAIN_OPTIONS: PLAIN, DRAIN_DONE: PLAIN}, Do.NOTHING),
-        ({DRAIN_OPTIONS: PLAIN, DRAIN_DONE: "other"}, Do.DRAIN),
-        ({DRAIN_OPTIONS: HOOKS}, Do.CORDON),
-        ({DRAIN_OPTIONS: HOOKS, PRE_DRAIN: HOOKS}, Do.CORDON),
-        ({DRAIN_OPTIONS: HOOKS, PRE_DRAIN: HOOKS, "x/before": "old"}, Do.CORDON),
-        ({DRAIN_OPTIONS: HOOKS, PRE_DRAIN: HOOKS, "x/before": HOOKS}, Do.DRAIN),
-        ({DRAIN_OPTIONS: PLAIN, DRAIN_DONE: PLAIN, UNCORDON: PLAIN}, Do.UNCORDON),
-        ({DRAIN_OPTIONS: HOOKS, DRAIN_DONE: HOOKS, UNCORDON: HOOKS}, Do.HOOKS_BACK),
-        ({DRAIN_OPTIONS: HOOKS, DRAIN_DONE: HOOKS, UNCORDON: HOOKS, POST_DRAIN: HOOKS}, Do.HOOKS_BACK),
-        ({DRAIN_OPTIONS: HOOKS, DRAIN_DONE: HOOKS, UNCORDON: HOOKS, POST_DRAIN: HOOKS, "x/after": HOOKS}, Do.UNCORDON),
+        ({}, DrainAction.NOTHING),
+        ({DRAIN_OPTIONS: PLAIN}, DrainAction.DRAIN),
+        ({DRAIN_OPTIONS: PLAIN, DRAIN_DONE: PLAIN}, DrainAction.NOTHING),
+        ({DRAIN_OPTIONS: PLAIN, DRAIN_DONE: "other"}, DrainAction.DRAIN),
+        ({DRAIN_OPTIONS: HOOKS}, DrainAction.CORDON),
+        ({DRAIN_OPTIONS: HOOKS, PRE_DRAIN: HOOKS}, DrainAction.CORDON),
+        ({DRAIN_OPTIONS: HOOKS, PRE_DRAIN: HOOKS, "x/before": "old"}, DrainAction.CORDON),
+        ({DRAIN_OPTIONS: HOOKS, PRE_DRAIN: HOOKS, "x/before": HOOKS}, DrainAction.DRAIN),
+        ({DRAIN_OPTIONS: PLAIN, DRAIN_DONE: PLAIN, UNCORDON: PLAIN}, DrainAction.UNCORDON),
+        ({DRAIN_OPTIONS: HOOKS, DRAIN_DONE: HOOKS, UNCORDON: HOOKS}, DrainAction.HOOKS_BACK),
+        ({DRAIN_OPTIONS: HOOKS, DRAIN_DONE: HOOKS, UNCORDON: HOOKS, POST_DRAIN: HOOKS}, DrainAction.HOOKS_BACK),
+        ({DRAIN_OPTIONS: HOOKS, DRAIN_DONE: HOOKS, UNCORDON: HOOKS, POST_DRAIN: HOOKS, "x/after": HOOKS}, DrainAction.UNCORDON),
     ],
 )
-def test_every_mark_has_its_answer(marks: dict[str, str], do: Do) -> None:
+def test_every_mark_has_its_answer(marks: dict[str, str], do: DrainAction) -> None:
     assert decide(marks).do is do
 
 
@@ -80,23 +80,23 @@ def names(pods: Iterable[Obj]) -> list[str]:
 def test_pods_go_as_kubectl_would_have_them_go() -> None:
     mirror = pod("mirror", "", metadata={"annotations": {"kubernetes.io/config.mirror": "x"}})
     going = pod("going", metadata={"deletionTimestamp": "2027-01-15T07:59:00Z"})
-    found = sort_out(
+    found = sort_pods(
         [pod("b"), pod("a"), pod("ds", "DaemonSet"), mirror, going, pod("done", "", "Succeeded")], SETS, Options(), NOW
     )
     assert names(found.evict) == ["a", "b", "done"] and names(found.going) == ["going"] and not found.done
-    assert sort_out([pod("ds", "DaemonSet"), mirror], SETS, Options(), NOW).done
-    assert sort_out([going], SETS, Options(skip_deleted_after=30), NOW).done
+    assert sort_pods([pod("ds", "DaemonSet"), mirror], SETS, Options(), NOW).done
+    assert sort_pods([going], SETS, Options(skip_deleted_after=30), NOW).done
 
 
 def test_a_pod_that_may_not_go_stops_the_drain_before_it_begins() -> None:
     alone, local = pod("alone", ""), pod("local", volumes=[{"name": "v", "emptyDir": {}}])
     with pytest.raises(DrainError, match=r"no controller .*ns/alone"):
-        sort_out([pod("a"), alone], SETS, Options(), NOW)
+        sort_pods([pod("a"), alone], SETS, Options(), NOW)
     with pytest.raises(DrainError, match=r"local storage .*ns/local"):
-        sort_out([local], SETS, Options(), NOW)
+        sort_pods([local], SETS, Options(), NOW)
     with pytest.raises(DrainError, match=r"DaemonSet-managed .*ns/ds"):
-        sort_out([pod("ds", "DaemonSet")], SETS, Options(ignore_daemon_sets=False), NOW)
-    assert len(sort_out([alone, local], SETS, Options(force=True, delete_empty_dir=True), NOW).evict) == 2
+        sort_pods([pod("ds", "DaemonSet")], SETS, Options(ignore_daemon_sets=False), NOW)
+    assert len(sort_pods([alone, local], SETS, Options(force=True, delete_empty_dir=True), NOW).evict) == 2
 
 
 # --- the controller -------------------------------------------------------------------------------------------------------

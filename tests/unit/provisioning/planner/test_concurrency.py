@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from remuda.kube.waits import Code
-from remuda.provisioning.planner.concurrency import BadConcurrency, limit
-from remuda.provisioning.planner.snapshot import Machine, Snapshot
+from remuda.provisioning.planner.concurrency import InvalidConcurrency, limit
+from remuda.provisioning.planner.snapshot import ClusterSnapshot, Machine
 
 from .world import NEXT, World, decide, running, with_machine, with_node, with_spec, written
 
@@ -25,7 +25,7 @@ def test_numbers_and_percentages(text: str, of: int, most: int | None) -> None:
 
 @pytest.mark.parametrize("text", ["-1", "half", "50 %", "1.5", "%", "１"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(BadConcurrency):
+    with pytest.raises(InvalidConcurrency):
         limit(text, 5)
 
 
@@ -36,7 +36,7 @@ def test_a_concurrency_that_can_not_be_read_is_an_error_of_the_control_plane() -
     assert {c.type: (c.status, c.reason) for c in decision.conditions}["Ready"] == ("False", "Error")
 
 
-def servers_done(picture: Snapshot) -> Snapshot:
+def servers_done(picture: ClusterSnapshot) -> ClusterSnapshot:
     """The upgrade has come to the workers."""
     place = World(with_spec(picture, kubernetesVersion=NEXT))
     while not any(name.startswith("w") for name in written(decide(place.picture))):

@@ -13,7 +13,7 @@ from remuda.provisioning import well_known
 from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.decide import RESYNC, plan
 from remuda.provisioning.planner.decision import Decision
-from remuda.provisioning.planner.snapshot import CannotRender, Cluster, Condition, Join, Machine, PlanNode, Snapshot
+from remuda.provisioning.planner.snapshot import CannotRender, Cluster, ClusterSnapshot, Condition, Join, Machine, PlanNode
 from remuda.provisioning.plans.plan import Plan
 
 from .world import (
@@ -158,7 +158,7 @@ def test_bootstrapped_means_bootstrapped() -> None:
 def test_a_first_plan_that_can_not_be_made_begins_nothing() -> None:
     """Else the cluster would count as one whose etcd is lost, and never begin."""
 
-    def unable(found: Snapshot, member: Machine, join: Join) -> Plan:
+    def unable(found: ClusterSnapshot, member: Machine, join: Join) -> Plan:
         raise CannotRender("a Secret is not there", Actor.USER)
 
     picture = snapshot(machine("a"))
@@ -283,7 +283,7 @@ def test_a_plan_that_can_not_be_made_holds_up_nobody_else() -> None:
     for name in ("w", "x"):
         picture = with_machine(picture, name, lambda m: with_node(m, None))
 
-    def picky(of: Snapshot, member: Machine, join: Join) -> Plan:
+    def picky(of: ClusterSnapshot, member: Machine, join: Join) -> Plan:
         if member.name == "w":
             raise CannotRender("waiting for machine fleet-default/w driver config to be saved", Actor.PROVIDER)
         if member.name == "x" and of.control_plane.spec.get("bad"):

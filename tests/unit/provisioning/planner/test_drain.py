@@ -7,7 +7,7 @@ from typing import Any
 
 from remuda.kube.waits import Actor, Code
 from remuda.provisioning import well_known
-from remuda.provisioning.planner.snapshot import Snapshot
+from remuda.provisioning.planner.snapshot import ClusterSnapshot
 
 from .world import NEXT, World, applied, decide, named, running, with_machine, with_spec, written
 
@@ -15,12 +15,12 @@ ENABLED = {"enabled": True, "timeout": 60}
 TEXT = '{"enabled":true,"timeout":60}'
 
 
-def upgrading(options: dict[str, Any], *members: tuple[str, str]) -> Snapshot:
+def upgrading(options: dict[str, Any], *members: tuple[str, str]) -> ClusterSnapshot:
     strategy = {"controlPlaneDrainOptions": options, "workerDrainOptions": options}
     return with_spec(running(*members, spec={"upgradeStrategy": strategy}), kubernetesVersion=NEXT)
 
 
-def noted(picture: Snapshot, name: str, **notes: str | None) -> Snapshot:
+def noted(picture: ClusterSnapshot, name: str, **notes: str | None) -> ClusterSnapshot:
     found = {f"rke.cattle.io/{key.replace('_', '-')}": value for key, value in notes.items()}
     return with_machine(picture, name, lambda m: m.with_plan_metadata({}, found))
 

@@ -8,7 +8,7 @@ from remuda.kube.waits import Code
 from remuda.provisioning import well_known
 from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.election import elect
-from remuda.provisioning.planner.snapshot import Condition, Machine, PlanNode, Snapshot
+from remuda.provisioning.planner.snapshot import ClusterSnapshot, Condition, Machine, PlanNode
 from remuda.provisioning.plans.plan import Plan
 
 from .world import NOW, applied, decide, machine, named, running, snapshot, url, with_machine, with_node, written
@@ -16,7 +16,7 @@ from .world import NOW, applied, decide, machine, named, running, snapshot, url,
 MARK = {well_known.INIT_NODE: "true"}
 
 
-def elected(picture: Snapshot) -> tuple[str | None, list[tuple[str, str | None]]]:
+def elected(picture: ClusterSnapshot) -> tuple[str | None, list[tuple[str, str | None]]]:
     result = elect(picture, picture.by_name())
     return result.init and result.init.name, [(member.name, mark) for member, mark in result.marks]
 

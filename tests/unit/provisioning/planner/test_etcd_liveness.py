@@ -10,14 +10,14 @@ from remuda.provisioning import well_known
 from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.etcd_liveness import FRESH
-from remuda.provisioning.planner.snapshot import Machine, Snapshot
+from remuda.provisioning.planner.snapshot import ClusterSnapshot, Machine
 
 from .world import NEXT, NOW, World, applied, decide, heard, running, with_machine, with_node, with_spec, written
 
 THREE = (("a", "ecw"), ("b", "ecw"), ("c", "ecw"))
 
 
-def late(*members: tuple[str, str]) -> Snapshot:
+def late(*members: tuple[str, str]) -> ClusterSnapshot:
     """An upgrade is wanted of hosts that have said nothing for an hour."""
     return replace(with_spec(running(*(members or THREE)), kubernetesVersion=NEXT), now=NOW + 3600)
 

@@ -18,8 +18,8 @@ from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.drain import is_in_drain
 from remuda.provisioning.planner.etcd_liveness import FRESH
 from remuda.provisioning.planner.machine_health import is_member_up, serves
-from remuda.provisioning.planner.managesystemagent import Note, Verdict
-from remuda.provisioning.planner.snapshot import AgentProgram, Condition, Join, Machine, PlanNode, Snapshot
+from remuda.provisioning.planner.managesystemagent import UpdateNote, Verdict
+from remuda.provisioning.planner.snapshot import AgentProgram, ClusterSnapshot, Condition, Join, Machine, PlanNode
 from remuda.provisioning.plans.agent_report import AgentReport
 from tests.scenarios.soaking import SOAK
 
@@ -89,7 +89,7 @@ def nodes(draw: st.DrawFn, of: Machine) -> PlanNode | None:
 
 
 @st.composite
-def pictures(draw: st.DrawFn) -> Snapshot:
+def pictures(draw: st.DrawFn) -> ClusterSnapshot:
     members = [draw(machines(f"m{index}")) for index in range(draw(st.integers(1, 6)))]
     strategy = {"controlPlaneConcurrency": draw(CONCURRENCY), "workerConcurrency": draw(CONCURRENCY)}
     strategy |= {"controlPlaneDrainOptions": draw(DRAIN), "workerDrainOptions": draw(DRAIN)}
@@ -104,7 +104,7 @@ def pictures(draw: st.DrawFn) -> Snapshot:
 
 
 @st.composite
-def troubled(draw: st.DrawFn) -> Snapshot:
+def troubled(draw: st.DrawFn) -> ClusterSnapshot:
     """A cluster that was well, in the middle of an upgrade, with a few things gone wrong."""
     drain = draw(DRAIN)
     strategy = {"controlPlaneConcurrency": draw(CONCURRENCY), "workerConcurrency": draw(CONCURRENCY)}
@@ -133,13 +133,13 @@ AGENTS = [None, OTHER, OTHER, replace(OTHER, checksum=AGENT.checksum), replace(O
 UPDATES = [
     None,
     None,
-    *(Note(AGENT.checksum, True, at) for at in (NOW, NOW - 5000, NOW + 5000)),
-    *(Note(AGENT.checksum, False, NOW - 5000, attempts) for attempts in (1, 2, 3)),
-    Note("f" * 64, True, NOW),
+    *(UpdateNote(AGENT.checksum, True, at) for at in (NOW, NOW - 5000, NOW + 5000)),
+    *(UpdateNote(AGENT.checksum, False, NOW - 5000, attempts) for attempts in (1, 2, 3)),
+    UpdateNote("f" * 64, True, NOW),
 ]
 
 
-def _with_agent(member: Machine, agent: AgentReport | None, note: Note | None) -> Machine:
+def _with_agent(member: Machine, agent: AgentReport | None, note: UpdateNote | None) -> Machine:
     """With the agent that it says it has, and one in its plan if it was given one."""
     if note is not None:
         member = member.with_plan_metadata({}, {keys.AGENT_UPDATE: note.text()})
@@ -155,7 +155,7 @@ def _with_agent(member: Machine, agent: AgentReport | None, note: Note | None) -
 TROUBLES = ["", "", "", "", "failed", "pending", "in-progress", "unhealthy", "draining", "drained", "going", "planless", "sick"]
 
 
-def _upgraded(picture: Snapshot, member: Machine) -> Machine:
+def _upgraded(picture: ClusterSnapshot, member: Machine) -> Machine:
     told = Join(init=True) if member.is_init else Join(server=url("m0"))
     return world.joined(with_node(member, world.done(render(picture, member, told))), NEXT)
 
@@ -179,11 +179,11 @@ def _in_trouble(member: Machine, trouble: str) -> Machine:
     return replace(member, non_ready="node is not ready" if trouble else "")
 
 
-def marked(picture: Snapshot) -> list[str]:
+def marked(picture: ClusterSnapshot) -> list[str]:
     return [member.name for member in picture.machines if member.is_init]
 
 
-def check(before: Snapshot, decision: Decision) -> Snapshot:
+def check(before: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
     """What must hold of any decision; gives what comes of it."""
     after = applied(before, decision)
     assert len(marked(after)) <= max(1, len(marked(before)))
@@ -199,7 +199,7 @@ def check(before: Snapshot, decision: Decision) -> Snapshot:
     return after
 
 
-def _check_marks(before: Snapshot, decision: Decision) -> None:
+def _check_marks(before: ClusterSnapshot, decision: Decision) -> None:
     """Marks are taken before one is given, and no plan is written as long as they move."""
     marks = [change.labels[well_known.INIT_NODE] for change in decision.secrets.values() if well_known.INIT_NODE in change.labels]
     assert marks == sorted(marks, key=lambda mark: mark is not None)
@@ -209,7 +209,7 @@ def _check_marks(before: Snapshot, decision: Decision) -> None:
         assert len(marked(applied(before, decision))) == 1
 
 
-def _disturbed(before: Snapshot, decision: Decision) -> list[Machine]:
+def _disturbed(before: ClusterSnapshot, decision: Decision) -> list[Machine]:
     """Machines that go on with a plan which may restart them."""
     found = []
     for name, change in decision.secrets.items():
@@ -222,7 +222,7 @@ def _disturbed(before: Snapshot, decision: Decision) -> list[Machine]:
     return found
 
 
-def _check_quorum(before: Snapshot, decision: Decision) -> None:
+def _check_quorum(before: ClusterSnapshot, decision: Decision) -> None:
     """At most one member that is up is touched, and a majority stays up without it, or else nobody was down."""
     members = [m for m in before.machines if m.is_etcd and m.node is not None and m.node.applied is not None]
     up = {member.name for member in members if is_member_up(member)}
@@ -272,7 +272,7 @@ def test_a_host_that_died_unnoticed_costs_no_quorum(
     raise AssertionError([f"{wait.subject.name}: {wait.code} {wait.evidence}" for wait in decision.waits])
 
 
-def _check_turns(before: Snapshot, decision: Decision) -> None:
+def _check_turns(before: ClusterSnapshot, decision: Decision) -> None:
     """No drain begins beyond the limit, whoever drains already."""
     strategy = before.control_plane.spec.get("upgradeStrategy") or {}
     servers = [m for m in before.machines if not m.deleting and m.is_control_plane]
@@ -292,13 +292,13 @@ def _begins_drain(member: Machine, decision: Decision) -> bool:
 
 @FEW
 @given(st.one_of(pictures(), troubled(), troubled()))
-def test_no_picture_leads_to_harm(picture: Snapshot) -> None:
+def test_no_picture_leads_to_harm(picture: ClusterSnapshot) -> None:
     check(picture, decide(picture))
 
 
 @FEW
 @given(st.one_of(pictures(), troubled(), troubled()))
-def test_what_was_decided_is_not_decided_again(picture: Snapshot) -> None:
+def test_what_was_decided_is_not_decided_again(picture: ClusterSnapshot) -> None:
     """Without any act of others, a few looks come to rest."""
     for _ in range(8):
         decision = decide(picture)
@@ -311,7 +311,7 @@ def test_what_was_decided_is_not_decided_again(picture: Snapshot) -> None:
 
 @FEW
 @given(st.one_of(pictures(), troubled()), st.integers(0, 1000))
-def test_the_order_of_machines_is_no_matter(picture: Snapshot, seed: int) -> None:
+def test_the_order_of_machines_is_no_matter(picture: ClusterSnapshot, seed: int) -> None:
     shuffled = list(picture.machines)
     random.Random(seed).shuffle(shuffled)
     one, other = decide(picture), decide(replace(picture, machines=tuple(shuffled)))
@@ -395,7 +395,7 @@ def test_a_machine_that_goes_leaves_one_cluster(victim: int, shape: list[str], u
 
 @many(40)
 @given(st.one_of(pictures(), troubled(), troubled()))
-def test_whoever_waits_says_for_what(picture: Snapshot) -> None:
+def test_whoever_waits_says_for_what(picture: ClusterSnapshot) -> None:
     """Each machine that is not done has a wait of its own or a word of its condition."""
     decision = decide(picture)
     if decision.error or any(
@@ -413,7 +413,7 @@ NEEDS_SOMEBODY = {Code.ROLES, Code.RESTORE, Code.INIT_NODE, Code.DELETION, Code.
 
 @many(60)
 @given(troubled(), st.booleans())
-def test_hosts_that_do_as_they_are_told_end_all_trouble(picture: Snapshot, stubborn: bool) -> None:
+def test_hosts_that_do_as_they_are_told_end_all_trouble(picture: ClusterSnapshot, stubborn: bool) -> None:
     """Whatever was under way: nobody waits for each other. What a user must do is said at once."""
     hook = {"controlPlaneDrainOptions": {"enabled": True}, "workerDrainOptions": {"enabled": True}}
     strategy = {**picture.control_plane.spec["upgradeStrategy"], **hook}

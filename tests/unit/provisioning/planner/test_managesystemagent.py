@@ -11,7 +11,7 @@ from remuda.provisioning import well_known
 from remuda.provisioning.planner import managesystemagent
 from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.managesystemagent import CONDITION, LIMIT, TRIES, noted
-from remuda.provisioning.planner.snapshot import AgentProgram, Condition, Machine, Snapshot
+from remuda.provisioning.planner.snapshot import AgentProgram, ClusterSnapshot, Condition, Machine
 from remuda.provisioning.plans.agent_report import AgentReport
 from remuda.provisioning.plans.plan import Plan, only_minor
 
@@ -24,7 +24,7 @@ THERE = f"{PLACE}/{NEW.checksum}.pyz"
 HOSTS = (("a", "ecw"), ("b", "ecw"), ("c", "ecw"), ("w1", "w"), ("w2", "w"), ("w3", "w"))
 
 
-def reporting(picture: Snapshot, name: str, report: AgentReport | None) -> Snapshot:
+def reporting(picture: ClusterSnapshot, name: str, report: AgentReport | None) -> ClusterSnapshot:
     def change(member: Machine) -> Machine:
         assert member.node is not None
         return with_node(member, replace(member.node, agent=report))
@@ -32,7 +32,7 @@ def reporting(picture: Snapshot, name: str, report: AgentReport | None) -> Snaps
     return with_machine(picture, name, change)
 
 
-def herd(*others: str, hosts: tuple[tuple[str, str], ...] = HOSTS) -> Snapshot:
+def herd(*others: str, hosts: tuple[tuple[str, str], ...] = HOSTS) -> ClusterSnapshot:
     """A cluster that is up; the agents of these are not the server's, those of all the rest are."""
     picture = running(*hosts, agent=NEW)
     for name, _ in hosts:
@@ -40,7 +40,7 @@ def herd(*others: str, hosts: tuple[tuple[str, str], ...] = HOSTS) -> Snapshot:
     return picture
 
 
-def obeyed(picture: Snapshot, decision: Decision, seconds: float = 5.0) -> Snapshot:
+def obeyed(picture: ClusterSnapshot, decision: Decision, seconds: float = 5.0) -> ClusterSnapshot:
     """Everybody whose plan was written has applied it; agents stay who they are."""
     after = applied(picture, decision)
     for name in written(decision):
@@ -59,7 +59,7 @@ def condition(decision: Decision) -> Condition | None:
     return next((each for each in decision.conditions if each.type == CONDITION), None)
 
 
-def offered(picture: Snapshot) -> Snapshot:
+def offered(picture: ClusterSnapshot) -> ClusterSnapshot:
     """With w1 just having applied a plan that brings it the agent."""
     return obeyed(picture, decide(picture))
 

@@ -10,8 +10,8 @@ from remuda.provisioning import well_known
 from remuda.provisioning.planner.decide import plan
 from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.drain import drain_hash
-from remuda.provisioning.planner.render import Facts, renderer
-from remuda.provisioning.planner.snapshot import Snapshot
+from remuda.provisioning.planner.render import PlanInputs, renderer
+from remuda.provisioning.planner.snapshot import ClusterSnapshot
 from remuda.provisioning.plans.plan import Plan, instruction
 from remuda.provisioning.releases import catalog
 
@@ -26,7 +26,7 @@ class Hosts(World):
 
     def look(self) -> Decision:
         version = self.picture.control_plane.version
-        decision = plan(self.picture, renderer(Facts(catalog.built_in().release(version))))
+        decision = plan(self.picture, renderer(PlanInputs(catalog.built_in().release(version))))
         self.picture = applied(self.picture, decision)
         return decision
 
@@ -65,6 +65,6 @@ def test_a_cluster_is_built_and_upgraded_in_place(roles: list[str]) -> None:
         assert well_known.DRAIN_OPTIONS not in named(place.picture, name).plan_annotations
 
 
-def _with_version(place: Hosts, version: str) -> Snapshot:
+def _with_version(place: Hosts, version: str) -> ClusterSnapshot:
     head = place.picture.control_plane
     return replace(place.picture, control_plane=replace(head, spec={**head.spec, "kubernetesVersion": version}))

@@ -16,13 +16,13 @@ from remuda.provisioning.planner.decision import Decision, SecretChange
 from remuda.provisioning.planner.snapshot import (
     Address,
     Cluster,
+    ClusterSnapshot,
     Condition,
     ControlPlane,
     Join,
     Machine,
     PlanNode,
     PlanSecret,
-    Snapshot,
     Tokens,
     merged,
 )
@@ -34,7 +34,7 @@ _ROLES = {"e": well_known.ETCD_ROLE, "c": well_known.CONTROL_PLANE_ROLE, "w": we
 _CONFIG = "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"
 
 
-def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
+def render(snapshot: ClusterSnapshot, machine: Machine, join: Join) -> Plan:
     """As the real renderer, small: what a drain is for, what only restarts, and what is minor."""
     spec = snapshot.control_plane.spec
     config = {"server": join.server} if join.server else {"cluster-init": True}
@@ -56,11 +56,11 @@ def control_plane(spec: Mapping[str, Any] | None = None, **fields: Any) -> Contr
     return ControlPlane("fleet-default", "demo", {"kubernetesVersion": VERSION, **(spec or {})}, **fields)
 
 
-def snapshot(*machines: Machine, spec: Mapping[str, Any] | None = None, **fields: Any) -> Snapshot:
+def snapshot(*machines: Machine, spec: Mapping[str, Any] | None = None, **fields: Any) -> ClusterSnapshot:
     own = {key: fields.pop(key) for key in list(fields) if key in ControlPlane.__slots__}
     cluster = fields.pop("cluster", Cluster("demo", infrastructure_provisioned=True))
     tokens = fields.pop("tokens", Tokens("server", "agent"))
-    return Snapshot(fields.pop("now", NOW), control_plane(spec, **own), cluster, machines, tokens, **fields)
+    return ClusterSnapshot(fields.pop("now", NOW), control_plane(spec, **own), cluster, machines, tokens, **fields)
 
 
 def done(of: Plan, **fields: Any) -> PlanNode:
@@ -78,7 +78,7 @@ def _address(name: str) -> str:
     return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
-def running(*members: tuple[str, str], spec: Mapping[str, Any] | None = None, **fields: Any) -> Snapshot:
+def running(*members: tuple[str, str], spec: Mapping[str, Any] | None = None, **fields: Any) -> ClusterSnapshot:
     """A cluster that is up; the first machine is the init node, the others have joined it. All have just given a sign of life."""
     first = members[0][0]
     bare = snapshot(*(machine(name, roles) for name, roles in members), spec=spec, agent_connected=True, initialized=True)
@@ -108,25 +108,25 @@ def with_node(member: Machine, node: PlanNode | None) -> Machine:
     return replace(member, secret=replace(member.secret, node=node))
 
 
-def with_machine(picture: Snapshot, name: str, change: Callable[[Machine], Machine]) -> Snapshot:
+def with_machine(picture: ClusterSnapshot, name: str, change: Callable[[Machine], Machine]) -> ClusterSnapshot:
     return replace(picture, machines=tuple(change(m) if m.name == name else m for m in picture.machines))
 
 
-def heard(picture: Snapshot) -> Snapshot:
+def heard(picture: ClusterSnapshot) -> ClusterSnapshot:
     """All hosts have just said that they are there."""
     now: dict[str, str | None] = {keys.ASKED_AT: rfc3339(picture.now)}
     return replace(picture, machines=tuple(_answered(member).with_plan_metadata({}, now) for member in picture.machines))
 
 
-def with_spec(picture: Snapshot, **spec: Any) -> Snapshot:
+def with_spec(picture: ClusterSnapshot, **spec: Any) -> ClusterSnapshot:
     return replace(picture, control_plane=replace(picture.control_plane, spec={**picture.control_plane.spec, **spec}))
 
 
-def named(picture: Snapshot, name: str) -> Machine:
+def named(picture: ClusterSnapshot, name: str) -> Machine:
     return next(member for member in picture.machines if member.name == name)
 
 
-def decide(picture: Snapshot) -> Decision:
+def decide(picture: ClusterSnapshot) -> Decision:
     return plan(picture, render)
 
 
@@ -134,7 +134,7 @@ def written(decision: Decision) -> set[str]:
     return {name for name, change in decision.secrets.items() if change.plan is not None}
 
 
-def applied(picture: Snapshot, decision: Decision) -> Snapshot:
+def applied(picture: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
     """The snapshot once the decision has been written."""
     at = rfc3339(picture.now)
     conditions = {c.type: c for c in picture.control_plane.conditions} | {c.type: replace(c, at=at) for c in decision.conditions}
@@ -177,7 +177,7 @@ class World:
     """Hosts act between passes. `failing` counts how often a host still fails; `dead` hosts do nothing; what is not healthy stays
     so if `stubborn`, until the host gets another plan."""
 
-    picture: Snapshot
+    picture: ClusterSnapshot
     failing: dict[str, int] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     stubborn: bool = False

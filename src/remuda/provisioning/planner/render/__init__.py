@@ -18,19 +18,19 @@ from ... import host_layout as layouts
 from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ...releases.catalog import Release
-from ..snapshot import CannotRender, ControlPlane, Join, Machine, Render, Snapshot
+from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render
 from . import components, config, context, install, manifests, registries, selector_files
 from . import idempotent_commands as idempotence
-from .context import Config, Ground, Host
-from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, Facts, Needs, Source, Taint, needs
+from .context import ClusterContext, Config, HostContext
+from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, NamedObject, Needs, PlanInputs, Taint, needs
 
 __all__ = [
     "AgentManifest",
     "BuiltInRegistry",
     "Driver",
-    "Facts",
+    "NamedObject",
     "Needs",
-    "Source",
+    "PlanInputs",
     "Taint",
     "ignored_arguments",
     "needs",
@@ -39,8 +39,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class _Site(Ground):
-    """A ground with the parts that are made once for all of its hosts.
+class _Site(ClusterContext):
+    """A cluster with the parts that are made once for all of its hosts.
 
     Every server applies its own copy of the manifests, so they are the same on all of them: made from all servers, never from one
     host. Servers that disagree would undo each other's work for ever.
@@ -48,7 +48,7 @@ class _Site(Ground):
 
     machines: tuple[Machine, ...] = ()
 
-    def is_of(self, snapshot: Snapshot) -> bool:
+    def is_of(self, snapshot: ClusterSnapshot) -> bool:
         same = self.control_plane is snapshot.control_plane and self.tokens is snapshot.tokens
         return same and self.machines is snapshot.machines
 
@@ -74,15 +74,15 @@ class _Site(Ground):
 
     @cached_property
     def charts(self) -> File:
-        hosts = (Host(self, machine, Join()) for machine in self.servers)
+        hosts = (HostContext(self, machine, Join()) for machine in self.servers)
         return manifests.charts(self, {str(config.given(host).get("cloud-provider-name")) for host in hosts})
 
 
-def renderer(facts: Facts) -> Render:
+def renderer(facts: PlanInputs) -> Render:
     """The planner's function for a machine's plan, with these facts; it raises CannotRender."""
     sites: dict[Layout, _Site] = {}
 
-    def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
+    def render(snapshot: ClusterSnapshot, machine: Machine, join: Join) -> Plan:
         layout = _layout(machine)
         site = sites.get(layout)
         if site is None or not site.is_of(snapshot):
@@ -95,7 +95,7 @@ def renderer(facts: Facts) -> Render:
 def ignored_arguments(release: Release, control_plane: ControlPlane, machines: Iterable[Machine] = ()) -> tuple[str, ...]:
     """The arguments of a cluster's spec that have no effect, each with the reason."""
     try:
-        return config.ignored(Ground(control_plane, Facts(release), layouts.PLAIN), machines)
+        return config.ignored(ClusterContext(control_plane, PlanInputs(release), layouts.PLAIN), machines)
     except CannotRender:
         # A selector can't be read: that is told of the machines whose plans wait for it.
         return ()
@@ -111,7 +111,7 @@ def _layout(machine: Machine) -> Layout:
 def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool) -> Plan:
     if machine.is_windows:
         raise CannotRender(f"machine {machine.name} runs Windows, which is not offered yet", Actor.USER, machine.ref())
-    host = Host(site, machine, join)
+    host = HostContext(site, machine, join)
     files: list[File] = []
     told: Config = {}
     drain_content: dict[str, str] = {}
@@ -126,7 +126,7 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool) -> Pla
     )
 
 
-def _files(site: _Site, host: Host, pre_bootstrap: bool) -> tuple[list[File], Config]:
+def _files(site: _Site, host: HostContext, pre_bootstrap: bool) -> tuple[list[File], Config]:
     """All files in the plan's order, and the configuration among them."""
     found, spoken_of = config.config(host)
     of_arguments = selector_files.from_arguments(site, found, site.registries.content)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...plans.plan import HttpGet, Probe
-from .context import Config, Ground, Host, strings
+from .context import ClusterContext, Config, HostContext, strings
 
 _CERT_FILE, _CERT_DIRECTORY, _PORT = "tls-cert-file", "cert-dir", "secure-port"
 
@@ -34,28 +34,28 @@ SCHEDULER = Component("kube-scheduler", 10259)
 BOTH = (CONTROLLER_MANAGER, SCHEDULER)
 
 
-def add(ground: Ground, config: Config) -> None:
+def add(cluster: ClusterContext, config: Config) -> None:
     """Set the certificates and ports of both components of a control plane."""
     for component in BOTH:
         arguments = strings(config.get(component.argument))
         if not value(arguments, _CERT_FILE):
             directory = value(arguments, _CERT_DIRECTORY)
             if not directory:
-                directory = ground.tls(component.name)
+                directory = cluster.tls(component.name)
                 arguments = [*arguments, f"{_CERT_DIRECTORY}={directory}"]
-            _mount(ground, component, directory, config)
+            _mount(cluster, component, directory, config)
         if not value(arguments, _PORT):
             arguments = [*arguments, f"{_PORT}={component.port}"]
         config[component.argument] = arguments
 
 
-def listening(ground: Ground, component: Component, config: Config) -> tuple[str, str]:
+def listening(cluster: ClusterContext, component: Component, config: Config) -> tuple[str, str]:
     """The port of a component, and the path of its serving certificate."""
     arguments = strings(config.get(component.argument))
-    directory = value(arguments, _CERT_DIRECTORY) or ground.tls(component.name)
+    directory = value(arguments, _CERT_DIRECTORY) or cluster.tls(component.name)
     certificate = value(arguments, _CERT_FILE) or f"{directory}/{component.name}.crt"
     # Users write the paths of an ordinary host.
-    return value(arguments, _PORT) or str(component.port), ground.layout.below(certificate)
+    return value(arguments, _PORT) or str(component.port), cluster.layout.below(certificate)
 
 
 def value(arguments: Iterable[str], name: str) -> str:
@@ -64,8 +64,8 @@ def value(arguments: Iterable[str], name: str) -> str:
     return next((content for key, _, content in reversed(said) if key == name), "")
 
 
-def _mount(ground: Ground, component: Component, directory: str, config: Config) -> None:
-    if not ground.runtime.runs_static_pods:
+def _mount(cluster: ClusterContext, component: Component, directory: str, config: Config) -> None:
+    if not cluster.runtime.runs_static_pods:
         return
     mount = f"{directory}:{directory}"
     mounted = strings(config.get(component.mounts))
@@ -79,44 +79,44 @@ def _mount(ground: Ground, component: Component, directory: str, config: Config)
 _WITH_CALICO = (None, "", "calico", "calico+multus")
 
 
-def probes(host: Host, config: Config) -> dict[str, Probe]:
+def probes(host: HostContext, config: Config) -> dict[str, Probe]:
     """By name. `config` is the host's own, since it has the ports of components."""
-    ground, machine = host.ground, host.machine
-    has_pods = ground.runtime.runs_static_pods
+    cluster, machine = host.cluster, host.machine
+    has_pods = cluster.runtime.runs_static_pods
     found: dict[str, Probe] = {}
     if machine.is_etcd and has_pods:
-        found["etcd"] = _plain(ground, 2381, "health")
+        found["etcd"] = _plain(cluster, 2381, "health")
     if machine.is_control_plane:
-        found["kube-apiserver"] = _api_server(ground)
+        found["kube-apiserver"] = _api_server(cluster)
         for component in BOTH:
-            port, certificate = listening(ground, component, config)
-            found[component.name] = _probe(HttpGet(f"https://{ground.loopback}:{port}/healthz", caCert=certificate))
+            port, certificate = listening(cluster, component, config)
+            found[component.name] = _probe(HttpGet(f"https://{cluster.loopback}:{port}/healthz", caCert=certificate))
     # An etcd-only k3s server has no kubelet.
     if has_pods or not machine.is_only_etcd:
-        found["kubelet"] = _plain(ground, 10248, "healthz")
-    if has_pods and not machine.is_only_etcd and _has_calico(ground):
-        found["calico"] = _plain(ground, 9099, "liveness")
+        found["kubelet"] = _plain(cluster, 10248, "healthz")
+    if has_pods and not machine.is_only_etcd and _has_calico(cluster):
+        found["calico"] = _plain(cluster, 9099, "liveness")
     return dict(sorted(found.items()))
 
 
-def _has_calico(ground: Ground) -> bool:
-    cni = ground.global_config.get("cni")
+def _has_calico(cluster: ClusterContext) -> bool:
+    cni = cluster.global_config.get("cni")
     return (cni is None or isinstance(cni, str)) and cni in _WITH_CALICO
 
 
-def _api_server(ground: Ground) -> Probe:
+def _api_server(cluster: ClusterContext) -> Probe:
     return _probe(
         HttpGet(
-            f"https://{ground.loopback}:6443/readyz",
-            clientCert=ground.tls("client-kube-apiserver.crt"),
-            clientKey=ground.tls("client-kube-apiserver.key"),
-            caCert=ground.tls("server-ca.crt"),
+            f"https://{cluster.loopback}:6443/readyz",
+            clientCert=cluster.tls("client-kube-apiserver.crt"),
+            clientKey=cluster.tls("client-kube-apiserver.key"),
+            caCert=cluster.tls("server-ca.crt"),
         )
     )
 
 
-def _plain(ground: Ground, port: int, path: str) -> Probe:
-    return _probe(HttpGet(f"http://{ground.loopback}:{port}/{path}"))
+def _plain(cluster: ClusterContext, port: int, path: str) -> Probe:
+    return _probe(HttpGet(f"http://{cluster.loopback}:{port}/{path}"))
 
 
 def _probe(get: HttpGet) -> Probe:

@@ -20,23 +20,23 @@ from ...releases import catalog
 from ...releases.catalog import Argument, Release
 from ..snapshot import CannotRender, Machine
 from . import components, context, node_addresses
-from .context import Config, Ground, Host, Spec, mapping, strings
-from .plan_inputs import Source
+from .context import ClusterContext, Config, HostContext, Spec, mapping, strings
+from .plan_inputs import NamedObject
 
 
-def config(host: Host, *, with_s3: bool = True) -> tuple[Config, list[File]]:
+def config(host: HostContext, *, with_s3: bool = True) -> tuple[Config, list[File]]:
     """The host's configuration, and the files it refers to; :mod:`.selector_files` makes files for arguments later."""
-    ground = host.ground
-    found = understood(given(host), ground.facts.release, host.is_server)
-    if ground.directories.distro_is_moved:
-        found["data-dir"] = ground.directories.distro
+    cluster = host.cluster
+    found = understood(given(host), cluster.facts.release, host.is_server)
+    if cluster.directories.distro_is_moved:
+        found["data-dir"] = cluster.directories.distro
     files = add(host, found, with_s3=with_s3)
     _add_role(host, found)
     if host.machine.is_control_plane:
-        components.add(ground, found)
+        components.add(cluster, found)
     if host.machine.plan_labels.get(well_known.NODE_NAME):
         found["node-name"] = host.machine.plan_labels[well_known.NODE_NAME]
-    if host.is_server and "prime" not in found and _is_prime(ground):
+    if host.is_server and "prime" not in found and _is_prime(cluster):
         found["prime"] = True
     add_authorized_endpoint(host, found)
     _add_tokens(host, found)
@@ -46,18 +46,18 @@ def config(host: Host, *, with_s3: bool = True) -> tuple[Config, list[File]]:
     return found, files
 
 
-def file(ground: Ground, found: Config) -> File:
-    return File.of(path(ground), gojson.dumps_indented(found))
+def file(cluster: ClusterContext, found: Config) -> File:
+    return File.of(path(cluster), gojson.dumps_indented(found))
 
 
-def path(ground: Ground) -> str:
-    return ground.layout.path(f"{ground.runtime.config_directory}/config.yaml.d/50-rancher.yaml")
+def path(cluster: ClusterContext) -> str:
+    return cluster.layout.path(f"{cluster.runtime.config_directory}/config.yaml.d/50-rancher.yaml")
 
 
-def _add_role(host: Host, found: Config) -> None:
-    machine, ground = host.machine, host.ground
+def _add_role(host: HostContext, found: Config) -> None:
+    machine, cluster = host.machine, host.cluster
     if host.join.init:
-        if ground.runtime.says_cluster_init:
+        if cluster.runtime.says_cluster_init:
             found["cluster-init"] = True
     else:
         found["server"] = _server(host)
@@ -65,11 +65,11 @@ def _add_role(host: Host, found: Config) -> None:
         found |= {"disable-scheduler": True, "disable-apiserver": True, "disable-controller-manager": True}
     elif machine.is_control_plane and not machine.is_etcd:
         found["disable-etcd"] = True
-    if host.is_server and ground.private_registry:
-        found["system-default-registry"] = ground.private_registry
+    if host.is_server and cluster.private_registry:
+        found["system-default-registry"] = cluster.private_registry
 
 
-def _server(host: Host) -> str:
+def _server(host: HostContext) -> str:
     """The server that the host joins: the given one, else its current one."""
     if host.join.server:
         return host.join.server
@@ -78,17 +78,17 @@ def _server(host: Host) -> str:
     return host.machine.joined_to
 
 
-def _is_prime(ground: Ground) -> bool:
-    if ground.facts.release.argument("prime", server=True) is None:
+def _is_prime(cluster: ClusterContext) -> bool:
+    if cluster.facts.release.argument("prime", server=True) is None:
         return False
-    said = ground.control_plane.annotations.get(PRIME)
-    return said == "true" if said else ground.facts.prime_by_default
+    said = cluster.control_plane.annotations.get(PRIME)
+    return said == "true" if said else cluster.facts.prime_by_default
 
 
-def _add_tokens(host: Host, found: Config) -> None:
-    tokens = host.ground.tokens
+def _add_tokens(host: HostContext, found: Config) -> None:
+    tokens = host.cluster.tokens
     if tokens is None:
-        raise CannotRender("waiting for the tokens of the cluster to be made", on=host.ground.control_plane.ref())
+        raise CannotRender("waiting for the tokens of the cluster to be made", on=host.cluster.control_plane.ref())
     if host.is_server:
         found |= {"token": tokens.server, "agent-token": tokens.agent}
     else:
@@ -100,9 +100,9 @@ def _add_tokens(host: Host, found: Config) -> None:
 # Snapshots of etcd members, and their storage: the cluster's `etcd` as arguments (docs/reference/node-plan.md#configuration).
 
 
-def add(host: Host, config: Config, *, with_s3: bool = True) -> list[File]:
+def add(host: HostContext, config: Config, *, with_s3: bool = True) -> list[File]:
     """Add the snapshot settings to `config`; returns the files it then refers to. A restore leaves S3 out."""
-    etcd = mapping(host.ground.spec.get("etcd"))
+    etcd = mapping(host.cluster.spec.get("etcd"))
     if not host.machine.is_etcd or not etcd:
         return []
     if etcd.get("disableSnapshots"):
@@ -112,11 +112,11 @@ def add(host: Host, config: Config, *, with_s3: bool = True) -> list[File]:
     if etcd.get("snapshotScheduleCron"):
         config["etcd-snapshot-schedule-cron"] = str(etcd["snapshotScheduleCron"])
     s3 = mapping(etcd.get("s3"))
-    return _add_s3(host.ground, s3, config) if s3 and with_s3 else []
+    return _add_s3(host.cluster, s3, config) if s3 and with_s3 else []
 
 
-def _add_s3(ground: Ground, s3: Spec, config: Config) -> list[File]:
-    credential = _credential(ground, str(s3.get("cloudCredentialName") or ""))
+def _add_s3(cluster: ClusterContext, s3: Spec, config: Config) -> list[File]:
+    credential = _credential(cluster, str(s3.get("cloudCredentialName") or ""))
     for name, value in (
         ("bucket", s3.get("bucket") or credential.get("defaultBucket")),
         ("access-key", credential.get("accessKey")),
@@ -132,17 +132,17 @@ def _add_s3(ground: Ground, s3: Spec, config: Config) -> list[File]:
     if _number(s3.get("retention")) > 0:
         config["etcd-s3-retention"] = _number(s3.get("retention"))
     config["etcd-s3"] = True
-    return _add_authority(ground, str(s3.get("endpointCA") or credential.get("defaultEndpointCA") or ""), config)
+    return _add_authority(cluster, str(s3.get("endpointCA") or credential.get("defaultEndpointCA") or ""), config)
 
 
-def _add_authority(ground: Ground, authority: str, config: Config) -> list[File]:
+def _add_authority(cluster: ClusterContext, authority: str, config: Config) -> list[File]:
     """The CA of the endpoint: a path that exists on the host, or certificates, plain or as base64, that become a file."""
     if not authority:
         return []
     if authority.endswith(".crt"):
-        config["etcd-s3-endpoint-ca"] = ground.layout.path(authority)
+        config["etcd-s3-endpoint-ca"] = cluster.layout.path(authority)
         return []
-    path = ground.config_file(f"s3-endpoint-ca-{hashlib.md5(authority.encode(), usedforsecurity=False).hexdigest()[:5]}.crt")
+    path = cluster.config_file(f"s3-endpoint-ca-{hashlib.md5(authority.encode(), usedforsecurity=False).hexdigest()[:5]}.crt")
     config["etcd-s3-endpoint-ca"] = path
     return [File.of(path, _plain(authority))]
 
@@ -154,12 +154,12 @@ def _plain(authority: str) -> bytes:
         return authority.encode()
 
 
-def _credential(ground: Ground, reference: str) -> Mapping[str, str]:
+def _credential(cluster: ClusterContext, reference: str) -> Mapping[str, str]:
     """A cloud credential's fields; its keys have the driver's name before a dash."""
     if not reference:
         return {}
     namespace, colon, name = reference.partition(":")
-    source: Source = ground.secret(name, namespace) if colon else ground.secret(namespace)
+    source: NamedObject = cluster.secret(name, namespace) if colon else cluster.secret(namespace)
     return {key.rpartition("-")[2]: value.decode(errors="replace") for key, value in sorted(source.data.items())}
 
 
@@ -178,12 +178,12 @@ def _number(value: object) -> int:
 # says for each command what it accepts.
 
 
-def given(host: Host) -> Config:
+def given(host: HostContext) -> Config:
     """The arguments for a machine: the distribution's default, the cluster's, then the selected ones; later ones win."""
-    runtime = host.ground.runtime
+    runtime = host.cluster.runtime
     config: Config = {"cni": runtime.default_cni} if runtime.default_cni else {}
-    config.update(host.ground.global_config)
-    for selector, said in host.ground.selector_configs:
+    config.update(host.cluster.global_config)
+    for selector, said in host.cluster.selector_configs:
         if selector.matches(host.machine.labels):
             config.update(said)
     return config
@@ -199,14 +199,14 @@ def understood(config: Spec, release: Release, server: bool) -> Config:
     return found
 
 
-def ignored(ground: Ground, machines: Iterable[Machine] = ()) -> tuple[str, ...]:
+def ignored(cluster: ClusterContext, machines: Iterable[Machine] = ()) -> tuple[str, ...]:
     """The arguments in the cluster's spec that no machine gets, or not those that their entry selects; each with the reason."""
-    release = ground.facts.release
+    release = cluster.facts.release
     known = list(machines)
     found = {}
-    for name, value in ground.global_config.items():
+    for name, value in cluster.global_config.items():
         found[name] = release.why_ignored(name, value)
-    for selector, config in ground.selector_configs:
+    for selector, config in cluster.selector_configs:
         selected = [machine for machine in known if selector.matches(machine.labels)]
         only_agents = bool(selected) and not selector.empty and not any(_is_server(machine) for machine in selected)
         for name, value in config.items():
@@ -240,17 +240,17 @@ def pruned(config: Mapping[str, Any]) -> Config:
 _API_SERVER = "kube-apiserver-arg"
 
 
-def is_on(host: Host) -> bool:
-    return host.is_server and bool(mapping(host.ground.spec.get("localClusterAuthEndpoint")).get("enabled"))
+def is_on(host: HostContext) -> bool:
+    return host.is_server and bool(mapping(host.cluster.spec.get("localClusterAuthEndpoint")).get("enabled"))
 
 
-def add_authorized_endpoint(host: Host, config: Config) -> None:
+def add_authorized_endpoint(host: HostContext, config: Config) -> None:
     if is_on(host):
-        argument = f"authentication-token-webhook-config-file={_path(host.ground)}"
+        argument = f"authentication-token-webhook-config-file={_path(host.cluster)}"
         config[_API_SERVER] = [*strings(config.get(_API_SERVER)), argument]
 
 
-def authorized_endpoint_files(host: Host) -> list[File]:
+def authorized_endpoint_files(host: HostContext) -> list[File]:
     if not is_on(host):
         return []
     name = "kube-api-auth"
@@ -258,14 +258,14 @@ def authorized_endpoint_files(host: Host) -> list[File]:
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": name, "cluster": {"server": f"http://{host.ground.loopback}:6440/v1/authenticate"}}],
+            "clusters": [{"name": name, "cluster": {"server": f"http://{host.cluster.loopback}:6440/v1/authenticate"}}],
             "users": [{"name": name, "user": {}}],
             "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
             "current-context": name,
         }
     )
-    return [File.of(_path(host.ground), content)]
+    return [File.of(_path(host.cluster), content)]
 
 
-def _path(ground: Ground) -> str:
-    return f"{ground.directories.distro}/kube-api-authn-webhook.yaml"
+def _path(cluster: ClusterContext) -> str:
+    return f"{cluster.directories.distro}/kube-api-authn-webhook.yaml"

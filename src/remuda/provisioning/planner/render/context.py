@@ -1,7 +1,7 @@
 """The context of a plan: the cluster for hosts of one layout, one host of it, and the labels and taints of that host.
 
-Every module here takes a :class:`Host` or its :class:`Ground`. A ground is made once for all hosts with the same layout,
-so that their shared parts are computed once in a pass over hundreds of machines.
+Every module here takes a :class:`HostContext` or its :class:`ClusterContext`. The latter is made once for all hosts with the
+same layout, so that their shared parts are computed once in a pass over hundreds of machines.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ... import well_known
 from ...host_layout import Layout
 from ...releases.distributions import Directories, Runtime
 from ..snapshot import CannotRender, ControlPlane, Join, Machine, Tokens
-from .plan_inputs import Facts, Source, Taint
+from .plan_inputs import NamedObject, PlanInputs, Taint
 
 Config = dict[str, Any]
 Spec = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Ground:
+class ClusterContext:
     """The shared context of all hosts of a cluster with one layout."""
 
     control_plane: ControlPlane
-    facts: Facts
+    facts: PlanInputs
     layout: Layout
     tokens: Tokens | None = None
 
@@ -92,18 +92,18 @@ class Ground:
     def tls(self, name: str) -> str:
         return f"{self.directories.distro}/server/tls/{name}"
 
-    def secret(self, name: str, namespace: str = "") -> Source:
+    def secret(self, name: str, namespace: str = "") -> NamedObject:
         """A Secret, by default in the cluster's namespace; raises CannotRender if it does not exist."""
         return self._found(self.facts.secrets, "Secret", name, namespace)
 
-    def config_map(self, name: str) -> Source:
+    def config_map(self, name: str) -> NamedObject:
         return self._found(self.facts.config_maps, "ConfigMap", name, "")
 
     def refused(self, message: str) -> CannotRender:
         """The exception for a spec that can't be followed: only the cluster's owner can change it."""
         return CannotRender(message, Actor.USER, self.control_plane.ref())
 
-    def _found(self, sources: Mapping[Key, Source], kind: str, name: str, namespace: str) -> Source:
+    def _found(self, sources: Mapping[Key, NamedObject], kind: str, name: str, namespace: str) -> NamedObject:
         key = Key(namespace or self.control_plane.namespace, name)
         source = sources.get(key)
         if source is None:
@@ -120,10 +120,10 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Host:
+class HostContext:
     """The machine whose plan is rendered."""
 
-    ground: Ground
+    cluster: ClusterContext
     machine: Machine
     join: Join
 
@@ -173,7 +173,7 @@ _ETCD = Taint("node-role.kubernetes.io/etcd", effect="NoExecute")
 _CONTROL_PLANE = Taint("node-role.kubernetes.io/control-plane", effect="NoSchedule")
 
 
-def labels(host: Host) -> list[str]:
+def labels(host: HostContext) -> list[str]:
     machine = host.machine
     found = {key: str(value) for key, value in mapping(_read(machine, well_known.LABELS)).items()}
     found[well_known.NODE_MACHINE] = machine.uid
@@ -181,30 +181,30 @@ def labels(host: Host) -> list[str]:
     return sorted(f"{key}={value}" for key, value in found.items())
 
 
-def taints(host: Host) -> tuple[Taint, ...]:
+def taints(host: HostContext) -> tuple[Taint, ...]:
     """Its own, and those of its roles unless it is also a worker."""
     machine = host.machine
     found = {_taint(said) for said in entries(_read(machine, well_known.TAINTS))}
-    return tuple(sorted(found | _taints_of_roles(host.ground, machine), key=str))
+    return tuple(sorted(found | _taints_of_roles(host.cluster, machine), key=str))
 
 
-def taints_of_all(ground: Ground, machines: Iterable[Machine]) -> tuple[Taint, ...]:
+def taints_of_all(cluster: ClusterContext, machines: Iterable[Machine]) -> tuple[Taint, ...]:
     """The taints that any of these machines has."""
     found: set[Taint] = set()
     for machine in machines:
         try:
-            found.update(taints(Host(ground, machine, Join())))
+            found.update(taints(HostContext(cluster, machine, Join())))
         except CannotRender:
             # That machine gets no plan until its annotation is repaired; the others do not wait for it.
-            found |= _taints_of_roles(ground, machine)
+            found |= _taints_of_roles(cluster, machine)
     return tuple(sorted(found, key=str))
 
 
-def _taints_of_roles(ground: Ground, machine: Machine) -> set[Taint]:
+def _taints_of_roles(cluster: ClusterContext, machine: Machine) -> set[Taint]:
     found: set[Taint] = set()
     if not machine.is_worker:
         # A k3s server with both roles only gets the second.
-        if machine.is_etcd and (ground.runtime.runs_static_pods or not machine.is_control_plane):
+        if machine.is_etcd and (cluster.runtime.runs_static_pods or not machine.is_control_plane):
             found.add(_ETCD)
         if machine.is_control_plane:
             found.add(_CONTROL_PLANE)

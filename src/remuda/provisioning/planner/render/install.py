@@ -15,19 +15,19 @@ from remuda.kube.encoding import gojson
 from ... import well_known
 from ...plans.plan import File, Instruction, PeriodicInstruction
 from ...releases.distributions import REMUDA
-from .context import Config, Ground, Host, entries
+from .context import ClusterContext, Config, HostContext, entries
 
 INSTALL = "install"
 RESTART_STAMP, DRAIN_HASH = "RESTART_STAMP", "DRAIN_HASH"
 _NOT_WORTH_A_DRAIN = ("server", "cluster-init")
 
 
-def image(ground: Ground) -> str:
+def image(cluster: ClusterContext) -> str:
     """The installer's image, from the cluster's registry; our own distribution's by default from our built-in registry."""
-    tag = ground.facts.release.version.replace("+", "-")
-    ours = ground.facts.built_in_registry if ground.runtime == REMUDA else None
-    registry = ground.private_registry or (ours.host if ours is not None else "")
-    return resolved(f"{ground.facts.installer_prefix}{ground.runtime.name}:{tag}", registry)
+    tag = cluster.facts.release.version.replace("+", "-")
+    ours = cluster.facts.built_in_registry if cluster.runtime == REMUDA else None
+    registry = cluster.private_registry or (ours.host if ours is not None else "")
+    return resolved(f"{cluster.facts.installer_prefix}{cluster.runtime.name}:{tag}", registry)
 
 
 def resolved(name: str, registry: str) -> str:
@@ -38,16 +38,16 @@ def resolved(name: str, registry: str) -> str:
     return f"{registry}/{name}" if slash else f"{registry}/rancher/{name}"
 
 
-def instruction(host: Host, files: Iterable[File], drain_content: Mapping[str, str]) -> Instruction:
+def instruction(host: HostContext, files: Iterable[File], drain_content: Mapping[str, str]) -> Instruction:
     """Install, start, and restart when relevant input has changed.
 
     `drain_content` has, by path, the content that the drain hash uses instead of a file's own.
     """
     counted = [file for file in files if not file.dynamic]
-    from_image = image(host.ground)
-    restart = _stamp(host.ground, from_image, [part for file in counted for part in (file.path, file.content)])
+    from_image = image(host.cluster)
+    restart = _stamp(host.cluster, from_image, [part for file in counted for part in (file.path, file.content)])
     taken = [part for file in counted for part in (file.path, drain_content.get(file.path, file.content))]
-    drain = _stamp(host.ground, from_image, taken)
+    drain = _stamp(host.cluster, from_image, taken)
     return _install(host, from_image, (f"{RESTART_STAMP}={restart}", f"{DRAIN_HASH}={drain}"))
 
 
@@ -56,30 +56,30 @@ def worth_a_drain(config: Config) -> str:
     return gojson.dumps_indented({name: value for name, value in config.items() if name not in _NOT_WORTH_A_DRAIN}).decode()
 
 
-def _install(host: Host, from_image: str, stamps: tuple[str, ...]) -> Instruction:
-    ground = host.ground
-    prefix = ground.runtime.env_prefix
+def _install(host: HostContext, from_image: str, stamps: tuple[str, ...]) -> Instruction:
+    cluster = host.cluster
+    prefix = cluster.runtime.env_prefix
     env = [*stamps]
     env += [
         f"{said['name']}={said['value']}"
-        for said in entries(ground.spec.get("agentEnvVars"))
+        for said in entries(cluster.spec.get("agentEnvVars"))
         if said.get("name") and said.get("value")
     ]
-    env.append(f"{prefix}_DATA_DIR={ground.directories.distro}")
-    if ground.layout.root != "/":
-        env.append(f"{prefix}_ROOT={ground.layout.root}")
+    env.append(f"{prefix}_DATA_DIR={cluster.directories.distro}")
+    if cluster.layout.root != "/":
+        env.append(f"{prefix}_ROOT={cluster.layout.root}")
     if not host.is_server:
         env.append(f"INSTALL_{prefix}_EXEC=agent")
     return Instruction(INSTALL, from_image, tuple(env), ("-c", "run.sh"), "sh")
 
 
-def _stamp(ground: Ground, from_image: str, parts: Iterable[str]) -> str:
-    text = "".join((str(_generation(ground)), from_image, *parts, str(ground.control_plane.config_generation)))
+def _stamp(cluster: ClusterContext, from_image: str, parts: Iterable[str]) -> str:
+    text = "".join((str(_generation(cluster)), from_image, *parts, str(cluster.control_plane.config_generation)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _generation(ground: Ground) -> int:
-    said = ground.spec.get("provisionGeneration")
+def _generation(cluster: ClusterContext) -> int:
+    said = cluster.spec.get("provisionGeneration")
     return said if isinstance(said, int) else 0
 
 
@@ -94,17 +94,17 @@ CAPTURE_ADDRESS, ETCD_NAME = "capture-address", "etcd-name"
 _PERIOD = 600
 
 
-def instructions(host: Host) -> tuple[PeriodicInstruction, ...]:
-    machine, ground = host.machine, host.ground
+def instructions(host: HostContext) -> tuple[PeriodicInstruction, ...]:
+    machine, cluster = host.machine, host.cluster
     if not host.join.init or not machine.is_only_etcd or well_known.JOIN_URL_AUTOSET_DISABLED in host.annotations:
         return ()
     ask = (
-        f"curl -f --retry 100 --retry-delay 5 --cacert {ground.tls('server-ca.crt')} "
-        f"https://{ground.layout.loopback}:{ground.runtime.supervisor_port}/db/info | grep 'clientURLs'"
+        f"curl -f --retry 100 --retry-delay 5 --cacert {cluster.tls('server-ca.crt')} "
+        f"https://{cluster.layout.loopback}:{cluster.runtime.supervisor_port}/db/info | grep 'clientURLs'"
     )
     return (
         PeriodicInstruction(CAPTURE_ADDRESS, args=("-c", ask), command="sh", periodSeconds=_PERIOD),
         PeriodicInstruction(
-            ETCD_NAME, args=("-c", f"cat {ground.directories.distro}/server/db/etcd/name"), command="sh", periodSeconds=_PERIOD
+            ETCD_NAME, args=("-c", f"cat {cluster.directories.distro}/server/db/etcd/name"), command="sh", periodSeconds=_PERIOD
         ),
     )

@@ -13,42 +13,42 @@ from remuda.api.rke_cattle_io import CLUSTER_SPEC
 from remuda.kube.encoding import gojson, yamlio
 
 from ...plans.plan import File
-from .context import Ground, Host, Spec, mapping
+from .context import ClusterContext, HostContext, Spec, mapping
 from .plan_inputs import Taint
 
 
-def files(host: Host, agent: list[File], pre_bootstrap: bool) -> list[File]:
+def files(host: HostContext, agent: list[File], pre_bootstrap: bool) -> list[File]:
     """Before the cluster is bootstrapped only the agent's is needed, on every machine, since any may start the cluster."""
     if pre_bootstrap:
         return agent
     if not host.machine.is_control_plane:
         return []
-    return [*agent, _snapshot_metadata(host.ground), _addons(host.ground)]
+    return [*agent, _snapshot_metadata(host.cluster), _addons(host.cluster)]
 
 
-def agent(ground: Ground, taints: tuple[Taint, ...]) -> list[File]:
+def agent(cluster: ClusterContext, taints: tuple[Taint, ...]) -> list[File]:
     """The cluster agent's; its pods tolerate the taints."""
-    manifest = ground.facts.agent_manifest
+    manifest = cluster.facts.agent_manifest
     if manifest is None:
         return []
-    return [File.of(ground.manifest("cluster-agent.yaml"), manifest(taints), dynamic=True, minor=True)]
+    return [File.of(cluster.manifest("cluster-agent.yaml"), manifest(taints), dynamic=True, minor=True)]
 
 
-def _snapshot_metadata(ground: Ground) -> File:
-    name = f"{ground.runtime.name}-etcd-snapshot-extra-metadata"
+def _snapshot_metadata(cluster: ClusterContext) -> File:
+    name = f"{cluster.runtime.name}-etcd-snapshot-extra-metadata"
     content = yamlio.dumps(
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": name, "namespace": "kube-system"},
-            "data": {"provisioning-cluster-spec": ground.control_plane.annotations.get(CLUSTER_SPEC, "")},
+            "data": {"provisioning-cluster-spec": cluster.control_plane.annotations.get(CLUSTER_SPEC, "")},
         }
     )
-    return File.of(ground.manifest(f"{name}.yaml"), content, dynamic=True, minor=True)
+    return File.of(cluster.manifest(f"{name}.yaml"), content, dynamic=True, minor=True)
 
 
-def _addons(ground: Ground) -> File:
-    return File.of(ground.manifest("addons.yaml"), str(ground.spec.get("additionalManifest") or ""), dynamic=True)
+def _addons(cluster: ClusterContext) -> File:
+    return File.of(cluster.manifest("addons.yaml"), str(cluster.spec.get("additionalManifest") or ""), dynamic=True)
 
 
 # --- charts ---------------------------------------------------------------------------------------------------------------
@@ -60,14 +60,14 @@ _VSPHERE = "rancher-vsphere"
 _VSPHERE_CHART = "rancher-vsphere-csi"
 
 
-def charts(ground: Ground, cloud_providers: Iterable[str]) -> File:
+def charts(cluster: ClusterContext, cloud_providers: Iterable[str]) -> File:
     """`cloud_providers` are those of all servers."""
-    values_of = {name: mapping(values) for name, values in mapping(ground.spec.get("chartValues")).items()}
+    values_of = {name: mapping(values) for name, values in mapping(cluster.spec.get("chartValues")).items()}
     if _VSPHERE in cloud_providers:
         values_of.setdefault(_VSPHERE_CHART, {})
-    cluster = str(ground.spec.get("managementClusterName") or "")
-    content = "---\n".join(yamlio.dumps(_config(name, values, cluster)) for name, values in sorted(values_of.items()))
-    return File.of(ground.manifest(FILE), content, dynamic=True)
+    managed = str(cluster.spec.get("managementClusterName") or "")
+    content = "---\n".join(yamlio.dumps(_config(name, values, managed)) for name, values in sorted(values_of.items()))
+    return File.of(cluster.manifest(FILE), content, dynamic=True)
 
 
 def _config(name: str, values: Spec, cluster: str) -> dict[str, Any]:

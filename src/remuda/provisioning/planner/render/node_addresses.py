@@ -17,7 +17,7 @@ from remuda.kube.waits import Actor
 
 from ... import well_known
 from ..snapshot import CannotRender
-from .context import Config, Host, mapping, strings
+from .context import Config, HostContext, mapping, strings
 from .plan_inputs import Driver
 
 CUSTOM = "CustomMachine"
@@ -28,7 +28,7 @@ _OUTSIDE_IS_INSIDE = "digitalocean"
 _LARGEST_CONFIG = 1 << 20
 
 
-def add(host: Host, config: Config) -> None:
+def add(host: HostContext, config: Config) -> None:
     """Add the addresses of a host to `config`."""
     found = _known(host)
     outside = _listed(found.address)
@@ -60,14 +60,14 @@ def driver_of(archive: bytes) -> Driver | None:
     return None
 
 
-def _known(host: Host) -> Driver:
+def _known(host: HostContext) -> Driver:
     """The addresses in the form of a driver's; a host that registered by itself has comma-separated lists instead."""
     inside, outside = (host.annotations.get(key, "") for key in (well_known.INTERNAL_ADDRESS, well_known.ADDRESS))
     if inside or outside:
         return Driver(address=outside, private_address=inside)
-    if host.machine.infrastructure_kind == CUSTOM or host.ground.layout.own_address:
-        return Driver(private_address=host.ground.layout.own_address)
-    driver = host.ground.facts.drivers.get(host.machine.name)
+    if host.machine.infrastructure_kind == CUSTOM or host.cluster.layout.own_address:
+        return Driver(private_address=host.cluster.layout.own_address)
+    driver = host.cluster.facts.drivers.get(host.machine.name)
     if driver is None:
         at = f"{host.machine.namespace}/{host.machine.name}"
         raise CannotRender(f"waiting for machine {at} driver config to be saved", Actor.PROVIDER, host.machine.ref())

@@ -33,7 +33,7 @@ AgentManifest = Callable[[tuple[Taint, ...]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class NamedObject:
     """A Secret or a ConfigMap, its data decoded."""
 
     type: str = ""
@@ -78,20 +78,20 @@ class BuiltInRegistry:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class PlanInputs:
     """`drivers` are by machine name; `pull_secrets` are those of the global registry, in the order of the setting. `withheld`
     has the reasons why the cluster may not use an object that it names, by its resource and key."""
 
     release: Release
     installer_prefix: str = "rancher/system-agent-installer-"
     default_registry: str = ""
-    pull_secrets: tuple[Source, ...] = ()
+    pull_secrets: tuple[NamedObject, ...] = ()
     prime_by_default: bool = False
     built_in_registry: BuiltInRegistry | None = None
     # None for a cluster without its own agent: the one we run in.
     agent_manifest: AgentManifest | None = None
-    secrets: Mapping[Key, Source] = field(default_factory=dict)
-    config_maps: Mapping[Key, Source] = field(default_factory=dict)
+    secrets: Mapping[Key, NamedObject] = field(default_factory=dict)
+    config_maps: Mapping[Key, NamedObject] = field(default_factory=dict)
     withheld: Mapping[tuple[str, Key], str] = field(default_factory=dict)
     drivers: Mapping[str, Driver] = field(default_factory=dict)
 

@@ -15,8 +15,8 @@ from typing import Any
 from remuda.kube.encoding import gojson, jsonio
 
 from ...plans.plan import File
-from .context import Ground, Spec, mapping
-from .plan_inputs import Source
+from .context import ClusterContext, Spec, mapping
+from .plan_inputs import NamedObject
 
 AGENT_FILE = "/etc/rancher/agent/registries.yaml"
 _AUTH_CONFIG = "rke.cattle.io/auth-config"
@@ -38,23 +38,23 @@ class Registries:
     files: tuple[File, ...] = ()
 
 
-def render(ground: Ground) -> Registries:
-    said = mapping(ground.spec.get("registries"))
-    configs, files = _configs(ground, mapping(said.get("configs")))
-    _add_global(ground, configs)
-    files += _add_built_in(ground, configs)
+def render(cluster: ClusterContext) -> Registries:
+    said = mapping(cluster.spec.get("registries"))
+    configs, files = _configs(cluster, mapping(said.get("configs")))
+    _add_global(cluster, configs)
+    files += _add_built_in(cluster, configs)
     mirrors = {host: _mirror(mapping(mirror)) for host, mirror in sorted(mapping(said.get("mirrors")).items())}
-    mirrors = {**_built_in_mirror(ground), **mirrors}
+    mirrors = {**_built_in_mirror(cluster), **mirrors}
     if not configs and not mirrors:
         return Registries()
     return Registries(gojson.dumps({"configs": configs, "mirrors": mirrors}), tuple(sorted(files, key=lambda file: file.path)))
 
 
-def agent_files(ground: Ground, found: Registries) -> list[File]:
+def agent_files(cluster: ClusterContext, found: Registries) -> list[File]:
     """The agent's files: only if the cluster or the server configures registries at all."""
-    if not ground.spec.get("registries") and not ground.facts.default_registry and not found.content:
+    if not cluster.spec.get("registries") and not cluster.facts.default_registry and not found.content:
         return []
-    return [File.of(ground.layout.path(AGENT_FILE), found.content, dynamic=True), *found.files]
+    return [File.of(cluster.layout.path(AGENT_FILE), found.content, dynamic=True), *found.files]
 
 
 def _mirror(said: Spec) -> dict[str, Any]:
@@ -62,32 +62,34 @@ def _mirror(said: Spec) -> dict[str, Any]:
     return {key: value for key, value in made.items() if value}
 
 
-def _configs(ground: Ground, said: Spec) -> tuple[dict[str, Any], list[File]]:
+def _configs(cluster: ClusterContext, said: Spec) -> tuple[dict[str, Any], list[File]]:
     configs: dict[str, Any] = {}
     files: list[File] = []
     for host, config in sorted(said.items()):
         config = mapping(config)
-        tls, own = _tls(ground, host, config)
+        tls, own = _tls(cluster, host, config)
         secret = str(config.get("authConfigSecretName") or "")
-        configs[host] = {"auth": _auth(ground, host, secret) if secret else None, "tls": tls}
+        configs[host] = {"auth": _auth(cluster, host, secret) if secret else None, "tls": tls}
         files += own
     return configs, files
 
 
-def _tls(ground: Ground, host: str, config: Spec) -> tuple[Mapping[str, Any] | None, list[File]]:
+def _tls(cluster: ClusterContext, host: str, config: Spec) -> tuple[Mapping[str, Any] | None, list[File]]:
     secret, bundle = str(config.get("tlsSecretName") or ""), config.get("caBundle")
     insecure = bool(config.get("insecureSkipVerify"))
     if not secret and not bundle and not insecure:
         return None, []
-    contents = _pair(ground, host, secret) if secret else {}
+    contents = _pair(cluster, host, secret) if secret else {}
     if bundle:
-        contents["ca.crt"] = _decoded(ground, host, str(bundle))
-    return _tls_of(ground, host, contents, insecure)
+        contents["ca.crt"] = _decoded(cluster, host, str(bundle))
+    return _tls_of(cluster, host, contents, insecure)
 
 
-def _tls_of(ground: Ground, host: str, contents: Mapping[str, bytes], insecure: bool) -> tuple[Mapping[str, Any], list[File]]:
+def _tls_of(
+    cluster: ClusterContext, host: str, contents: Mapping[str, bytes], insecure: bool
+) -> tuple[Mapping[str, Any], list[File]]:
     files = {
-        name: File.of(f"{ground.directories.distro}/etc/tls/registries/{host}/{name}", data) for name, data in contents.items()
+        name: File.of(f"{cluster.directories.distro}/etc/tls/registries/{host}/{name}", data) for name, data in contents.items()
     }
     paths = {name: file.path for name, file in files.items()}
     return {
@@ -98,29 +100,29 @@ def _tls_of(ground: Ground, host: str, contents: Mapping[str, bytes], insecure: 
     }, list(files.values())
 
 
-def _pair(ground: Ground, host: str, name: str) -> dict[str, bytes]:
-    source = ground.secret(name)
+def _pair(cluster: ClusterContext, host: str, name: str) -> dict[str, bytes]:
+    source = cluster.secret(name)
     if source.type != _TLS:
-        raise ground.refused(f"secret {name} for registry {host} is of type {source.type}, and not {_TLS}")
+        raise cluster.refused(f"secret {name} for registry {host} is of type {source.type}, and not {_TLS}")
     return {key: source.data[key] for key in ("tls.crt", "tls.key") if source.data.get(key)}
 
 
-def _decoded(ground: Ground, host: str, bundle: str) -> bytes:
+def _decoded(cluster: ClusterContext, host: str, bundle: str) -> bytes:
     try:
         return base64.b64decode(bundle, validate=True)
     except (binascii.Error, ValueError):
-        raise ground.refused(f"caBundle of registry {host} is no base64") from None
+        raise cluster.refused(f"caBundle of registry {host} is no base64") from None
 
 
-def _auth(ground: Ground, host: str, name: str) -> Auth:
-    source = ground.secret(name)
+def _auth(cluster: ClusterContext, host: str, name: str) -> Auth:
+    source = cluster.secret(name)
     found = _auth_of(source, host)
     if found is None:
-        raise ground.refused(f"secret {name} of type {source.type} holds no credentials for registry {host}")
+        raise cluster.refused(f"secret {name} of type {source.type} holds no credentials for registry {host}")
     return found
 
 
-def _auth_of(source: Source, host: str) -> Auth | None:
+def _auth_of(source: NamedObject, host: str) -> Auth | None:
     data = {key: value.decode(errors="replace") for key, value in source.data.items()}
     match source.type:
         case type_ if type_ == _AUTH_CONFIG:
@@ -147,29 +149,29 @@ def _written(username: Any = "", password: Any = "", auth: Any = "", identity: A
     return {key: str(value or "") for key, value in said.items()}
 
 
-def _add_global(ground: Ground, configs: dict[str, Any]) -> None:
+def _add_global(cluster: ClusterContext, configs: dict[str, Any]) -> None:
     """Add the credentials of the global registry, for a cluster that pulls from it and has no settings for it."""
-    host = ground.facts.default_registry.partition("/")[0]
-    if not ground.inherits_registry or host in configs:
+    host = cluster.facts.default_registry.partition("/")[0]
+    if not cluster.inherits_registry or host in configs:
         return
-    found = next((auth for auth in (_auth_of(source, host) for source in ground.facts.pull_secrets) if auth), None)
+    found = next((auth for auth in (_auth_of(source, host) for source in cluster.facts.pull_secrets) if auth), None)
     if found:
         configs[host] = {"auth": found, "tls": None}
 
 
-def _add_built_in(ground: Ground, configs: dict[str, Any]) -> list[File]:
+def _add_built_in(cluster: ClusterContext, configs: dict[str, Any]) -> list[File]:
     """Add our own CA for images that we serve ourselves."""
-    built_in = ground.facts.built_in_registry
+    built_in = cluster.facts.built_in_registry
     if built_in is None or not built_in.ca or built_in.host in configs:
         return []
-    tls, files = _tls_of(ground, built_in.host, {"ca.crt": built_in.ca.encode()}, insecure=False)
+    tls, files = _tls_of(cluster, built_in.host, {"ca.crt": built_in.ca.encode()}, insecure=False)
     configs[built_in.host] = {"auth": None, "tls": tls}
     return files
 
 
-def _built_in_mirror(ground: Ground) -> dict[str, Any]:
+def _built_in_mirror(cluster: ClusterContext) -> dict[str, Any]:
     """A mirror with an https URL: agents take a registry on their own machine for one without TLS, and ours has TLS."""
-    built_in = ground.facts.built_in_registry
+    built_in = cluster.facts.built_in_registry
     if built_in is None or not built_in.ca or not _LOCAL.match(built_in.host):
         return {}
     return {built_in.host: {"endpoint": [f"https://{built_in.host}"]}}

@@ -12,8 +12,8 @@ import hashlib
 from remuda.api import rke_cattle_io
 
 from ...plans.plan import File
-from .context import Config, Ground, Host, Spec, entries, mapping
-from .plan_inputs import Source
+from .context import ClusterContext, Config, HostContext, Spec, entries, mapping
+from .plan_inputs import NamedObject
 
 SECRET_AUTHORIZED = "v2prov-secret-authorized-for-cluster"
 SECRET_SCHEME = "secret://"
@@ -23,66 +23,66 @@ _FILE_ARGUMENTS = ("audit-policy-file", "cloud-provider-config", "private-regist
 _CLOUD_CONFIG, _PRIVATE_REGISTRY = "cloud-provider-config", "private-registry"
 
 
-def selected(host: Host) -> list[File]:
+def selected(host: HostContext) -> list[File]:
     """The files that a machine's labels select."""
     found: list[File] = []
-    for selector, sources in host.ground.selector_files:
+    for selector, sources in host.cluster.selector_files:
         if selector.matches(host.machine.labels):
-            found += [file for source in sources for file in _files(host.ground, source)]
+            found += [file for source in sources for file in _files(host.cluster, source)]
     return found
 
 
-def from_arguments(ground: Ground, config: Config, registries: bytes) -> list[File]:
+def from_arguments(cluster: ClusterContext, config: Config, registries: bytes) -> list[File]:
     """Files for arguments whose value is a file's content; `config` gets their paths. There is always a registries.yaml."""
     files = []
     for name in _FILE_ARGUMENTS:
         if name == _PRIVATE_REGISTRY:
-            path, content = ground.layout.path(f"{ground.runtime.config_directory}/registries.yaml"), registries
+            path, content = cluster.layout.path(f"{cluster.runtime.config_directory}/registries.yaml"), registries
         else:
             said = config.get(name)
             if not isinstance(said, str) or not said:
                 continue
-            path, content = ground.config_file(name), said.encode()
+            path, content = cluster.config_file(name), said.encode()
             if name == _CLOUD_CONFIG and said.startswith(SECRET_SCHEME):
-                content = _cloud_config(ground, said.removeprefix(SECRET_SCHEME))
+                content = _cloud_config(cluster, said.removeprefix(SECRET_SCHEME))
         config[name] = path
         files.append(File.of(path, content))
     return files
 
 
-def _files(ground: Ground, source: Spec) -> list[File]:
-    for kind, read in (("secret", ground.secret), ("configMap", ground.config_map)):
+def _files(cluster: ClusterContext, source: Spec) -> list[File]:
+    for kind, read in (("secret", cluster.secret), ("configMap", cluster.config_map)):
         said = mapping(source.get(kind))
         if said.get("name"):
             found = read(str(said["name"]))
-            _check_authorized(ground, found, rke_cattle_io.AUTHORIZED, str(said["name"]))
-            return [_file(ground, found, said, item) for item in entries(said.get("items"))]
+            _check_authorized(cluster, found, rke_cattle_io.AUTHORIZED, str(said["name"]))
+            return [_file(cluster, found, said, item) for item in entries(said.get("items"))]
     return []
 
 
-def _file(ground: Ground, source: Source, said: Spec, item: Spec) -> File:
+def _file(cluster: ClusterContext, source: NamedObject, said: Spec, item: Spec) -> File:
     key, path = str(item.get("key") or ""), str(item.get("path") or "")
     if key not in source.data:
-        raise ground.refused(f"{said['name']} has no key {key} for the file {path}")
+        raise cluster.refused(f"{said['name']} has no key {key} for the file {path}")
     content, wanted = source.data[key], item.get("hash")
     if wanted and base64.b64encode(hashlib.sha256(content).digest()).decode() != wanted:
-        raise ground.refused(f"key {key} of {said['name']} does not have the hash that is given for the file {path}")
+        raise cluster.refused(f"key {key} of {said['name']} does not have the hash that is given for the file {path}")
     permissions = str(item.get("permissions") or said.get("defaultPermissions") or "")
-    return File.of(ground.layout.path(path), content, permissions=permissions, dynamic=bool(item.get("dynamic")))
+    return File.of(cluster.layout.path(path), content, permissions=permissions, dynamic=bool(item.get("dynamic")))
 
 
-def _cloud_config(ground: Ground, reference: str) -> bytes:
+def _cloud_config(cluster: ClusterContext, reference: str) -> bytes:
     namespace, _, name = reference.partition(":")
-    source = ground.secret(name, namespace)
-    _check_authorized(ground, source, SECRET_AUTHORIZED, reference)
+    source = cluster.secret(name, namespace)
+    _check_authorized(cluster, source, SECRET_AUTHORIZED, reference)
     if _CREDENTIAL not in source.data:
-        raise ground.refused(f"secret {reference} has no key {_CREDENTIAL} for {_CLOUD_CONFIG}")
+        raise cluster.refused(f"secret {reference} has no key {_CREDENTIAL} for {_CLOUD_CONFIG}")
     return source.data[_CREDENTIAL]
 
 
-def _check_authorized(ground: Ground, source: Source, annotation: str, name: str) -> None:
+def _check_authorized(cluster: ClusterContext, source: NamedObject, annotation: str, name: str) -> None:
     clusters = [part.strip() for part in source.annotations.get(annotation, "").split(",")]
-    if ground.control_plane.name not in clusters:
-        raise ground.refused(
-            f"{name} is not authorized for the cluster {ground.control_plane.name}: its annotation {annotation} does not name it"
+    if cluster.control_plane.name not in clusters:
+        raise cluster.refused(
+            f"{name} is not authorized for the cluster {cluster.control_plane.name}: its annotation {annotation} does not name it"
         )

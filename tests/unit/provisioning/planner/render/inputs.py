@@ -10,8 +10,8 @@ from typing import Any
 from remuda.provisioning import host_layout, well_known
 from remuda.provisioning import well_known as keys
 from remuda.provisioning.host_layout import Layout
-from remuda.provisioning.planner.render import Driver, Facts, renderer
-from remuda.provisioning.planner.snapshot import Cluster, ControlPlane, Join, Machine, PlanSecret, Snapshot, Tokens
+from remuda.provisioning.planner.render import Driver, PlanInputs, renderer
+from remuda.provisioning.planner.snapshot import Cluster, ClusterSnapshot, ControlPlane, Join, Machine, PlanSecret, Tokens
 from remuda.provisioning.plans.plan import File, Plan
 from remuda.provisioning.releases import catalog
 
@@ -53,18 +53,18 @@ def driven(roles: str = "etcd,control-plane,worker", **said: Any) -> Machine:
     return machine(roles, kind="Amazonec2Machine", **said)
 
 
-def facts(version: str = RKE2, **said: Any) -> Facts:
-    return Facts(**{"release": catalog.built_in().release(version), "drivers": {"m1": DRIVER}, **said})
+def facts(version: str = RKE2, **said: Any) -> PlanInputs:
+    return PlanInputs(**{"release": catalog.built_in().release(version), "drivers": {"m1": DRIVER}, **said})
 
 
-def snapshot(spec: Mapping[str, Any] | None = None, **said: Any) -> Snapshot:
+def snapshot(spec: Mapping[str, Any] | None = None, **said: Any) -> ClusterSnapshot:
     """`said` is of the control plane."""
     full = {"kubernetesVersion": RKE2, "clusterName": "demo", "managementClusterName": "c-m-abcdefgh", **(spec or {})}
     control_plane = ControlPlane("fleet-default", "demo", full, **said)
-    return Snapshot(0.0, control_plane, Cluster("demo"), tokens=Tokens(SERVER_TOKEN, AGENT_TOKEN))
+    return ClusterSnapshot(0.0, control_plane, Cluster("demo"), tokens=Tokens(SERVER_TOKEN, AGENT_TOKEN))
 
 
-def desired_plan(known: Facts, seen: Snapshot, of: Machine, join: Join) -> Plan:
+def desired_plan(known: PlanInputs, seen: ClusterSnapshot, of: Machine, join: Join) -> Plan:
     return renderer(known)(seen, of, join)
 
 
@@ -73,7 +73,11 @@ def file_at(found: Plan, path: str) -> File | None:
 
 
 def plan(
-    of: Machine | None = None, join: Join = INIT, spec: Mapping[str, Any] | None = None, known: Facts | None = None, **said: Any
+    of: Machine | None = None,
+    join: Join = INIT,
+    spec: Mapping[str, Any] | None = None,
+    known: PlanInputs | None = None,
+    **said: Any,
 ) -> Plan:
     planned = of or machine()
     return desired_plan(known or facts(), replace(snapshot(spec, **said), machines=(planned,)), planned, join)
@@ -88,7 +92,7 @@ def config_of(found: Plan, runtime: str = "rke2", root: str = "") -> dict[str, A
 
 
 def config(
-    of: Machine | None = None, join: Join = INIT, spec: Mapping[str, Any] | None = None, known: Facts | None = None
+    of: Machine | None = None, join: Join = INIT, spec: Mapping[str, Any] | None = None, known: PlanInputs | None = None
 ) -> dict[str, Any]:
     release = (known or facts()).release
     return config_of(plan(of, join, spec, known), release.runtime.name)

@@ -18,8 +18,8 @@ from remuda.provisioning.host_layout import Layout
 from remuda.provisioning.planner.render import (
     BuiltInRegistry,
     Driver,
-    Facts,
-    Source,
+    NamedObject,
+    PlanInputs,
     Taint,
     needs,
     node_addresses,
@@ -41,7 +41,7 @@ def agent(taints: tuple[Taint, ...]) -> str:
     return f"tolerates: {[str(taint) for taint in taints]}\n"
 
 
-def in_namespace(**sources: Source) -> dict[Key, Source]:
+def in_namespace(**sources: NamedObject) -> dict[Key, NamedObject]:
     return {Key("fleet-default", name): source for name, source in sources.items()}
 
 
@@ -53,7 +53,7 @@ def test_files_come_in_the_originals_order_with_the_originals_marks() -> None:
         "machineSelectorFiles": [{"fileSources": [{"secret": {"name": "own", "items": [{"key": "k", "path": "/opt/own"}]}}]}],
         "localClusterAuthEndpoint": {"enabled": True},
     }
-    own = Source(annotations={"rke.cattle.io/object-authorized-for-clusters": "other,demo"}, data={"k": b"v"})
+    own = NamedObject(annotations={"rke.cattle.io/object-authorized-for-clusters": "other,demo"}, data={"k": b"v"})
     found = plan(machine(), INIT, spec, facts(agent_manifest=agent, secrets=in_namespace(own=own)))
     assert [(file.path, file.dynamic, file.minor) for file in found.files] == [
         ("/etc/rancher/agent/registries.yaml", True, False),
@@ -107,7 +107,7 @@ def test_a_host_in_a_directory_has_every_file_below_it() -> None:
             {"fileSources": [{"configMap": {"name": "own", "items": [{"key": "k", "path": "/opt/../../own"}]}}]}
         ]
     }
-    own = Source(annotations={"rke.cattle.io/object-authorized-for-clusters": "demo"}, data={"k": b"v"})
+    own = NamedObject(annotations={"rke.cattle.io/object-authorized-for-clusters": "demo"}, data={"k": b"v"})
     known = facts(inputs.REMUDA, agent_manifest=agent, config_maps=in_namespace(own=own))
     found = plan(machine(on=Layout("/srv/a", "127.4.5.6")), INIT, {**spec, "registries": {"mirrors": {"x": {}}}}, known)
     assert all(file.path.startswith("/srv/a/") for file in found.files)
@@ -205,7 +205,7 @@ class TestCharts:
 
 
 class TestRegistries:
-    def registries(self, said: dict[str, Any] | None, known: Facts | None = None) -> Any:
+    def registries(self, said: dict[str, Any] | None, known: PlanInputs | None = None) -> Any:
         content = text_at(plan(machine("worker"), JOINED, {"registries": said} if said else None, known), REGISTRIES)
         return json.loads(content) if content else None
 
@@ -225,17 +225,17 @@ class TestRegistries:
         ("source", "auth"),
         [
             (
-                Source(
+                NamedObject(
                     "rke.cattle.io/auth-config", data={"username": b"u", "password": b"p", "auth": b"x", "identityToken": b"t"}
                 ),
                 {"username": "u", "password": "p", "auth": "eA==", "identity_token": "t"},
             ),
             (
-                Source("kubernetes.io/basic-auth", data={"username": b"u", "password": b"p"}),
+                NamedObject("kubernetes.io/basic-auth", data={"username": b"u", "password": b"p"}),
                 {"username": "u", "password": "p", "auth": "", "identity_token": ""},
             ),
             (
-                Source(
+                NamedObject(
                     "kubernetes.io/dockerconfigjson",
                     data={".dockerconfigjson": b'{"auths":{"r":{"username":"u","auth":"dTpw"}}}'},
                 ),
@@ -243,7 +243,7 @@ class TestRegistries:
             ),
         ],
     )
-    def test_credentials_come_from_three_kinds_of_secrets(self, source: Source, auth: dict[str, str]) -> None:
+    def test_credentials_come_from_three_kinds_of_secrets(self, source: NamedObject, auth: dict[str, str]) -> None:
         found = self.registries({"configs": {"r": {"authConfigSecretName": "s"}}}, facts(secrets=in_namespace(s=source)))
         assert found["configs"] == {"r": {"auth": auth, "tls": None}}
 
@@ -251,18 +251,18 @@ class TestRegistries:
         ("said", "source", "why"),
         [
             ({"authConfigSecretName": "s"}, None, "Secret fleet-default/s is not there"),
-            ({"authConfigSecretName": "s"}, Source("Opaque"), "holds no credentials for registry r"),
-            ({"authConfigSecretName": "s"}, Source("kubernetes.io/dockerconfigjson"), "holds no credentials for registry r"),
-            ({"tlsSecretName": "s"}, Source("Opaque"), r"not kubernetes\.io/tls"),
+            ({"authConfigSecretName": "s"}, NamedObject("Opaque"), "holds no credentials for registry r"),
+            ({"authConfigSecretName": "s"}, NamedObject("kubernetes.io/dockerconfigjson"), "holds no credentials for registry r"),
+            ({"tlsSecretName": "s"}, NamedObject("Opaque"), r"not kubernetes\.io/tls"),
             ({"caBundle": "!"}, None, "no base64"),
         ],
     )
-    def test_what_can_not_be_used_is_told(self, said: dict[str, str], source: Source | None, why: str) -> None:
+    def test_what_can_not_be_used_is_told(self, said: dict[str, str], source: NamedObject | None, why: str) -> None:
         with pytest.raises(CannotRender, match=why):
             self.registries({"configs": {"r": said}}, facts(secrets=in_namespace(s=source) if source else {}))
 
     def test_certificates_become_files(self) -> None:
-        pair = Source("kubernetes.io/tls", data={"tls.crt": b"C", "tls.key": b"K"})
+        pair = NamedObject("kubernetes.io/tls", data={"tls.crt": b"C", "tls.key": b"K"})
         said = {"configs": {"r:5000": {"tlsSecretName": "s", "caBundle": "Q0E=", "insecureSkipVerify": True}}}
         found = plan(machine("worker"), JOINED, {"registries": said}, facts(secrets=in_namespace(s=pair)))
         at = f"{DISTRO}/etc/tls/registries/r:5000"
@@ -280,8 +280,10 @@ class TestRegistries:
 
     def test_the_global_registry_brings_its_credentials(self) -> None:
         pulls = (
-            Source("kubernetes.io/dockerconfigjson", data={".dockerconfigjson": b'{"auths":{"other":{"auth":"x"}}}'}),
-            Source("kubernetes.io/dockerconfigjson", data={".dockerconfigjson": b'{"auths":{"r.example.org":{"auth":"y"}}}'}),
+            NamedObject("kubernetes.io/dockerconfigjson", data={".dockerconfigjson": b'{"auths":{"other":{"auth":"x"}}}'}),
+            NamedObject(
+                "kubernetes.io/dockerconfigjson", data={".dockerconfigjson": b'{"auths":{"r.example.org":{"auth":"y"}}}'}
+            ),
         )
         known = facts(default_registry="r.example.org", pull_secrets=pulls)
         assert self.registries(None, known)["configs"]["r.example.org"]["auth"]["auth"] == "y"
@@ -289,7 +291,7 @@ class TestRegistries:
         assert self.registries(own, known)["configs"]["r.example.org"]["auth"] is None
 
     def test_a_cluster_with_a_registry_of_its_own_does_not_get_the_global_credentials(self) -> None:
-        pulls = (Source("kubernetes.io/basic-auth", data={"username": b"u"}),)
+        pulls = (NamedObject("kubernetes.io/basic-auth", data={"username": b"u"}),)
         spec = {"machineGlobalConfig": {"system-default-registry": "mine.example.org"}}
         found = plan(machine(), INIT, spec, facts(default_registry="r.example.org", pull_secrets=pulls))
         assert text_at(found, REGISTRIES) == ""
@@ -308,7 +310,7 @@ class TestRegistries:
 
 class TestSources:
     def files(self, item: dict[str, Any], *, authorized: str = "demo", **said: Any) -> list[tuple[str, bytes, str, bool]]:
-        source = Source(annotations={"rke.cattle.io/object-authorized-for-clusters": authorized}, data={"k": b"v"})
+        source = NamedObject(annotations={"rke.cattle.io/object-authorized-for-clusters": authorized}, data={"k": b"v"})
         spec = {"machineSelectorFiles": [{"fileSources": [{"secret": {"name": "own", "items": [item], **said}}]}]}
         found = plan(machine("worker"), JOINED, spec, facts(secrets=in_namespace(own=source)))
         return [(file.path, file.data, file.permissions, file.dynamic) for file in found.files if file.path.startswith("/opt")]
@@ -345,16 +347,16 @@ class TestSources:
     def test_a_cloud_providers_configuration_may_be_in_a_secret(self) -> None:
         path = f"{DISTRO}/etc/config-files/cloud-provider-config"
         spec = {"machineGlobalConfig": {"cloud-provider-config": "secret://other:cloud"}}
-        source = Source(annotations={"v2prov-secret-authorized-for-cluster": "demo"}, data={"credential": b"[Global]"})
+        source = NamedObject(annotations={"v2prov-secret-authorized-for-cluster": "demo"}, data={"credential": b"[Global]"})
         found = plan(machine("worker"), JOINED, spec, facts(secrets={Key("other", "cloud"): source}))
         assert text_at(found, path) == "[Global]"
         assert inputs.config_of(found)["cloud-provider-config"] == path
         with pytest.raises(CannotRender, match="not authorized"):
-            plan(machine("worker"), JOINED, spec, facts(secrets={Key("other", "cloud"): Source(data={"credential": b""})}))
+            plan(machine("worker"), JOINED, spec, facts(secrets={Key("other", "cloud"): NamedObject(data={"credential": b""})}))
 
 
 class TestSnapshots:
-    CREDENTIAL = Source(
+    CREDENTIAL = NamedObject(
         data={
             "s3credentialConfig-accessKey": b"A",
             "s3credentialConfig-secretKey": b"S",
@@ -414,10 +416,10 @@ def test_everything_that_a_spec_names_is_known_to_be_needed() -> None:
 def test_objects_of_the_api_become_sources() -> None:
     metadata = {"name": "x", "annotations": {"a": "b"}}
     secret = {"kind": "Secret", "metadata": metadata, "type": "Opaque", "data": {"k": "dg==", "empty": None}}
-    assert Source.of_secret(secret) == Source("Opaque", {"a": "b"}, {"k": b"v", "empty": b""})
+    assert NamedObject.of_secret(secret) == NamedObject("Opaque", {"a": "b"}, {"k": b"v", "empty": b""})
     config_map = {"kind": "ConfigMap", "metadata": metadata, "data": {"k": "v"}, "binaryData": {"b": "AA=="}}
-    assert Source.of_config_map(config_map) == Source("", {"a": "b"}, {"k": b"v", "b": b"\x00"})
-    assert Source.of_config_map({}) == Source()
+    assert NamedObject.of_config_map(config_map) == NamedObject("", {"a": "b"}, {"k": b"v", "b": b"\x00"})
+    assert NamedObject.of_config_map({}) == NamedObject()
 
 
 def archive(**files: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.provisioning.host_layout import Layout
-from remuda.provisioning.planner.render import BuiltInRegistry, Facts, idempotent_commands
+from remuda.provisioning.planner.render import BuiltInRegistry, PlanInputs, idempotent_commands
 from remuda.provisioning.planner.render import install as installing
 from remuda.provisioning.planner.snapshot import CannotRender, Join, Machine
 from remuda.provisioning.plans.plan import HttpGet, Plan, Probe, instruction, variable
@@ -117,7 +117,7 @@ class TestStamps:
 
 
 class TestProbes:
-    def urls(self, of: Machine, spec: dict[str, Any] | None = None, known: Facts | None = None) -> dict[str, str]:
+    def urls(self, of: Machine, spec: dict[str, Any] | None = None, known: PlanInputs | None = None) -> dict[str, str]:
         return {name: probe.httpGet.url for name, probe in plan(of, JOINED, spec, known).probes.items()}
 
     def test_an_rke2_server_answers_for_every_component(self) -> None:

@@ -8,7 +8,7 @@ from remuda.agent.plans import plan as agentside
 from remuda.provisioning.planner import decide
 from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.render import renderer
-from remuda.provisioning.planner.snapshot import Cluster, Machine, PlanNode, Snapshot
+from remuda.provisioning.planner.snapshot import Cluster, ClusterSnapshot, Machine, PlanNode
 from remuda.provisioning.plans import plan
 from remuda.provisioning.plans.plan import Plan
 
@@ -24,7 +24,7 @@ def ready(roles: str, name: str) -> Machine:
     )
 
 
-def after(seen: Snapshot, decision: Decision) -> Snapshot:
+def after(seen: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
     """What is there once a decision was carried out and every host has done as it was told."""
     machines = []
     for one in seen.machines:

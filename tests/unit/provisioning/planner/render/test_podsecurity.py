@@ -6,7 +6,7 @@ import pytest
 
 from remuda.kube.objects import Key
 from remuda.provisioning.graph.podsecurity import BUILT_IN, content, secret_name, with_admission
-from remuda.provisioning.planner.render import Source
+from remuda.provisioning.planner.render import NamedObject
 from remuda.provisioning.plans.plan import Plan
 
 from .inputs import INIT, JOINED, K3S, RKE2, desired_plan, facts, file_at, machine, snapshot
@@ -16,7 +16,7 @@ DATA = content(BUILT_IN["rancher-restricted"], K3S)
 
 def plan(version: str, roles: str) -> Plan:
     spec = with_admission({"kubernetesVersion": version}, {"metadata": {"name": "demo"}}, DATA)
-    source = Source("Opaque", {"rke.cattle.io/object-authorized-for-clusters": "demo"}, {"admission-config-psact": DATA})
+    source = NamedObject("Opaque", {"rke.cattle.io/object-authorized-for-clusters": "demo"}, {"admission-config-psact": DATA})
     labels = {f"rke.cattle.io/{role}-role": "true" for role in roles.split(",")}
     known = facts(version, secrets={Key("fleet-default", secret_name("demo")): source})
     join = INIT if "etcd" in roles else JOINED

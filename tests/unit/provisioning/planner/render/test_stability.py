@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.kube.objects import Key
-from remuda.provisioning.planner.render import Facts, Source, renderer
+from remuda.provisioning.planner.render import NamedObject, PlanInputs, renderer
 from remuda.provisioning.planner.snapshot import Join, Machine
 from remuda.provisioning.plans import plan
 
@@ -50,8 +50,8 @@ SPEC: dict[str, Any] = {
 KNOWN = facts(
     agent_manifest=lambda taints: ",".join(map(str, taints)),
     secrets={
-        Key("fleet-default", "own"): Source(annotations=AUTHORIZED, data={"a": b"1", "b": b"2"}),
-        Key("fleet-default", "auth"): Source("kubernetes.io/basic-auth", data={"username": b"u", "password": b"p"}),
+        Key("fleet-default", "own"): NamedObject(annotations=AUTHORIZED, data={"a": b"1", "b": b"2"}),
+        Key("fleet-default", "auth"): NamedObject("kubernetes.io/basic-auth", data={"username": b"u", "password": b"p"}),
     },
 )
 ANNOTATIONS = {
@@ -77,8 +77,8 @@ def shuffled_machine(one: Machine, by: random.Random) -> Machine:
     return replace(one, secret=secret, labels=shuffled(one.labels, by))
 
 
-def shuffled_facts(known: Facts, by: random.Random) -> Facts:
-    def over(sources: Mapping[Key, Source]) -> dict[Key, Source]:
+def shuffled_facts(known: PlanInputs, by: random.Random) -> PlanInputs:
+    def over(sources: Mapping[Key, NamedObject]) -> dict[Key, NamedObject]:
         pairs = [(key, replace(source, data=shuffled(source.data, by))) for key, source in sources.items()]
         by.shuffle(pairs)
         return dict(pairs)
