@@ -52,7 +52,7 @@ class Chars:
 def _variants(char: str) -> tuple[str, ...]:
     """The other cases of a character, by simple folding."""
     found = {char.lower(), char.upper(), char.lower().upper(), char.upper().lower()}
-    found |= {"k": {"K"}, "K": {"K"}, "s": {"ſ"}, "S": {"ſ"}}.get(char, set())
+    found |= {"k": {"K"}, "K": {"K"}, "s": {"ſ"}, "S": {"ſ"}, "ß": {"ẞ"}}.get(char, set())
     return tuple(other for other in found if len(other) == 1 and other != char)
 
 
@@ -151,6 +151,8 @@ Regex: TypeAlias = Chars | Assert | Concat | Either | Repeat
 _DIGIT: Ranges = ((0x30, 0x39),)
 _SPACE: Ranges = ((0x09, 0x0A), (0x0C, 0x0D), (0x20, 0x20))
 _WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+# The characters beyond ASCII that fold to a letter of it.
+_FOLDED_WORD: Ranges = ((0x17F, 0x17F), (0x212A, 0x212A))
 _PERL = {"d": _DIGIT, "s": _SPACE, "w": _WORD}
 _POSIX: dict[str, Ranges] = {
     "alnum": ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)),
@@ -233,6 +235,10 @@ class _Parser:
                 parts.extend(self._one(ord(char)) for char in text)
                 continue
             start = self.at
+            if parts and self._repeats():
+                # After `\\Q…\\E` or `(?i)`: what is repeated is the last character or group before it.
+                parts[-1] = self._repeated(parts[-1], start)
+                continue
             atom = self._atom()
             if atom is not None:
                 parts.append(self._repeated(atom, start))
@@ -257,14 +263,23 @@ class _Parser:
         if char == "$":
             return Assert("line-end" if self.multiline else "text-end")
         if char in "*+?":
-            raise RegexError("missing argument to repetition operator", char)
+            raise RegexError("missing argument to repetition operator", char + "?" * (self._peek() == "?"))
         if char == "{":
             self.at -= 1
             counts = self._counts()
             if counts is not None:
-                raise RegexError("missing argument to repetition operator", counts[2])
+                raise RegexError("missing argument to repetition operator", counts[2] + "?" * (self._peek() == "?"))
             self.at += 1
         return self._one(ord(char))
+
+    def _repeats(self) -> bool:
+        """True if a repetition operator comes next."""
+        if self._peek() != "{":
+            return self._peek() in ("*", "+", "?")
+        start = self.at
+        found = self._counts() is not None
+        self.at = start
+        return found
 
     def _counts(self) -> tuple[int, int | None, str] | None:
         """`{n}`, `{n,}`, `{n,m}`; anything else is just text."""
@@ -368,11 +383,16 @@ class _Parser:
             return Assert(simple)
         if char.lower() in _PERL:
             self.at += 2
-            return Chars(_PERL[char.lower()], negated=char.isupper())
+            return Chars(self._perl(char), negated=char.isupper())
         if char in "pP":
             name, negated = self._unicode()
             return Chars((), ((name, negated),), fold=self.fold)
         return self._one(self._code(start))
+
+    def _perl(self, char: str) -> Ranges:
+        """The class of `\\d`, `\\s`, `\\w`, which is folded before `\\W` negates it."""
+        ranges = _PERL[char.lower()]
+        return (*ranges, *_FOLDED_WORD) if self.fold and ranges is _WORD else ranges
 
     def _unicode(self) -> tuple[str, bool]:
         start = self.at
@@ -470,7 +490,7 @@ class _Parser:
         char = self.pattern[self.at + 1 : self.at + 2]
         if char and char.lower() in _PERL:
             self.at += 2
-            ranges.extend(_inverse(_PERL[char.lower()]) if char.isupper() else _PERL[char.lower()])
+            ranges.extend(_inverse(self._perl(char)) if char.isupper() else self._perl(char))
             return True
         if char and char in "pP":
             classes.append(self._unicode())

@@ -21,6 +21,7 @@ SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
         ("(", "missing closing ): `(`"),
         ("a)", "unexpected ): `a)`"),
         ("*", "missing argument to repetition operator: `*`"),
+        ("(+?", "missing argument to repetition operator: `+?`"),
         ("a**", "invalid nested repetition operator: `**`"),
         ("[a", "missing closing ]: `[a`"),
         ("[z-a]", "invalid character class range: `z-a`"),
@@ -59,6 +60,13 @@ def test_what_re2_refuses(pattern: str, message: str) -> None:
         (r"\x{263a}", "☺", "☺"),
         ("(?s)a.b", "a\nb", "a\nb"),
         ("a.b", "a\nb", None),
+        # What is repeated is the last character, also after a quotation or a switch.
+        (r"\Qab\E+", "abbb", "abbb"),
+        ("a(?i)*B", "aab", "aab"),
+        # Folded first, negated then.
+        (r"(?i)\W", "kſK", None),
+        (r"(?i)[\W]", "kſK", None),
+        (r"(?i)\p{Lu}", "ß", "ß"),
     ],
 )
 def test_what_re2_finds(pattern: str, text: str, found: str | None) -> None:
