@@ -71,47 +71,8 @@ _SCRIPTS = {
     "Devanagari": ("DEVANAGARI",),
     "Georgian": ("GEORGIAN",),
 }
-_CATEGORIES = frozenset(
-    [
-        "C",
-        "Cc",
-        "Cf",
-        "Co",
-        "Cs",
-        "L",
-        "Ll",
-        "Lm",
-        "Lo",
-        "Lt",
-        "Lu",
-        "M",
-        "Mc",
-        "Me",
-        "Mn",
-        "N",
-        "Nd",
-        "Nl",
-        "No",
-        "P",
-        "Pc",
-        "Pd",
-        "Pe",
-        "Pf",
-        "Pi",
-        "Po",
-        "Ps",
-        "S",
-        "Sc",
-        "Sk",
-        "Sm",
-        "So",
-        "Z",
-        "Zl",
-        "Zp",
-        "Zs",
-        "Any",
-    ]
-)
+_SUBCATEGORIES = {"C": "cfos", "L": "lmotu", "M": "cen", "N": "dlo", "P": "cdefios", "S": "ckmo", "Z": "lps"}
+_CATEGORIES = frozenset(["Any", *(major + minor for major, minors in _SUBCATEGORIES.items() for minor in ("", *minors))])
 
 
 @lru_cache(maxsize=16384)
