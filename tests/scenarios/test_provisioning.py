@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 
@@ -15,14 +16,15 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.app.rehearsal import provisioning as provisioned
+from remuda.cli.remote import cluster_deletion
 from remuda.kube.authorization.users import User
-from remuda.kube.builtin_resources import SECRETS
+from remuda.kube.builtin_resources import EVENTS, SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.nodes.worker_label import LABEL
 from remuda.provisioning.plans.machine_plan_secret import decode
-from remuda.provisioning.well_known import PLAN_FAILURE, plan_name
+from remuda.provisioning.well_known import PLAN_FAILURE, UNINSTALL, plan_name
 
 from .provisioned import (
     DEMO,
@@ -206,6 +208,55 @@ async def test_machines_come_and_go_while_etcd_keeps_its_majority() -> None:
         await ready(world)
         assert await init_nodes(world) == ["h2"]
         assert world.distribution(DEMO).violations == []
+
+
+UNINSTALLS = {"metadata": {"annotations": {UNINSTALL: "true"}}}
+
+
+async def test_hosts_of_a_deleted_cluster_uninstall_when_that_is_asked_for() -> None:
+    async with provisioned() as world:
+        hosts = await build(world, ["ecw", "ec", "w"])
+        said: list[str] = []
+        # As the command line does it.
+        wanted = await world.cluster(DEMO)
+        deleting = cluster_deletion.delete(world.client, wanted, uninstall=True, told=said.append, clock=world.clock)
+        asked = asyncio.create_task(deleting)
+        await world.settle(5)
+        await asked
+        await world.settle(900)
+        assert not (await world.client.list(provisioning.CLUSTERS, WORKSPACE))["items"]
+        assert said[-1] == "3 registered hosts uninstall first; one that does not answer is left as it is"
+        assert {host.name: host.uninstalled for host in hosts} == dict.fromkeys(("h0", "h1", "h2"), True)
+
+
+async def test_hosts_keep_what_they_have_unless_a_user_asks() -> None:
+    async with provisioned() as world:
+        hosts = await build(world, ["ecw", "w", "w"])
+        one = name_of(await machine_of(world, hosts[1]))
+        await world.client.patch(capi.MACHINES, one, UNINSTALLS, WORKSPACE)
+        for host in hosts[1:]:
+            await world.client.delete(capi.MACHINES, name_of(await machine_of(world, host)), WORKSPACE)
+        await world.until("they have left", lambda: _has(world, {"h0"}))
+        assert [host.uninstalled for host in hosts] == [False, True, False]
+        await ready(world)
+        await delete(world)
+        assert not hosts[0].uninstalled
+
+
+async def test_a_cluster_goes_without_hosts_that_do_not_answer_or_fail() -> None:
+    async with provisioned() as world:
+        hosts = await build(world, ["ecw", "w", "w"])
+        hosts[1].dead, hosts[2].failing = True, 1000
+        await world.client.patch(provisioning.CLUSTERS, DEMO, UNINSTALLS, WORKSPACE)
+        await delete(world)
+        assert [host.uninstalled for host in hosts] == [True, False, False]
+        said = [
+            each["message"]
+            for each in (await world.client.list(EVENTS, WORKSPACE))["items"]
+            if each["reason"] == "NotUninstalled"
+        ]
+        assert len(said) == 2 and any("did not answer" in note for note in said)
+        assert any("simulated trouble" in note for note in said)
 
 
 async def _has(world: ProvisioningWorld, names: set[str]) -> bool:

@@ -20,7 +20,7 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "backup": Entry("commands.backup", "Back up a server's whole state into a sealed file."),
-    "cluster": Entry("commands.cluster", "List clusters, look at one, and register hosts with it."),
+    "cluster": Entry("commands.cluster", "List clusters, look at one, register hosts with it, and delete it."),
     "cluster-agent": Entry("programs.cluster_agent", "Connect a cluster to its server."),
     "kube-api-auth": Entry("programs.kube_api_auth", "Check users' tokens for a cluster's API server."),
     "completion": Entry("command_tree", "Print the completion script of a shell.", "completion"),

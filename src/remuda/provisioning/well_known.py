@@ -83,6 +83,9 @@ PLAN_TOKEN_SHOWN: Final = "remuda.dev/plan-token-shown"
 REGISTER_AGAIN: Final = "remuda.dev/register-again"
 # Written by a user on a Machine: it may be deleted although it is the only etcd machine of its cluster.
 DELETE_LAST_ETCD: Final = "remuda.dev/delete-last-etcd"
+# Written by a user on a Machine, or on a Cluster for all of its machines: "true" makes hosts that outlive their machine remove
+# what was installed on them. The finalizer on their CustomMachine has the same name.
+UNINSTALL: Final = "remuda.dev/uninstall"
 # On a plan's Secret: the checksum of the CA that the server hands out now (:mod:`remuda.agent.ca_trust` reads it).
 CA_CHECKSUM: Final = "remuda.dev/ca-checksum"
 # Written on a request that was refused: the reason.

@@ -1,4 +1,4 @@
-"""`remuda cluster`: the clusters of a server, how one of them is, and the command that registers a host with it."""
+"""`remuda cluster`: the clusters of a server, the state of one of them, the command that registers a host, and its deletion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PAUSE_SECONDS = 1.0
 
 @click.group()
 def command() -> None:
-    """List clusters, look at one, and register hosts with it."""
+    """List clusters, look at one, register hosts with it, and delete it."""
 
 
 @command.command("ls")
@@ -190,6 +190,25 @@ def registration_command(
     if all_roles or details != clusters.Details():
         raise Failure(f"cluster {name} takes no hosts: it is not made by this server")
     click.echo(clusters.commands(remote, identifier, name, "insecureCommand" if insecure else "command"))
+
+
+@command.command()
+@cluster_argument
+@click.option("--uninstall", is_flag=True, help="Its registered hosts remove Kubernetes and the agent first.")
+@remote_options
+def delete(name: str, namespace: str, uninstall: bool, remote: Remote) -> None:
+    """Delete a cluster, and the machines of its pools.
+
+    CLUSTER is its name in the workspace, or its id. Registered hosts outlive the cluster: without --uninstall Kubernetes goes on
+    running there. A host that does not answer within five minutes is left as it is.
+    """
+    from ..remote import cluster_deletion, clusters
+
+    async def remove(client: HttpsClient) -> None:
+        wanted = await clusters.find(client, namespace, name)
+        await cluster_deletion.delete(client, wanted, uninstall=uninstall, told=click.echo)
+
+    remote.run(remove)
 
 
 # --- explain ---------------------------------------------------------------------------------------------------------------

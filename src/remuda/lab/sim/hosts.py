@@ -72,6 +72,7 @@ class SimulatedHost:
         self.machine_id = hashlib.sha256(f"{cluster} {name}".encode()).hexdigest()[:62]
         self.failing = 0
         self.dead = False
+        self.uninstalled = False
         self.refused = ""
         self.access: PlanAccess | None = None
         self._park = park
@@ -217,6 +218,8 @@ class SimulatedHost:
     async def _install(self, plan: Plan, before: Result) -> Result:
         park = self._park
         install = instruction(plan, "install")
+        if instruction(plan, "uninstall") is not None:
+            return await self._uninstall(before)
         if install is None:
             return Result(True, True, packed({}), before.periodic)
         stamp = next((each for each in install.env if each.startswith("RESTART_STAMP=")), "")
@@ -232,6 +235,15 @@ class SimulatedHost:
         except CannotStart as error:
             return Result(True, False, packed({"install": base64.b64encode(str(error).encode()).decode()}), before.periodic)
         self._stamp = stamp
+        return Result(True, True, packed({}), before.periodic)
+
+    async def _uninstall(self, before: Result) -> Result:
+        await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.apply))
+        if self.failing:
+            self.failing -= 1
+            return Result(True, False, packed({"uninstall": base64.b64encode(b"simulated trouble").decode()}), before.periodic)
+        self._distribution.stop(self.name)
+        self.uninstalled = True
         return Result(True, True, packed({}), before.periodic)
 
     def _start(self, plan: Plan, image: str, restarts: bool) -> None:
