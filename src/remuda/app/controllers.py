@@ -151,7 +151,7 @@ GROUPS = (
             Row("cluster-auth", "remuda.access.clusters.cluster_auth:ClusterAuth", lambda p: (p.manager, p.downstreams)),
             Row(
                 "provisioning-cluster",
-                "remuda.provisioning.cluster.provisioning_to_management:WantedClusters",
+                "remuda.provisioning.cluster.provisioning_to_management:ProvisioningMirror",
                 lambda p: (p.manager, p.server, p.ground.entropy),
             ),
             Row("cluster-management", "remuda.provisioning.cluster.management_to_provisioning:ManagementMirror"),
@@ -171,7 +171,7 @@ GROUPS = (
             ),
             Row("provisioninglog", "remuda.provisioning.cluster.provisioninglog:ProvisioningLogs"),
             Row("secret", "remuda.provisioning.references.cloud_credentials:CloudCredentials"),
-            Row("podsecurity-templates", "remuda.provisioning.graph.referenced_objects:standing"),
+            Row("podsecurity-templates", "remuda.provisioning.graph.referenced_objects:builtin_templates_controller"),
             Row("rkecluster", "remuda.provisioning.cluster.rkecluster:RKEClusters"),
             Row("rkecontrolplane", "remuda.provisioning.cluster.rkecontrolplane:RKEControlPlanes"),
             Row(
