@@ -97,9 +97,9 @@ def token_in(answer: Answer) -> str:
     return str(answer.json["kubeConfig"].rpartition("token: ")[2].strip())
 
 
-def command_of(gateway: Gateway, cluster: Cluster) -> str:
+def command_of(gateway: Gateway, cluster: Cluster, field: str = "insecureNodeCommand") -> str:
     found = gateway.endpoint.request("GET", f"/v3/clusterregistrationtokens?clusterId={cluster.id}").json["data"]
-    return str(found[0]["insecureNodeCommand"])
+    return str(next(each[field] for each in found if each.get(field)))
 
 
 def data_of(gateway: Gateway, name: str) -> dict[str, str]:
@@ -132,9 +132,12 @@ def host(directory: Path) -> tuple[Path, dict[str, str]]:
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
-def test_the_command_that_people_copy(gateway: Gateway, cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["insecureNodeCommand", "pinnedNodeCommand"])
+def test_the_command_that_people_copy(gateway: Gateway, tmp_path: Path, field: str) -> None:
     root, env = host(tmp_path)
-    command = f"{command_of(gateway, cluster)} --all-roles --node-name first"
+    # A first host for each: others wait for the first.
+    cluster = wanted(gateway, field.lower())
+    command = f"{command_of(gateway, cluster, field)} --all-roles --node-name first"
     done = subprocess.run(["sh", "-c", command], env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     machine = request_name((root / "etc/rancher/agent/cattle-id").read_text().strip())
@@ -152,6 +155,29 @@ def test_the_command_that_people_copy(gateway: Gateway, cluster: Cluster, tmp_pa
         agent.send_signal(signal.SIGTERM)
         said = agent.communicate(timeout=120)[0].decode()
     assert agent.returncode == 0, said
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+@pytest.mark.parametrize("field", ["pinnedNodeCommand", "pinnedCommand"])
+def test_a_pinned_command_runs_nothing_of_a_server_with_another_ca(
+    gateway: Gateway, cluster: Cluster, tmp_path: Path, field: str
+) -> None:
+    root, env = host(tmp_path)
+    command, expected = command_of(gateway, cluster, field), gateway.ca_checksum()
+    assert expected in command
+    refused = command.replace(expected, "0" * 64).replace("kubectl apply -f -", "grep .")
+    done = subprocess.run(["sh", "-c", refused], env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 1 and done.stdout == "" and "did NOT match" in done.stderr, done
+    assert not (root / "etc").exists(), "nothing is installed"
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+def test_the_command_that_imports_fetches_the_manifest(gateway: Gateway, cluster: Cluster) -> None:
+    command = command_of(gateway, cluster, "pinnedCommand")
+    assert command.endswith(" | kubectl apply -f -")
+    fetched = command.removesuffix(" | kubectl apply -f -")
+    done = subprocess.run(["sh", "-c", fetched], capture_output=True, timeout=PATIENCE, check=False)
+    assert done.stdout == cluster.manifest().raw, done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
@@ -203,7 +229,7 @@ def watched(gateway: Gateway, machine: str) -> None:
     until(lambda: gateway.endpoint.request("GET", path).json.get("lines"), PATIENCE)
     lines = gateway.endpoint.request("GET", path).json["lines"]
     assert lines[0]["number"] == 1 and all(line["text"] for line in lines)
-    assert gateway.user("onlooker").request("GET", path).status == 403
+    assert gateway.user(f"onlooker-{machine[-6:]}").request("GET", path).status == 403
     assert gateway.nobody().request("GET", path).status == 401
 
 

@@ -44,8 +44,8 @@ CONTROLLER = "clusterregistrationtoken"
 _BY_CLUSTER = "cluster"
 
 TOKEN = "{token}"
-IMPORTING = ("manifestUrl", "command", "insecureCommand")
-JOINING = ("nodeCommand", "insecureNodeCommand", "windowsNodeCommand", "insecureWindowsNodeCommand")
+IMPORTING = ("manifestUrl", "command", "insecureCommand", "pinnedCommand")
+JOINING = ("nodeCommand", "insecureNodeCommand", "pinnedNodeCommand", "windowsNodeCommand", "insecureWindowsNodeCommand")
 FIELDS = (*IMPORTING, *JOINING)
 # Fields of the status that this controller writes.
 _OURS = frozenset({*FIELDS, "token", "tokenSecretName", "expiresAt", "gracePeriodExpiresAt"})
@@ -214,20 +214,53 @@ def commands(url: str, checksum: str, cluster: str, variables: Iterable[Mapping[
         "manifestUrl": manifest,
         "command": f"kubectl apply -f {manifest}",
         "insecureCommand": f"curl --insecure -sfL {manifest} | kubectl apply -f -",
+        "pinnedCommand": _pinned_import(url, checksum, manifest),
         "nodeCommand": _linux(url, checksum, variables, "-fL"),
         "insecureNodeCommand": _linux(url, checksum, variables, "--insecure -fL"),
+        "pinnedNodeCommand": _pinned_linux(url, checksum, variables),
         "windowsNodeCommand": _windows(url, checksum, variables, "-fL"),
         "insecureWindowsNodeCommand": _windows(url, checksum, variables, "--insecure -fL"),
     }
 
 
 def _linux(url: str, checksum: str, variables: Iterable[Mapping[str, Any]] | None, how: str) -> str:
-    env = " ".join(f'{name}="{_in_shell(value)}"' for name, value in _usable(variables))
+    env = _shell_environment(variables)
+    return f"{env} curl {how} {url}/system-agent-install.sh | {_run_as_root(url, checksum, env)}"
+
+
+def _run_as_root(url: str, checksum: str, env: str) -> str:
     ca = f" --ca-checksum {checksum}" if checksum else ""
+    return f"sudo {env} sh -s - --server {url} --label 'cattle.io/os=linux' --token {TOKEN}{ca}"
+
+
+def _pinned_linux(url: str, checksum: str, variables: Iterable[Mapping[str, Any]] | None) -> str:
+    if not checksum:
+        return _linux(url, checksum, variables, "-fL")
+    env = _shell_environment(variables)
+    proxies = f"export {env}; " if env else ""
+    fetched = _fetch_pinned(f"{url}/cacerts", checksum, f"{url}/system-agent-install.sh", "sha256sum")
+    # A shell that gets no script succeeds: it is told to fail.
+    return f"({proxies}{fetched} || echo exit 1; rm -f \"$ca\") | {_run_as_root(url, checksum, env)}"
+
+
+def _pinned_import(url: str, checksum: str, manifest: str) -> str:
+    if not checksum:
+        return f"kubectl apply -f {manifest}"
+    # This one runs where its user works, which may be macOS: there is no sha256sum.
+    fetched = _fetch_pinned(f"{url}/cacerts", checksum, manifest, "$(command -v shasum || command -v sha256sum)")
+    return f'({fetched}; rm -f "$ca") | kubectl apply -f -'
+
+
+def _fetch_pinned(authority: str, checksum: str, wanted: str, sum_program: str) -> str:
+    """A shell's words that print `wanted`, if the server's CA has this checksum and the server a certificate of that CA."""
     return (
-        f"{env} curl {how} {url}/system-agent-install.sh | sudo {env} sh -s - --server {url} "
-        f"--label 'cattle.io/os=linux' --token {TOKEN}{ca}"
+        f'ca=$(mktemp) && curl -fsSk -o "$ca" {authority} && echo "{checksum}  $ca" | {sum_program} -c - >&2 && '
+        f'curl -fsSL --cacert "$ca" {wanted}'
     )
+
+
+def _shell_environment(variables: Iterable[Mapping[str, Any]] | None) -> str:
+    return " ".join(f'{name}="{_in_shell(value)}"' for name, value in _usable(variables))
 
 
 def _windows(url: str, checksum: str, variables: Iterable[Mapping[str, Any]] | None, how: str) -> str:

@@ -1,6 +1,6 @@
 # Installs the system agent on this host and registers the host with its server.
 #
-#   curl -fL https://SERVER/system-agent-install.sh | sudo sh -s - --server https://SERVER --token TOKEN --etcd --worker
+#   curl -fL --cacert CA https://SERVER/system-agent-install.sh | sudo sh -s - --server https://SERVER --token TOKEN --etcd --worker
 #
 # Roles and names of this host:
 #   -a, --all-roles             etcd, control plane and worker

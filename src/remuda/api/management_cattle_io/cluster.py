@@ -199,6 +199,8 @@ class RegistrationTokenStatus(TypedDict, total=False):
     insecureWindowsNodeCommand: Annotated[Text, Doc("Registers a node that runs Windows, without verifying this server.")]
     manifestUrl: Annotated[Text, Doc("Where the manifest is that imports a cluster.")]
     nodeCommand: Annotated[Text, Doc("Registers a node that runs Linux; say its roles behind it.")]
+    pinnedCommand: Annotated[Text, Doc("Imports a cluster, after a comparison of this server's CA with its checksum.")]
+    pinnedNodeCommand: Annotated[Text, Doc("Registers a node that runs Linux, after the same comparison.")]
     token: Annotated[Text, Doc("Empty; in older objects the token.")]
     tokenSecretName: Annotated[Text, Doc("The Secret with the token, in the same namespace.")]
     windowsNodeCommand: Annotated[Text, Doc("Registers a node that runs Windows.")]

@@ -146,7 +146,7 @@ def _now() -> float:
 @click.option("--controlplane", "roles", flag_value="controlplane", multiple=True, help="It serves the cluster's API.")
 @click.option("--worker", "roles", flag_value="worker", multiple=True, help="It runs pods.")
 @click.option("--all-roles", is_flag=True, help="All three; so it is without any.")
-@click.option("--insecure", is_flag=True, help="For hosts that don't know the server's CA; its checksum is still compared.")
+@click.option("--insecure", is_flag=True, help="Rancher's form: what it downloads and runs is not verified.")
 @click.option("--node-name", default="", metavar="NAME", help="What the node is called.  [default: the host's name]")
 @click.option("--address", default="", metavar="ADDRESS", help="The host's public address, or an interface that has it.")
 @click.option("--internal-address", default="", metavar="ADDRESS", help="Its address among the nodes, or an interface.")
@@ -170,8 +170,8 @@ def registration_command(
 ) -> None:
     """Print the command that registers a host with a cluster.
 
-    Run it on the host, as a user that may use sudo. For a cluster that is there already it is the kubectl command that connects
-    it. The command has a token in it: whoever has it can add hosts.
+    Run it on the host, as a user that may use sudo. For an imported cluster it is the kubectl command that connects it. It
+    compares the server's CA with its checksum before it runs anything. It contains a token: anyone who has it can add hosts.
     """
     from ..remote import clusters
     from ..views import states
@@ -184,12 +184,13 @@ def registration_command(
     wanted = remote.run(lambda client: clusters.find(client, namespace, name))
     identifier = states.identifier_of(wanted)
     if states.is_administrated(wanted):
-        field = "insecureNodeCommand" if insecure else "nodeCommand"
-        click.echo(f"{clusters.commands(remote, identifier, name, field)} {arguments}")
+        fields = ("insecureNodeCommand",) if insecure else ("pinnedNodeCommand", "nodeCommand")
+        click.echo(f"{clusters.commands(remote, identifier, name, *fields)} {arguments}")
         return
     if all_roles or details != clusters.Details():
         raise Failure(f"cluster {name} takes no hosts: it is not made by this server")
-    click.echo(clusters.commands(remote, identifier, name, "insecureCommand" if insecure else "command"))
+    fields = ("insecureCommand",) if insecure else ("pinnedCommand", "command")
+    click.echo(clusters.commands(remote, identifier, name, *fields))
 
 
 @command.command()

@@ -171,7 +171,7 @@ def exec_(name: str, words: tuple[str, ...], data_dir: Path) -> None:
     """Run a command in a host: with its programs, its root and its name around it.
 
     \b
-    remuda host exec one -- sh -c 'curl -fL https://SERVER/system-agent-install.sh | sudo sh -s - …'
+    remuda host exec one -- sh -c "$(remuda cluster registration-command demo)"
     """
     with _explained():
         host = _running(data_dir, name)

@@ -245,10 +245,11 @@ def usable(data: Iterable[Obj], field: str) -> str:
     return next((each.strip() for each in found if each and _TOKEN not in each), "")
 
 
-def commands(remote: Remote, identifier: str, name: str, field: str) -> str:
-    """`field`: nodeCommand, insecureNodeCommand, command or insecureCommand."""
+def commands(remote: Remote, identifier: str, name: str, *fields: str) -> str:
+    """The first that exists of these fields of a ClusterRegistrationToken. Other servers have no pinned commands."""
     answer = remote.ask("GET", "/v3/clusterregistrationtokens", clusterId=identifier) if identifier else {}
-    found = usable(answer.get("data") or (), field)
+    data = answer.get("data") or ()
+    found = next(filter(None, (usable(data, field) for field in fields)), "")
     if not found:
         raise Failure(f"cluster {name} has no registration command yet, or none that you may see; try again in a moment")
     return found

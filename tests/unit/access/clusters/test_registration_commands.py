@@ -25,6 +25,7 @@ def test_without_variables_and_without_a_ca() -> None:
         "--label 'cattle.io/os=linux' --token {token}"
     )
     assert found["insecureNodeCommand"] == found["nodeCommand"].replace("curl -fL", "curl --insecure -fL")
+    assert found["pinnedNodeCommand"] == found["nodeCommand"] and found["pinnedCommand"] == found["command"]
     assert found["windowsNodeCommand"] == (
         f" curl.exe -fL https://remuda.test/wins-agent-install.ps1 {WINDOWS} -Server https://remuda.test "
         "-Label 'cattle.io/os=windows' -Token {token} -Worker"
@@ -39,6 +40,16 @@ def test_with_variables_and_a_ca() -> None:
     assert found["nodeCommand"] == (
         f"{env} curl -fL https://remuda.test/system-agent-install.sh | sudo {env} sh -s - --server https://remuda.test "
         "--label 'cattle.io/os=linux' --token {token} --ca-checksum abc123"
+    )
+    fetch = 'ca=$(mktemp) && curl -fsSk -o "$ca" https://remuda.test/cacerts && echo "abc123  $ca" | {} -c - >&2 && '
+    assert found["pinnedNodeCommand"] == (
+        f"(export {env}; {fetch.format('sha256sum')}"
+        'curl -fsSL --cacert "$ca" https://remuda.test/system-agent-install.sh || echo exit 1; rm -f "$ca") | '
+        f"sudo {env} sh -s - --server https://remuda.test --label 'cattle.io/os=linux' --token {{token}} --ca-checksum abc123"
+    )
+    assert found["pinnedCommand"] == (
+        f"({fetch.format('$(command -v shasum || command -v sha256sum)')}"
+        f'curl -fsSL --cacert "$ca" {MANIFEST}; rm -f "$ca") | kubectl apply -f -'
     )
     assert found["windowsNodeCommand"] == (
         '$env:HTTP_PROXY="http://proxy:3128"; $env:NO_PROXY="10.0.0.0/8"; '
