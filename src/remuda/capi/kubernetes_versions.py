@@ -1,18 +1,60 @@
-"""Kubernetes versions of many machines, counted and put in order, oldest first.
+"""Kubernetes versions: strict semantic versions, and versions of many machines, counted and ordered, oldest first.
 
-Versions are read tolerantly (`v1.30`, `1.30.1+rke2r1`). What comes after `+` counts too where it can be ordered, since two
-builds of one release are two versions in a rollout.
+:func:`parse` is strict and takes no leading `v`. Versions of machines are read tolerantly (`v1.30`, `1.30.1+rke2r1`). What comes
+after `+` counts too where it can be ordered, since two builds of one release are two versions in a rollout.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any
 
-from remuda.kube import semver
 from remuda.kube.objects import dig, metadata, name_of
+
+_NUMBER = r"0|[1-9][0-9]*"
+_VERSION = re.compile(rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?")
+_LARGEST = (1 << 64) - 1
+
+
+class VersionError(ValueError):
+    """Text that is no valid semantic version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """`pre` and `build` are the dotted parts after `-` and `+`."""
+
+    major: int
+    minor: int
+    patch: int
+    pre: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        pre = f"-{'.'.join(self.pre)}" if self.pre else ""
+        build = f"+{'.'.join(self.build)}" if self.build else ""
+        return f"{self.major}.{self.minor}.{self.patch}{pre}{build}"
+
+
+def parse(text: str) -> Version:
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        raise VersionError(f"{text!r} is no semantic version")
+    major, minor, patch = (int(number) for number in found.group(1, 2, 3))
+    pre, build = (tuple(part.split(".")) if part else () for part in found.group(4, 5))
+    if max(major, minor, patch) > _LARGEST or not all(build) or not all(_is_prerelease(part) for part in pre):
+        raise VersionError(f"{text!r} is no semantic version")
+    return Version(major, minor, patch, pre, build)
+
+
+def _is_prerelease(part: str) -> bool:
+    if not part.isdigit():
+        return bool(part)
+    return part == "0" or (not part.startswith("0") and int(part) <= _LARGEST)
+
 
 Obj = dict[str, Any]
 
@@ -21,17 +63,17 @@ _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
 UNORDERED = 2
 
 
-def parse_tolerant(text: str) -> semver.Version | None:
+def parse_tolerant(text: str) -> Version | None:
     """A version with or without `v`, with missing numbers read as 0; None when it is invalid."""
     numbers = [_LEADING_ZEROS.sub("", number) for number in text.strip().removeprefix("v").split(".", 2)]
     numbers += ["0"] * (3 - len(numbers))
     try:
-        return semver.parse(".".join(numbers))
-    except semver.VersionError:
+        return parse(".".join(numbers))
+    except VersionError:
         return None
 
 
-def compare(left: semver.Version, right: semver.Version) -> int:
+def compare(left: Version, right: Version) -> int:
     """-1, 0 or 1, by precedence and then by build; UNORDERED when only the builds differ, and are no numbers."""
     return _compare_precedence(left, right) or _compare_builds(left.build, right.build)
 
@@ -40,7 +82,7 @@ def _sign(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
-def _compare_precedence(left: semver.Version, right: semver.Version) -> int:
+def _compare_precedence(left: Version, right: Version) -> int:
     numbers = _sign((left.major, left.minor, left.patch), (right.major, right.minor, right.patch))
     if numbers:
         return numbers

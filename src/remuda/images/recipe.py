@@ -1,21 +1,23 @@
 """The cluster agent's image: Debian's Python, the wheels it needs, our own modules; a layer each, so that what changes is small.
 
-Modules that an agent never imports are left out. The build starts the agent once from the result, so that a gap shows here.
+Modules that an agent never imports are left out: :func:`needed` reads imports from the sources, at any place in a module, without
+running them. The build starts the agent once from the result, so that a gap shows here.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import remuda
 
-from . import debian, import_closure, wheels
+from . import debian, wheels
 from .layout import Image
 from .tree import Tree, layer_of
 
@@ -140,7 +142,7 @@ def wheels_tree(python: str, architecture: str, libraries: str, cache: Path, req
 def own_tree(python: str, libraries: str, starts: Sequence[str] = STARTS) -> Tree:
     tree = Tree()
     source = Path(remuda.__file__).parents[1]
-    for path in import_closure.needed(source, starts).values():
+    for path in needed(source, starts).values():
         tree.file(f"{libraries}/{path.relative_to(source).as_posix()}", path.read_bytes())
     tree.file("usr/local/bin/remuda", _REMUDA.format(v=python), 0o755)
     return tree
@@ -226,3 +228,49 @@ class Unpacked:
             for path in sorted((self.root / directory).glob("**/__pycache__/*.pyc")):
                 found[path.relative_to(self.root).as_posix()] = path.read_bytes()
         return found
+
+
+def needed(source: Path, starts: Iterable[str]) -> dict[str, Path]:
+    """Files by module, of packages that are directories of `source`."""
+    found: dict[str, Path] = {}
+    waiting = list(starts)
+    while waiting:
+        module = waiting.pop()
+        path = _file(source, module)
+        if module in found or path is None:
+            continue
+        found[module] = path
+        parent = module.rpartition(".")[0]
+        if parent:
+            waiting.append(parent)
+        waiting.extend(_imported(module, path))
+    return found
+
+
+def _file(source: Path, module: str) -> Path | None:
+    base = source.joinpath(*module.split("."))
+    return next((path for path in (base / "__init__.py", base.with_suffix(".py")) if path.is_file()), None)
+
+
+def _imported(module: str, path: Path) -> Iterator[str]:
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for statement in _statements(ast.parse(path.read_bytes())):
+        if isinstance(statement, ast.Import):
+            yield from (name.name for name in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            base = package[: len(package) - statement.level + 1] if statement.level else []
+            origin = ".".join([*base, *(statement.module or "").split(".")]).strip(".")
+            yield origin
+            # These may be names of modules or not: names without a file are dropped later.
+            yield from (f"{origin}.{name.name}" for name in statement.names)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            for other in child.orelse:
+                yield other
+                yield from _statements(other)
+            continue
+        yield child
+        yield from _statements(child)

@@ -26,9 +26,8 @@ from remuda.client.proxies import introduced, proxy_for
 from remuda.kube.clock import Clock, Rng, deadline
 
 from .errors import Refused, StreamError, TunnelError
-from .session import Accept, Session
+from .session import LARGEST_MESSAGE, Accept, ClientSocket, Session, Wire
 from .stream import CHUNK, ByteStream, Stream
-from .websocket import LARGEST_MESSAGE, ClientSocket, Wire
 
 HANDSHAKE_WITHIN = 10.0
 FIRST_PAUSE = 5.0

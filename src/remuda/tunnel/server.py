@@ -18,9 +18,8 @@ from aiohttp import web
 from remuda.kube.clock import Clock, Rng, deadline
 
 from .errors import NoSession, Refused
-from .session import PING_EVERY, Session
+from .session import LARGEST_MESSAGE, PING_EVERY, Session, Wire
 from .stream import Stream
-from .websocket import LARGEST_MESSAGE, Wire
 
 # A ping may be this late before another session is preferred, if there is one.
 FRESH = 1.5 * PING_EVERY

@@ -12,17 +12,22 @@ dead: with a ping every 5 s no live one is that quiet, and a cut is detected wit
 
 The cost of a session is bounded: a number of streams, and a number of received but unread bytes of all of them together.
 Near that bound every stream is throttled early; beyond it the stream that holds most is ended, not the session.
+
+Under it is a :class:`Wire`: a few methods over aiohttp's two classes of websockets. Pings and pongs are handed up instead of
+being answered by aiohttp: Go answers any ping with an empty pong, and counts pings and pongs, not data, as signs of life.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from math import inf
 
-from aiohttp import WSMsgType
+import aiohttp
+from aiohttp import WSMsgType, web
 
 from remuda.kube.clock import Clock, Rng
 
@@ -42,7 +47,54 @@ from .frames import (
     sync_body,
 )
 from .stream import Stream
-from .websocket import Wire
+
+# Go has no limit. No known Go program writes more than this at once; a peer that does would fill our memory.
+LARGEST_MESSAGE = 16 << 20
+
+WebSocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+
+
+class ClientSocket(aiohttp.ClientWebSocketResponse):
+    """aiohttp's client websocket that can be dropped without a close handshake, for a connection on which no peer answers."""
+
+    def abort(self) -> None:
+        transport = self._response.connection.transport if self._response.connection is not None else None
+        if transport is not None:
+            transport.abort()
+
+
+class Wire:
+    """One websocket."""
+
+    def __init__(self, socket: WebSocket, abort: Callable[[], None]) -> None:
+        self._socket = socket
+        self._abort = abort
+
+    async def receive(self) -> tuple[WSMsgType, bytes]:
+        """The next message; CLOSED after the last. Text comes without its content: the protocol has no text messages."""
+        message = await self._socket.receive()
+        if message.type is WSMsgType.BINARY:
+            return message.type, message.data
+        if message.type in (WSMsgType.PING, WSMsgType.PONG, WSMsgType.TEXT):
+            return message.type, b""
+        if message.type is WSMsgType.ERROR:
+            return WSMsgType.ERROR, str(message.data).encode()
+        return WSMsgType.CLOSED, b""
+
+    async def send(self, message: bytes) -> None:
+        await self._socket.send_bytes(message)
+
+    async def ping(self) -> None:
+        await self._socket.ping(b"")
+
+    async def pong(self) -> None:
+        await self._socket.pong(b"")
+
+    def abort(self) -> None:
+        """Drop the connection at once; pending reads and writes fail."""
+        with contextlib.suppress(RuntimeError, OSError):
+            self._abort()
+
 
 PING_EVERY = 5.0
 SILENT_AFTER = 60.0

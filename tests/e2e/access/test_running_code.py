@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pytest
 
-from remuda.access.roles.cluster_access_desired import EDITING
+from remuda.access.roles.cluster_access import EDITING
 from remuda.hosts.hosts import Hosts
 from remuda.machines.machineprovision.well_known import JOB_UID, job_name, state_name
 from remuda.provisioning.well_known import BOOTSTRAP_TOKEN

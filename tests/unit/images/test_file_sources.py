@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import remuda
-from remuda.images import debian, import_closure, recipe, wheels
+from remuda.images import debian, recipe, wheels
 
 
 def module(root: Path, name: str, text: str = "") -> None:
@@ -31,13 +31,13 @@ def test_what_is_imported_wherever_it_stands(tmp_path: Path) -> None:
         "p.start",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .typed import T\nelse:\n    from p.q.inner import f\n",
     )
-    found = import_closure.needed(tmp_path, ["p.start"])
+    found = recipe.needed(tmp_path, ["p.start"])
     assert sorted(found) == ["p", "p.late", "p.optional", "p.q", "p.q.inner", "p.start"]
 
 
 def test_the_agent_needs_little_of_us() -> None:
     source = Path(remuda.__file__).parents[1]
-    found = import_closure.needed(source, [start for start in recipe.STARTS if start != "remuda.cli.programs.kube_api_auth"])
+    found = recipe.needed(source, [start for start in recipe.STARTS if start != "remuda.cli.programs.kube_api_auth"])
     rooms = {name.split(".")[1] for name in found if "." in name}
     assert rooms == {"__main__", "access", "agent", "cli", "client", "kube", "tunnel"}
     for only in ("remuda.agent.key_fingerprints", "remuda.access.agent_objects"):
@@ -45,7 +45,7 @@ def test_the_agent_needs_little_of_us() -> None:
 
 
 def test_nothing_of_a_server_is_in_the_image() -> None:
-    found = import_closure.needed(Path(remuda.__file__).parents[1], recipe.STARTS)
+    found = recipe.needed(Path(remuda.__file__).parents[1], recipe.STARTS)
     assert len(found) < 100
     for name in (
         "remuda.cli.programs.serve",

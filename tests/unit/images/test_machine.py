@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import remuda
-from remuda.images import import_closure, machine, wheels
+from remuda.images import machine, recipe, wheels
 from remuda.images.machine import _UNUSED
 from remuda.machines import driver_registry
 
 
 def test_every_driver_is_in_it_and_no_server() -> None:
-    found = import_closure.needed(Path(remuda.__file__).parents[1], machine.starts())
+    found = recipe.needed(Path(remuda.__file__).parents[1], machine.starts())
     assert {*driver_registry.modules(), "remuda.cli.programs.provision", "remuda.machines.provisioner.external_driver"} <= set(
         found
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube import semver
+from remuda.capi import kubernetes_versions
 from remuda.kube.encoding.go_format import IntegerError, atoi
 from remuda.kube.errors import FieldError, Verbatim, forbidden_field, go_quote, invalid_value, required, show_value
 from remuda.kube.objects import dig
@@ -37,8 +37,8 @@ def version_is_semantic(version: str, path: str) -> Errors:
         return []
     errors = [] if version.startswith("v") else [invalid_value(path, version, "must start with v")]
     try:
-        semver.parse(version.removeprefix("v"))
-    except semver.VersionError:
+        kubernetes_versions.parse(version.removeprefix("v"))
+    except kubernetes_versions.VersionError:
         errors.append(invalid_value(path, version, "must be a valid semantic version"))
     return errors
 

@@ -1,32 +1,37 @@
 """The Cluster controller.
 
-Phases in order: infrastructure, control plane (:mod:`.provider_phases`), then the kubeconfig (:mod:`.kubeconfig`) or, when the
-Cluster is being deleted, :mod:`.deletion`. The status (:mod:`.status`) is always written at the end.
+Phases in order: infrastructure, control plane (:mod:`.provider_phases`), then the kubeconfig (:mod:`.kubeconfig`). The status
+(:mod:`.status`) is always written at the end.
+
+Deletion has an order, too: workers, then the control plane, then the infrastructure, then the Cluster itself. :func:`next_step`
+decides, :func:`delete` does it. Each step waits until the objects that it deleted are gone; the Deleting condition names them.
+Nothing is deleted that an earlier step may still need.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.kube.builtin_resources import SECRETS
-from remuda.kube.clock import Clock, Entropy
-from remuda.kube.conditions import get
-from remuda.kube.objects import Key, dig, labels_of, metadata, name_of, namespace_of
-from remuda.kube.owners import controller_of, with_finalizer
+from remuda.kube.clock import Clock, Entropy, time_of
+from remuda.kube.conditions import FALSE, INFO, get, with_legacy
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, dig, finalizers_of, is_being_deleted, labels_of, metadata, name_of, namespace_of, uid_of
+from remuda.kube.owners import controller_of, with_finalizer, without_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, NORMAL, Controller, Result, Watch, changed, created_or_deleted
+from remuda.runtime import DONE, NORMAL, Controller, Informer, Result, Watch, changed, created_or_deleted, logger
 
 from ..controller_context import Core, cluster_key_of, cluster_name_of
 from ..phases import Phases, is_paused, with_paused
 from ..well_known import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
 from ..workload_clusters import cluster_secrets, only_kubeconfigs
-from . import deletion, provider_phases
+from . import provider_phases
 from .kubeconfig import kubeconfig
-from .scope import COMPONENT, CONTROLLER, Descendants, Scope, referred
+from .scope import COMPONENT, CONTROLLER, UNREADABLE, Descendants, Referred, Scope, referred
 from .status import OWNED, control_plane_of_machines, with_status
 
 Obj = dict[str, Any]
@@ -131,7 +136,7 @@ class Clusters:
         await phases.run(provider_phases.infrastructure(core, scope))
         await phases.run(provider_phases.control_plane(core, scope))
         if scope.deleting:
-            await phases.run(deletion.delete(core, scope))
+            await phases.run(delete(core, scope))
             return phases
         await phases.run(kubeconfig(core, scope, self._secrets, self._entropy))
         scope.cluster = control_plane_of_machines(scope)
@@ -208,3 +213,124 @@ class Pace:
         while now - next(iter(self._seen.values())) > self._window:
             self._seen.popitem(last=False)
         return max(least, min(most, len(self._seen) / self._rate))
+
+
+log = logger(__name__)
+
+
+RECHECK_SECONDS = 5.0
+# An object that has been going for longer than this is stuck, and users should see on what.
+_STUCK_SECONDS = 900.0
+_WAITS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The objects to delete now, and the message meanwhile. `done`: nothing is left but the Cluster."""
+
+    reason: str
+    message: str
+    children: tuple[Obj, ...] = ()
+    external: Referred | None = None
+    waits: tuple[Wait, ...] = ()
+    after: float | None = None
+    gone: tuple[str, ...] = ()  # the older conditions of what is known to be gone
+    done: bool = False
+
+
+def next_step(scope: Scope) -> Step:
+    pending = scope.descendants.pending
+    if pending:
+        children = tuple(child for child in scope.descendants.children if not is_being_deleted(child))
+        waits = tuple(
+            Wait(Code.DELETION, scope.ref, Actor.REMUDA, Ref(GROUP, each.get("kind") or "", *Key.of(each)))
+            for each in pending[:_WAITS_SHOWN]
+        )
+        lines = "\n".join(scope.descendants.pending_lines)
+        return Step("WaitingForWorkersDeletion", lines, children, waits=waits, after=RECHECK_SECONDS)
+    gone: list[str] = []
+    for one, reason, legacy in (
+        (scope.control_plane, "WaitingForControlPlaneDeletion", "ControlPlaneReady"),
+        (scope.infra, "WaitingForInfrastructureDeletion", "InfrastructureReady"),
+    ):
+        if not one.ref:
+            continue
+        if one.obj is not None:
+            return _waiting_for(scope, one, reason, tuple(gone))
+        if not one.missing:
+            return _unreadable(scope, one, tuple(gone))
+        gone.append(legacy)
+    return Step("DeletionCompleted", "Deletion completed", gone=tuple(gone), done=True)
+
+
+def _waiting_for(scope: Scope, referred: Referred, reason: str, gone: tuple[str, ...]) -> Step:
+    obj = referred.obj or {}
+    message = f"Waiting for {referred.kind} to be deleted"
+    evidence = ""
+    if is_being_deleted(obj):
+        evidence = f"finalizers {', '.join(finalizers_of(obj))}"
+        since = metadata(obj)["deletionTimestamp"]
+        if scope.now - (time_of(since) or scope.now) > _STUCK_SECONDS:
+            message += f" ({name_of(obj)} has been deleting since {since}, held by {evidence})"
+    wait = Wait(Code.DELETION, scope.ref, Actor.PROVIDER, referred.named(scope.key.namespace), evidence)
+    external = None if is_being_deleted(obj) else referred
+    return Step(reason, message, external=external, waits=(wait,), gone=gone)
+
+
+def _unreadable(scope: Scope, referred: Referred, gone: tuple[str, ...]) -> Step:
+    wait = Wait(Code.REFERENCE, scope.ref, Actor.USER, referred.named(scope.key.namespace), referred.trouble)
+    name = referred.ref.get("name") or ""
+    message = f"{UNREADABLE}: can't tell whether {referred.kind} {name} still exists"
+    if referred.trouble:
+        message += f": {referred.trouble}"
+    return Step("InternalError", message, waits=(wait,), gone=gone)
+
+
+# --- doing it -----------------------------------------------------------------------------------------------------------------
+
+
+async def delete(core: Core, scope: Scope) -> Result:
+    step = next_step(scope)
+    scope.deleting_reason, scope.deleting_message = step.reason, step.message
+    for condition in step.gone:
+        scope.cluster = with_legacy(scope.cluster, condition, FALSE, "Deleted", "", INFO, now=scope.now)
+    try:
+        await _delete_children(core, scope, step.children)
+        if step.external is not None and step.external.found is not None:
+            found = step.external.found
+            await _delete_one(core, scope, found.informer, found.obj)
+    except ApiError as error:
+        scope.deleting_reason, scope.deleting_message = "InternalError", f"{UNREADABLE}: {error.message}"
+        raise
+    if step.done:
+        scope.cluster = without_finalizer(scope.cluster, CLUSTER_FINALIZER)
+        scope.events.append(("Deleted", f"Cluster {scope.key.name} has been deleted"))
+    return Result(step.after, step.waits)
+
+
+async def _delete_children(core: Core, scope: Scope, children: tuple[Obj, ...]) -> None:
+    informers = {
+        "MachineDeployment": core.machine_deployments,
+        "MachineSet": core.machine_sets,
+        "Machine": core.machines,
+    }
+    failures = []
+    for child in children:
+        log.info("deleting %s %s", child.get("kind"), name_of(child))
+        try:
+            await _delete_one(core, scope, informers[child["kind"]], child)
+        except ApiError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+async def _delete_one(core: Core, scope: Scope, informer: Informer, obj: Obj) -> None:
+    try:
+        await core.client.delete(informer.resource, name_of(obj), scope.key.namespace, uid=uid_of(obj))
+    except ApiError as error:
+        # It is gone, or another object has its name by now, which the next look finds.
+        if not error.is_not_found and not error.is_conflict:
+            raise
+        return
+    core.deleted(CONTROLLER, scope.key, informer, obj)

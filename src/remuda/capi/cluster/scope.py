@@ -1,6 +1,6 @@
 """State of one reconcile of a Cluster, handed from phase to phase.
 
-:mod:`.controller` makes it, :mod:`.provider_phases` and :mod:`.deletion` work on it, :mod:`.status` computes the status from
+:mod:`.controller` makes it, :mod:`.provider_phases` works on it, :mod:`.status` computes the status from
 what is in it at the end.
 """
 

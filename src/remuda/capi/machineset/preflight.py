@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable
 from typing import Any, NamedTuple
 
-from remuda.kube import semver
 from remuda.kube.errors import go_quote
 from remuda.kube.objects import GroupVersionKind, Key, annotations_of, dig, namespace_of
 from remuda.kube.waits import Actor, Code, Wait
@@ -18,7 +17,7 @@ from .. import contracts
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, Core
 from ..external_objects import not_there
-from ..kubernetes_versions import UNORDERED, compare, parse_tolerant
+from ..kubernetes_versions import UNORDERED, Version, compare, parse_tolerant
 from ..phases import Stuck
 from ..well_known import SKIP_PREFLIGHT_CHECKS
 from .scope import NAME, Scope
@@ -71,7 +70,7 @@ def problems(machine_set: Obj, control_plane: Obj, checks: Collection[str], left
     return found
 
 
-def _read(text: str, otherwise: str) -> semver.Version:
+def _read(text: str, otherwise: str) -> Version:
     version = parse_tolerant(text)
     if version is None:
         raise Unreadable(f"{otherwise}: it is no semantic version")
@@ -82,7 +81,7 @@ def _failed(check: str) -> str:
     return f"({go_quote(check)} preflight check failed)"
 
 
-def _unstable(control_plane: Obj, wanted: semver.Version) -> str:
+def _unstable(control_plane: Obj, wanted: Version) -> str:
     who = f"{control_plane.get('kind')} {Key.of(control_plane)}"
     running = [each["version"] for each in contracts.status_versions(control_plane)]
     if not running:
@@ -95,11 +94,11 @@ def _unstable(control_plane: Obj, wanted: semver.Version) -> str:
     return ""
 
 
-def _pair(version: semver.Version, control_plane: semver.Version) -> str:
+def _pair(version: Version, control_plane: Version) -> str:
     return f"MachineSet version ({version}) and ControlPlane version ({control_plane}) do not conform to"
 
 
-def _kubernetes_skew(version: semver.Version, control_plane: semver.Version) -> str:
+def _kubernetes_skew(version: Version, control_plane: Version) -> str:
     policy = f"{_pair(version, control_plane)} the kubernetes version skew policy as MachineSet version is"
     if version.minor > control_plane.minor:
         return f"{policy} higher than ControlPlane version {_failed(KUBERNETES_SKEW)}"
@@ -110,7 +109,7 @@ def _kubernetes_skew(version: semver.Version, control_plane: semver.Version) -> 
     return ""
 
 
-def _kubeadm_skew(machine_set: Obj, version: semver.Version, control_plane: semver.Version) -> str:
+def _kubeadm_skew(machine_set: Obj, version: Version, control_plane: Version) -> str:
     ref = dig(machine_set, "spec", "template", "spec", "bootstrap", "configRef") or {}
     if (ref.get("apiGroup"), ref.get("kind")) != _KUBEADM or version.minor == control_plane.minor:
         return ""

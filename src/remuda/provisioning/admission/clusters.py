@@ -15,7 +15,7 @@ from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL, is_cluster_id,
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api.provisioning_cattle_io import GROUP, VERSION
-from remuda.kube import semver
+from remuda.capi import kubernetes_versions
 from remuda.kube.admission_attributes import CREATE, Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
 from remuda.kube.names import dns_label_problems, label_value_problems
@@ -173,9 +173,9 @@ def _version_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
         return []
     try:
         if not str(version).startswith("v"):
-            raise semver.VersionError(version)
-        semver.parse(str(version)[1:])
-    except semver.VersionError:
+            raise kubernetes_versions.VersionError(version)
+        kubernetes_versions.parse(str(version)[1:])
+    except kubernetes_versions.VersionError:
         return [invalid_value(path, version, "must be a version such as v1.34.1+rke2r1")]
     return []
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from remuda.capi import kubernetes_versions
 from remuda.capi.kubernetes_versions import compare
-from remuda.kube import semver
 
 from ..releases import distributions
 from ..releases.distributions import Runtime
@@ -31,13 +31,13 @@ class Running:
     server: bool
 
 
-def parsed(version: str) -> semver.Version | None:
+def parsed(version: str) -> kubernetes_versions.Version | None:
     """A Kubernetes version as in specs, with its `v`; None if it is invalid."""
     if not version.startswith("v"):
         return None
     try:
-        return semver.parse(version[1:])
-    except semver.VersionError:
+        return kubernetes_versions.parse(version[1:])
+    except kubernetes_versions.VersionError:
         return None
 
 
@@ -81,15 +81,15 @@ def goes_back(old: str, new: str) -> bool:
     return before is not None and after is not None and compare(after, before) == -1
 
 
-def _minor(version: semver.Version) -> tuple[int, int]:
+def _minor(version: kubernetes_versions.Version) -> tuple[int, int]:
     return version.major, version.minor
 
 
-def _named(version: semver.Version, ahead: int = 0) -> str:
+def _named(version: kubernetes_versions.Version, ahead: int = 0) -> str:
     return f"v{version.major}.{version.minor + ahead}"
 
 
-def _step_problem(old: str, before: semver.Version, new: str, after: semver.Version) -> str:
+def _step_problem(old: str, before: kubernetes_versions.Version, new: str, after: kubernetes_versions.Version) -> str:
     if _minor(after) < _minor(before):
         return (
             f"{new} is older than {old}, and can't read what {_named(before)} has stored: "
@@ -100,7 +100,7 @@ def _step_problem(old: str, before: semver.Version, new: str, after: semver.Vers
     return ""
 
 
-def _lag_problem(after: semver.Version, machines: Iterable[Running]) -> str:
+def _lag_problem(after: kubernetes_versions.Version, machines: Iterable[Running]) -> str:
     for machine in machines:
         runs = parsed(machine.version)
         if runs is None or runs.major != after.major:

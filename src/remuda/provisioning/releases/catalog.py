@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from remuda.kube import semver
+from remuda.capi import kubernetes_versions
 from remuda.kube.encoding import jsonio
 
 from . import distributions
@@ -92,11 +92,11 @@ class Releases:
         return found
 
 
-def parsed(version: str) -> semver.Version:
+def parsed(version: str) -> kubernetes_versions.Version:
     """A Kubernetes version; raises ReleaseError."""
     try:
-        return semver.parse(version.removeprefix("v"))
-    except semver.VersionError as error:
+        return kubernetes_versions.parse(version.removeprefix("v"))
+    except kubernetes_versions.VersionError as error:
         raise ReleaseError(f"kubernetesVersion {error}") from None
 
 
@@ -222,8 +222,8 @@ def _union(version: str, runtime: Runtime, listed: Iterable[Release]) -> Release
 
 def _order(version: str) -> tuple[int, int, int, str]:
     try:
-        found = semver.parse(version.removeprefix("v"))
-    except semver.VersionError:
+        found = kubernetes_versions.parse(version.removeprefix("v"))
+    except kubernetes_versions.VersionError:
         return (0, 0, 0, version)
     return (found.major, found.minor, found.patch, version)
 

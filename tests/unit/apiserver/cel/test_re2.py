@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.cel.re2 import Pattern, RegexError
-from remuda.apiserver.cel.re2_automaton import Machine
+from remuda.apiserver.cel.re2 import Machine, Pattern, RegexError
 
 SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kube import semver
+from remuda.capi import kubernetes_versions
 from remuda.lab.distro.config.arguments import KINDS
 from remuda.provisioning.releases import catalog
 from remuda.provisioning.releases.catalog import Release
@@ -30,7 +30,7 @@ def accepted(release: Release, command: str) -> set[str]:
     """The flags of a command in this version: those that the recorded versions on both sides of it have."""
 
     def order(version: str) -> tuple[int, int]:
-        found = semver.parse(version.removeprefix("v"))
+        found = kubernetes_versions.parse(version.removeprefix("v"))
         return found.minor, found.patch
 
     recorded = sorted(RECORDED[release.runtime.name], key=order)

@@ -19,8 +19,7 @@ from remuda.kube.clock import Clock, deadline
 from ..store import Compacted, Event, StoreError
 from .grpc import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
-from .member import Member, Stream
-from .members import Members
+from .members import Member, Members, Stream
 from .rpc import WATCH, WatchResult, WireEvent, number
 
 log = logging.getLogger(__name__)

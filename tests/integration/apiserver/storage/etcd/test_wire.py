@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from remuda.apiserver.storage.etcd import grpc, hpack
 from remuda.apiserver.storage.etcd.grpc import Connection, Failed, Status, frame, head_of
-from remuda.apiserver.storage.etcd.member import Member
-from remuda.apiserver.storage.etcd.members import EtcdConfig, Members
+from remuda.apiserver.storage.etcd.members import EtcdConfig, Member, Members
 from remuda.apiserver.storage.etcd.rpc import PUT, RANGE, TXN, WATCH
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.kube.semver import Version, VersionError, parse
+from remuda.capi.kubernetes_versions import Version, VersionError, parse
 
 
 @pytest.mark.parametrize(
