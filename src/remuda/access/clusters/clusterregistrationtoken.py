@@ -240,7 +240,7 @@ def _pinned_linux(url: str, checksum: str, variables: Iterable[Mapping[str, Any]
     proxies = f"export {env}; " if env else ""
     fetched = _fetch_pinned(f"{url}/cacerts", checksum, f"{url}/system-agent-install.sh", "sha256sum")
     # A shell that gets no script succeeds: it is told to fail.
-    return f"({proxies}{fetched} || echo exit 1; rm -f \"$ca\") | {_run_as_root(url, checksum, env)}"
+    return f'({proxies}{fetched} || echo exit 1; rm -f "$ca") | {_run_as_root(url, checksum, env)}'
 
 
 def _pinned_import(url: str, checksum: str, manifest: str) -> str:
