@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from remuda.machines.nodedrivers.flag_sources import Sources
     from remuda.machines.runner.controller import Ground
     from remuda.provisioning.bootstrap.rkebootstrap import Scripts
-    from remuda.provisioning.operations.etcd_members import DistributionsMembers
+    from remuda.provisioning.etcd.members import DistributionsMembers
     from remuda.provisioning.releases.release_data import Fetch
     from remuda.runtime import Informers, Manager, Watch
 
@@ -189,7 +189,7 @@ class Parts:
 
     @cached_property
     def etcd_members(self) -> DistributionsMembers:
-        from remuda.provisioning.operations.etcd_members import DistributionsMembers
+        from remuda.provisioning.etcd.members import DistributionsMembers
 
         return DistributionsMembers(self.workloads, self.clock)
 

@@ -260,6 +260,9 @@ JOIN_URL_AUTOSET_DISABLED: Final = "rke.cattle.io/join-url-autoset-disabled"
 # Ours: the number of failures of the plan, and the time of the next try. Rancher never retries, so it has no name for this.
 PLAN_FAILURE: Final = "remuda.dev/plan-failure"
 
+# Ours: the drain hash of the plan before an operation's, which has none.
+DRAIN_HASH_BEFORE: Final = "remuda.dev/drain-hash-before"
+
 # Ours: the time when a machine's agent was last asked for a sign of life.
 ASKED_AT: Final = "remuda.dev/asked-at"
 

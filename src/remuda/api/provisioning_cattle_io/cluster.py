@@ -45,7 +45,7 @@ class RotateEncryptionKeys(TypedDict, total=False):
 class RKEConfig(ClusterConfiguration, total=False):
     """What the cluster is made of, and what is done to it."""
 
-    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd. Not offered yet.")]
+    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd, by a new generation.")]
     etcdSnapshotRestore: Annotated[
         EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored. Not offered yet.")
     ]

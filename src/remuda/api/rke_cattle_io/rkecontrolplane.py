@@ -44,7 +44,7 @@ class RKEControlPlaneSpec(ClusterConfiguration, total=False):
 
     agentEnvVars: Annotated[list[EnvVar] | None, Doc("Environment variables of the agents on the nodes and in the cluster.")]
     clusterName: Required[Annotated[str, Doc("The name of the clusters.provisioning.cattle.io."), Length(most=63)]]
-    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd. Not offered yet.")]
+    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd, by a new generation.")]
     etcdSnapshotRestore: Annotated[
         EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored. Not offered yet.")
     ]

@@ -18,7 +18,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.kube import conditions
 from remuda.kube.objects import Key, is_being_deleted
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.provisioning.operations.etcd_removal import LAST_ETCD
+from remuda.provisioning.etcd.removal import LAST_ETCD
 from remuda.provisioning.planner import waits as texts
 
 from . import states

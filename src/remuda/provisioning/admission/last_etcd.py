@@ -1,5 +1,5 @@
 """Refusal of writes that would delete the last etcd machine of a cluster, by the rule of
-:mod:`..operations.etcd_removal`.
+:mod:`..etcd.removal`.
 
 It covers deletion of the Machine itself, its infrastructure, its MachineSet or its MachineDeployment; a set or deployment
 scaled to zero; and a cluster whose pools no longer have etcd. Controllers are refused like users: they retry until another
@@ -32,8 +32,8 @@ from remuda.kube.objects import (
 from remuda.kube.owners import controller_of
 from remuda.runtime.admitted_types import AdmittedType
 
+from ..etcd.removal import LAST_ETCD, has_data, is_etcd, last_members
 from ..graph.machine_pools import pools_written
-from ..operations.etcd_removal import LAST_ETCD, has_data, is_etcd, last_members
 from ..well_known import POOL_NAME, PRE_TERMINATE_HOOK
 
 Obj = dict[str, Any]

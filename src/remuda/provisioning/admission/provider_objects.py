@@ -23,8 +23,8 @@ from remuda.kube.selectors import structure_errors
 from remuda.runtime.admitted_types import AdmittedType
 
 from .. import well_known
+from ..etcd.snapshot_specs import SnapshotSpecError, cluster_spec
 from ..host_layout import VARIABLES
-from ..operations.snapshot_specs import SnapshotSpecError, cluster_spec
 from ..plans.host_write_rules import refusal
 from .clusters import directory_errors
 from .last_etcd import admitted as last_etcd_rules

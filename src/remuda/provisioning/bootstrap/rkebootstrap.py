@@ -3,7 +3,7 @@
 
 For each RKEBootstrap of a Machine whose cluster's infrastructure is ready: the plan's Secret and its account, and an install
 script with a token that gives access to this machine's plan only. :mod:`.machine_objects` builds them;
-:mod:`..operations.etcd_removal` decides whether a host with an etcd member may be deleted.
+:mod:`..etcd.removal` decides whether a host with an etcd member may be deleted.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result,
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
+from ..etcd.members import EtcdMembers
+from ..etcd.removal import Situation, Step, decide
 from ..machine_caches import PLAN_FIELDS, MachineCaches
-from ..operations.etcd_members import EtcdMembers
-from ..operations.etcd_removal import Situation, Step, decide
 from ..plans.host_write_rules import is_overfull
 from ..plans.machine_plan_secret import is_locked
 from ..well_known import (

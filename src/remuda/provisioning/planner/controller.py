@@ -55,8 +55,9 @@ from .decision import Decision, MachineChange
 from .inputs import GatewayPort, PlanInputReader
 from .join_tokens import TokensError, state_name, state_secret, tokens_of
 from .managesystemagent import CONDITION as AGENT_UPDATED
+from .operations.etcd_snapshot_create import CONDITION as SNAPSHOT_TAKEN
 from .render import ignored_arguments, renderer
-from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, Tokens
+from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, Task, Tokens
 
 log = logger(__name__)
 
@@ -72,7 +73,18 @@ _REFUSALS = frozenset({403, 413, 422})
 _BY_MANAGED = "planned for a management cluster"
 # Conditions that only report decisions; the others are input of decisions.
 _TOLD = frozenset(
-    {"Ready", "Reconciled", "Stable", "Provisioned", "ScalingUp", "ScalingDown", "RollingOut", "Removed", AGENT_UPDATED}
+    {
+        "Ready",
+        "Reconciled",
+        "Stable",
+        "Provisioned",
+        "ScalingUp",
+        "ScalingDown",
+        "RollingOut",
+        "Removed",
+        AGENT_UPDATED,
+        SNAPSHOT_TAKEN,
+    }
 )
 
 
@@ -358,7 +370,7 @@ def _no_plan(machine: Obj, secret: Obj, error: ApiError) -> Wait:
 def _unable(reason: CannotRender) -> Render:
     """Work that needs no plans (releasing machines, ending a pause) is still done."""
 
-    def render(snapshot: ClusterSnapshot, machine: Machine, join: Join) -> Plan:
+    def render(snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task | None = None) -> Plan:
         raise reason
 
     return render

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from remuda.capi.well_known import HOLDS_DATA
 from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
-from ..operations.etcd_removal import LAST_ETCD
-from . import drain, election, machine_health, managesystemagent, waits
+from ..etcd.removal import LAST_ETCD
+from . import drain, election, machine_health, managesystemagent, operations, waits
 from .concurrency import InvalidConcurrency
 from .decision import Decision, Draft
 from .snapshot import ClusterSnapshot, Condition, ControlPlane, Join, Machine, Render
@@ -27,7 +28,7 @@ Filter = Callable[[Machine], bool]
 RESYNC = 300.0
 # Cluster API expects these; nothing here scales or rolls.
 _STILL = tuple(Condition(kind, "False") for kind in ("ScalingUp", "ScalingDown", "RollingOut"))
-_OPERATIONS = ("etcdSnapshotCreate", "etcdSnapshotRestore", "rotateCertificates", "rotateEncryptionKeys")
+_NOT_OFFERED = ("etcdSnapshotRestore", "rotateCertificates", "rotateEncryptionKeys")
 # Waits of servers that other servers may resolve, once there is a cluster: the pass continues with those servers.
 _MENDED_BY_OTHERS = frozenset({Code.QUORUM, Code.PROBES, Code.TURN})
 
@@ -65,6 +66,7 @@ class _Pass:
         self.conditions: dict[str, Condition] = {condition.type: condition for condition in _STILL}
         self.aside: list[Wait] = []  # waits that only block the end
         self.notes: list[Wait] = []  # reports that block nothing
+        self.status: dict[str, Any] = {}
         self.initialized: bool | None = None
         self.cluster_condition: Condition | None = None
         self.create_tokens = False
@@ -79,6 +81,7 @@ class _Pass:
         self._set_condition(Condition("Provisioned", "True"))
         self._ensure_tokens()
         self._keep_join_urls()
+        self._run_operations()
         self._check_etcd_data()
         init = self._elect()
         self._run_tiers(init)
@@ -90,10 +93,19 @@ class _Pass:
             raise self._end(Code.RELEASE, Actor.USER, snapshot.release_error)
         if cluster is None:
             raise self._end(Code.REFERENCE, Actor.REMUDA, waits.NO_CLUSTER, True)
-        if cluster.paused or self.control_plane.paused:
-            raise self._end(Code.PAUSED, Actor.USER, waits.PAUSED, cluster.paused)
+        if not operations.is_running(self.control_plane):
+            self._check_pause()
         if not cluster.infrastructure_provisioned:
             raise self._end(Code.PROVISIONING, Actor.PROVIDER, waits.INFRASTRUCTURE, True)
+
+    def _check_pause(self) -> None:
+        if self._is_paused:
+            of_cluster = self.snapshot.cluster is not None and self.snapshot.cluster.paused
+            raise self._end(Code.PAUSED, Actor.USER, waits.PAUSED, of_cluster)
+
+    @property
+    def _is_paused(self) -> bool:
+        return self.control_plane.paused or (self.snapshot.cluster is not None and self.snapshot.cluster.paused)
 
     def _mark_members(self) -> None:
         """Cluster API takes a machine without a node for one that never started. Members of etcd may lack one for a while."""
@@ -148,7 +160,7 @@ class _Pass:
         self.draft.annotate_machine(machine, own, {well_known.ETCD_FORCE_REMOVE: "true"})
 
     def _refuse_operations(self) -> None:
-        asked = [name for name in _OPERATIONS if self._is_asked(name)]
+        asked = [name for name in _NOT_OFFERED if self._is_asked(name)]
         told = []
         if asked:
             text = f"{', '.join(asked)}: not offered yet; nothing was done"
@@ -174,12 +186,21 @@ class _Pass:
         if not wanted:
             return False
         done = {
-            "etcdSnapshotCreate": self.control_plane.etcd_snapshot_create,
             "etcdSnapshotRestore": self.control_plane.etcd_snapshot_restore,
             "rotateCertificates": {"generation": self.control_plane.certificate_rotation_generation},
             "rotateEncryptionKeys": self.control_plane.rotate_encryption_keys,
         }[operation]
         return bool(wanted.get("generation") or 0) and (done or {}).get("generation") != wanted.get("generation")
+
+    def _run_operations(self) -> None:
+        progress = operations.run_all(self.pass_, self._is_paused)
+        self.status |= progress.status
+        for condition in progress.conditions:
+            self._set_condition(condition)
+        self.notes.extend(progress.notes)
+        if progress.blocking:
+            raise _PassEnded(*progress.blocking)
+        self._check_pause()
 
     def _ensure_tokens(self) -> None:
         if self.snapshot.tokens is not None:
@@ -360,7 +381,7 @@ class _Pass:
 
     def _report_unreached_machines(self) -> None:
         """Sets conditions of machines without a plan that the pass did not reach."""
-        if self.snapshot.cluster is None or self.snapshot.cluster.paused or self.control_plane.paused:
+        if self.snapshot.cluster is None or self._is_paused:
             return
         first = next(iter(self.draft.waits), None)
         on = first.on or first.subject if first else None
@@ -379,6 +400,7 @@ class _Pass:
             secrets=self.draft.secrets,
             machines=self.draft.machines,
             conditions=news,
+            status=self.status,
             initialized=self.initialized,
             cluster_condition=self.cluster_condition,
             create_tokens=self.create_tokens,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from remuda.kube.waits import Wait
 
@@ -47,6 +48,8 @@ class Decision:
     secrets: Mapping[str, SecretChange] = field(default_factory=dict)
     machines: Mapping[str, MachineChange] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
+    # Changed fields of the RKEControlPlane's status; None removes one.
+    status: Mapping[str, Any] = field(default_factory=dict)
     initialized: bool | None = None
     cluster_condition: Condition | None = None
     unpause_cluster: bool = False
@@ -59,7 +62,7 @@ class Decision:
 
     @property
     def writes(self) -> bool:
-        made = self.secrets or self.machines or self.conditions or self.cluster_condition
+        made = self.secrets or self.machines or self.conditions or self.status or self.cluster_condition
         return bool(made) or self.initialized is not None or self.unpause_cluster or self.create_tokens
 
 
@@ -91,12 +94,19 @@ class Draft:
         change = self.secrets.get(machine.name, SecretChange())
         self.secrets[machine.name] = replace(change, annotations={**change.annotations, **wanted})
 
-    def write_plan(self, machine: Machine, plan: Plan, annotations: Changes, failure_threshold: int) -> None:
+    def write_plan(
+        self, machine: Machine, plan: Plan, annotations: Changes, failure_threshold: int, max_failures: int = -1
+    ) -> None:
         if machine.secret is None:
             return
         change = self.secrets.get(machine.name, SecretChange())
-        change = replace(change, annotations={**change.annotations, **annotations})
-        self.secrets[machine.name] = replace(change, plan=plan, failure_threshold=failure_threshold)
+        self.secrets[machine.name] = replace(
+            change,
+            annotations={**change.annotations, **annotations},
+            plan=plan,
+            failure_threshold=failure_threshold,
+            max_failures=max_failures,
+        )
 
     def retry(self, machine: Machine, annotations: Changes) -> None:
         if machine.secret is None:

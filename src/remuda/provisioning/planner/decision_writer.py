@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.kube import conditions
 from remuda.kube.clock import rfc3339
-from remuda.kube.objects import annotations_of, dig, labels_of, with_metadata, with_path
+from remuda.kube.objects import annotations_of, dig, labels_of, with_metadata, with_path, without_path
 
 from ..plans.machine_plan_secret import with_plan, with_question, with_retry
 from ..plans.plan import encode
@@ -57,6 +57,8 @@ def control_plane(obj: Obj, decision: Decision, now: float) -> Obj:
         found = _with_condition(found, condition, now)
     if decision.conditions:
         obj = with_path(obj, ("status", "conditions"), found)
+    for name, value in decision.status.items():
+        obj = with_path(obj, ("status", name), value) if value is not None else without_path(obj, ("status", name))
     if decision.initialized is not None:
         obj = with_path(obj, ("status", "initialization", "controlPlaneInitialized"), decision.initialized)
     if decision.applied and dig(obj, "status", "appliedSpec") != obj.get("spec"):

@@ -59,8 +59,19 @@ def is_wanted(machine: Machine, desired: Plan, options: Mapping[str, Any], machi
         return False
     if not _hooks(options, "pre") and not _hooks(options, "post") and (not options.get("enabled") or machines == 1):
         return False
-    before = drain_hash(machine.node.applied)
+    before = drain_hash(machine.node.applied) or machine.plan_annotations.get(well_known.DRAIN_HASH_BEFORE)
     return bool(before) and before != drain_hash(desired)
+
+
+def marks(machine: Machine, plan: Plan) -> dict[str, str | None]:
+    """The note of the applied drain hash, for as long as a machine's plan is one of an operation, which has none."""
+    noted = machine.plan_annotations.get(well_known.DRAIN_HASH_BEFORE)
+    if drain_hash(plan):
+        # Kept until the plan is applied: only then does the host's state match the new hash.
+        return {}
+    applied = machine.node.applied if machine.node else None
+    before = (drain_hash(applied) if applied else "") or noted
+    return {well_known.DRAIN_HASH_BEFORE: before} if before else {}
 
 
 def drain_hash(plan: Plan) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Ref
@@ -263,6 +263,7 @@ class ControlPlane:
     agent_connected: bool = False
     # status.etcdSnapshotCreate and the like: the operations as last started.
     etcd_snapshot_create: Obj | None = None
+    etcd_snapshot_create_phase: str = ""
     etcd_snapshot_restore: Obj | None = None
     rotate_encryption_keys: Obj | None = None
 
@@ -334,4 +335,20 @@ class CannotRender(Exception):
         self.on = on
 
 
-Render = Callable[[ClusterSnapshot, Machine, Join], Plan]
+# --- tasks ----------------------------------------------------------------------------------------------------------------
+#
+# A task is what an operation has a machine do once, beside its files; the service keeps the state that it has.
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSnapshot:
+    """Take a snapshot of etcd on a member."""
+
+
+Task = SaveSnapshot
+
+
+class Render(Protocol):
+    """The desired plan of a machine: its normal one, or the one for a task. It raises CannotRender."""
+
+    def __call__(self, snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task | None = None) -> Plan: ...

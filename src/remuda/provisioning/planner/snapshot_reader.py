@@ -48,6 +48,7 @@ def control_plane(obj: Obj) -> ControlPlane:
         certificate_rotation_generation=int(status.get("certificateRotationGeneration") or 0),
         agent_connected=bool(status.get("agentConnected")),
         etcd_snapshot_create=status.get("etcdSnapshotCreate"),
+        etcd_snapshot_create_phase=status.get("etcdSnapshotCreatePhase") or "",
         etcd_snapshot_restore=status.get("etcdSnapshotRestore"),
         rotate_encryption_keys=status.get("rotateEncryptionKeys"),
     )

@@ -96,7 +96,7 @@ class _Entry:
 
 
 def reconcile(run: Pass, tier: Tier) -> Outcome:
-    """Raises BadConcurrency."""
+    """Raises InvalidConcurrency."""
     counted = [machine for machine in run.machines if tier.of(machine)]
     if not counted:
         text = f"waiting for at least one {tier.name} node"
@@ -242,14 +242,20 @@ def _asked_before(run: Pass, machine: Machine) -> _State | None:
 
 def _write(run: Pass, entry: _Entry) -> None:
     assert entry.desired is not None and entry.join is not None
+    deliver(run, entry.machine, entry.desired, entry.join, failure_threshold=5 if entry.machine.is_windows else 1)
+
+
+def deliver(run: Pass, machine: Machine, plan: Plan, join: Join, *, failure_threshold: int = 1, max_failures: int = -1) -> None:
+    """Write a machine's plan, with the notes that belong to a new one."""
     annotations: dict[str, str | None] = {
-        well_known.JOINED_TO: "" if entry.join.init else entry.join.server,
+        well_known.JOINED_TO: "" if join.init else join.server,
         well_known.PLAN_UPDATED: rfc3339(run.snapshot.now),
         well_known.PROBES_PASSED: "",
+        **drain.marks(machine, plan),
     }
-    if well_known.PLAN_FAILURE in entry.machine.plan_annotations:
+    if well_known.PLAN_FAILURE in machine.plan_annotations:
         annotations[well_known.PLAN_FAILURE] = None
-    run.draft.write_plan(entry.machine, entry.desired, annotations, failure_threshold=5 if entry.machine.is_windows else 1)
+    run.draft.write_plan(machine, plan, annotations, failure_threshold, max_failures)
 
 
 def _failed(run: Pass, machine: Machine) -> _State:

@@ -100,5 +100,9 @@ class Directories:
             distro_is_moved=distro != runtime.data_directory,
         )
 
+    def command(self, runtime: Runtime) -> str:
+        """The distribution's own program. Ours is its launcher in the distribution's directory, which knows where the host is."""
+        return f"{self.distro}/bin/{runtime.name}" if runtime is REMUDA else runtime.name
+
     def kubectl(self, runtime: Runtime, layout: Layout = PLAIN) -> str:
         return f"{self.distro}/bin/kubectl" if runtime.runs_static_pods else layout.path("/usr/local/bin/kubectl")

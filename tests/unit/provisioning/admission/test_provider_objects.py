@@ -14,8 +14,8 @@ from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import FieldError
 from remuda.kube.objects import Listener, name_of, namespace_of
 from remuda.provisioning.admission.provider_objects import ClusterRules, admitted
-from remuda.provisioning.operations.snapshot_specs import SPEC_KEY
-from tests.unit.provisioning.operations.test_snapshot_specs import packed, remembering
+from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
+from tests.unit.provisioning.etcd.test_snapshot_specs import packed, remembering
 
 Obj = dict[str, Any]
 FLEET = "fleet-default"

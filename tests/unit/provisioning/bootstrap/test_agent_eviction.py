@@ -12,7 +12,7 @@ from remuda.kube.builtin_resources import NODES, PODS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
-from remuda.provisioning.operations.etcd_members import DistributionsMembers, decide
+from remuda.provisioning.etcd.members import DistributionsMembers, decide
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
 from tests.unit.capi.memory_clusters import MemoryWorkload

@@ -14,7 +14,7 @@ from remuda.kube.builtin_resources import NODES, ROLE_BINDINGS, ROLES, SECRETS, 
 from remuda.kube.objects import Key, annotations_of, labels_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
 from remuda.provisioning.bootstrap.service_account_tokens import shown, text_of
-from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.etcd.members import DistributionsMembers
 from remuda.provisioning.well_known import (
     ACCOUNT_ROLE,
     BOOTSTRAP_TOKEN,

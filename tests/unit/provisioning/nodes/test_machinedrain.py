@@ -11,8 +11,8 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.builtin_resources import NODES, PODS, SERVICE_ACCOUNTS
 from remuda.kube.objects import Key, annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
+from remuda.provisioning.etcd.members import DistributionsMembers
 from remuda.provisioning.nodes.machinedrain import DrainAction, DrainError, MachineDrain, Options, decide, parse, sort_pods
-from remuda.provisioning.operations.etcd_members import DistributionsMembers
 from remuda.provisioning.well_known import DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, UNCORDON
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts

@@ -17,12 +17,12 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
 from remuda.provisioning.bootstrap.service_account_tokens import text_of, token_secret
+from remuda.provisioning.etcd.members import DistributionsMembers
 from remuda.provisioning.nodes import unmanaged
 from remuda.provisioning.nodes.custommachine import CustomMachines
 from remuda.provisioning.nodes.host_identity import refusals_of
 from remuda.provisioning.nodes.machine_request import RequestError, parse, request_secret
 from remuda.provisioning.nodes.unmanaged import Unmanaged
-from remuda.provisioning.operations.etcd_members import DistributionsMembers
 from remuda.provisioning.well_known import (
     LAST_ACCESS,
     MACHINE_ID,

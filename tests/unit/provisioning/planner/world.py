@@ -23,6 +23,7 @@ from remuda.provisioning.planner.snapshot import (
     Machine,
     PlanNode,
     PlanSecret,
+    Task,
     Tokens,
     merged,
 )
@@ -34,13 +35,17 @@ _ROLES = {"e": well_known.ETCD_ROLE, "c": well_known.CONTROL_PLANE_ROLE, "w": we
 _CONFIG = "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"
 
 
-def render(snapshot: ClusterSnapshot, machine: Machine, join: Join) -> Plan:
-    """As the real renderer, small: what a drain is for, what only restarts, and what is minor."""
+def render(snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task | None = None) -> Plan:
+    """As the real renderer, small: what a drain is for, what only restarts, what is minor, and a task by its name."""
     spec = snapshot.control_plane.spec
     config = {"server": join.server} if join.server else {"cluster-init": True}
     felt = hashlib.sha256(f"{spec.get('kubernetesVersion')} {spec.get('felt')}".encode()).hexdigest()
     stamp = hashlib.sha256(f"{felt} {config}".encode()).hexdigest()
     files = (File.of(_CONFIG, json.dumps(config)), File.of("/manifest", str(spec.get("minor")), dynamic=True, minor=True))
+    if task is not None:
+        return Plan(
+            files, (Instruction("install", "image", ("SKIP_START=true",)), Instruction(type(task).__name__, args=(str(task),)))
+        )
     install = Instruction("install", "image", (f"RESTART_STAMP={stamp}", f"DRAIN_HASH={felt}"), ("-c", "run.sh"), "sh")
     probes = {"kubelet": Probe()} | ({"kube-apiserver": Probe()} if machine.is_control_plane else {})
     return Plan(files, (install,), probes=probes)
@@ -134,11 +139,16 @@ def written(decision: Decision) -> set[str]:
     return {name for name, change in decision.secrets.items() if change.plan is not None}
 
 
+# Fields of the control plane's status, as they are in a snapshot.
+_FIELDS = {"etcdSnapshotCreate": "etcd_snapshot_create", "etcdSnapshotCreatePhase": "etcd_snapshot_create_phase"}
+
+
 def applied(picture: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
     """The snapshot once the decision has been written."""
     at = rfc3339(picture.now)
     conditions = {c.type: c for c in picture.control_plane.conditions} | {c.type: replace(c, at=at) for c in decision.conditions}
     head = replace(picture.control_plane, conditions=tuple(conditions.values()))
+    head = replace(head, **{_FIELDS[name]: value for name, value in decision.status.items()})
     if decision.initialized is not None:
         head = replace(head, initialized=decision.initialized)
     if decision.applied:
@@ -200,7 +210,7 @@ class World:
         node = member.node
         if node is None or node.state in ("failed", "succeeded"):
             if node is not None and node.state == "succeeded":
-                version = self._version(node.plan)
+                version = self._version(node.plan) or f"{member.kubelet_version}+k3s1"
                 if not self.stubborn or version == NEXT:
                     member = with_node(member, replace(node, probes=dict.fromkeys(node.plan.probes, True)))
                 member = joined(member, version)
@@ -218,9 +228,9 @@ class World:
             wanted = replace(self.picture.control_plane, spec={**self.picture.control_plane.spec, "kubernetesVersion": version})
             probe = machine("any", "w")
             fresh = render(replace(self.picture, control_plane=wanted), probe, Join(server="x"))
-            if fresh.instructions[0].env[1] == of.instructions[0].env[1]:
+            if fresh.instructions[0].env[1:] == of.instructions[0].env[1:]:
                 return version
-        return VERSION
+        return "" if len(of.instructions) > 1 else VERSION
 
 
 def _with_its_successor(node: PlanNode) -> PlanNode:

@@ -18,7 +18,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.provisioning.admission.provider_objects import admitted
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
-from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.etcd.members import DistributionsMembers
 from remuda.provisioning.plans.host_write_rules import HOST_KEYS, HOST_SHARE, kept_data, refusal
 from remuda.provisioning.plans.machine_plan_secret import decode
 from remuda.provisioning.well_known import INIT_NODE, JOIN_URL, JOINED_TO, bootstrap_name, plan_name

@@ -11,7 +11,7 @@ from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
-from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.etcd.members import DistributionsMembers
 from remuda.provisioning.plans.machine_plan_secret import decode, packed
 from remuda.provisioning.plans.plan import PeriodicInstruction, Plan, checksum, encode
 from remuda.provisioning.plans.plansecret import PlanSecrets

@@ -18,8 +18,8 @@ from ... import host_layout as layouts
 from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ...releases.catalog import Release
-from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render
-from . import components, config, context, install, manifests, registries, selector_files
+from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render, Task
+from . import components, config, context, install, manifests, registries, selector_files, tasks
 from . import idempotent_commands as idempotence
 from .context import ClusterContext, Config, HostContext
 from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, NamedObject, Needs, PlanInputs, Taint, needs
@@ -82,12 +82,12 @@ def renderer(facts: PlanInputs) -> Render:
     """The planner's function for a machine's plan, with these facts; it raises CannotRender."""
     sites: dict[Layout, _Site] = {}
 
-    def render(snapshot: ClusterSnapshot, machine: Machine, join: Join) -> Plan:
+    def render(snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task | None = None) -> Plan:
         layout = _layout(machine)
         site = sites.get(layout)
         if site is None or not site.is_of(snapshot):
             site = sites[layout] = _Site(snapshot.control_plane, facts, layout, snapshot.tokens, snapshot.machines)
-        return _plan(site, machine, join, snapshot.pre_bootstrap)
+        return _plan(site, machine, join, snapshot.pre_bootstrap, task)
 
     return render
 
@@ -108,7 +108,7 @@ def _layout(machine: Machine) -> Layout:
         raise CannotRender(str(error), Actor.MACHINE, machine.ref()) from None
 
 
-def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool) -> Plan:
+def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: Task | None) -> Plan:
     if machine.is_windows:
         raise CannotRender(f"machine {machine.name} runs Windows, which is not offered yet", Actor.USER, machine.ref())
     host = HostContext(site, machine, join)
@@ -118,6 +118,8 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool) -> Pla
     if not site.spec.get("unmanagedConfig"):
         files, told = _files(site, host, pre_bootstrap)
         drain_content[config.path(site)] = install.worth_a_drain(told)
+    if task is not None:
+        return Plan(files=tuple(files), instructions=(install.without_start(host), *tasks.instructions(host, task)))
     return Plan(
         files=tuple(files),
         instructions=(install.instruction(host, files, drain_content),),

@@ -51,6 +51,11 @@ def instruction(host: HostContext, files: Iterable[File], drain_content: Mapping
     return _install(host, from_image, (f"{RESTART_STAMP}={restart}", f"{DRAIN_HASH}={drain}"))
 
 
+def without_start(host: HostContext) -> Instruction:
+    """Install only, for a plan whose task needs the distribution's programs: nothing is started or restarted."""
+    return _install(host, image(host.cluster), (f"INSTALL_{host.cluster.runtime.env_prefix}_SKIP_START=true",))
+
+
 def worth_a_drain(config: Config) -> str:
     """The part of a host's configuration whose change affects pods."""
     return gojson.dumps_indented({name: value for name, value in config.items() if name not in _NOT_WORTH_A_DRAIN}).decode()

@@ -11,7 +11,7 @@ from remuda.provisioning import host_layout, well_known
 from remuda.provisioning import well_known as keys
 from remuda.provisioning.host_layout import Layout
 from remuda.provisioning.planner.render import Driver, PlanInputs, renderer
-from remuda.provisioning.planner.snapshot import Cluster, ClusterSnapshot, ControlPlane, Join, Machine, PlanSecret, Tokens
+from remuda.provisioning.planner.snapshot import Cluster, ClusterSnapshot, ControlPlane, Join, Machine, PlanSecret, Task, Tokens
 from remuda.provisioning.plans.plan import File, Plan
 from remuda.provisioning.releases import catalog
 
@@ -64,8 +64,8 @@ def snapshot(spec: Mapping[str, Any] | None = None, **said: Any) -> ClusterSnaps
     return ClusterSnapshot(0.0, control_plane, Cluster("demo"), tokens=Tokens(SERVER_TOKEN, AGENT_TOKEN))
 
 
-def desired_plan(known: PlanInputs, seen: ClusterSnapshot, of: Machine, join: Join) -> Plan:
-    return renderer(known)(seen, of, join)
+def desired_plan(known: PlanInputs, seen: ClusterSnapshot, of: Machine, join: Join, task: Task | None = None) -> Plan:
+    return renderer(known)(seen, of, join, task)
 
 
 def file_at(found: Plan, path: str) -> File | None:
@@ -77,10 +77,11 @@ def plan(
     join: Join = INIT,
     spec: Mapping[str, Any] | None = None,
     known: PlanInputs | None = None,
+    task: Task | None = None,
     **said: Any,
 ) -> Plan:
     planned = of or machine()
-    return desired_plan(known or facts(), replace(snapshot(spec, **said), machines=(planned,)), planned, join)
+    return desired_plan(known or facts(), replace(snapshot(spec, **said), machines=(planned,)), planned, join, task)
 
 
 def config_of(found: Plan, runtime: str = "rke2", root: str = "") -> dict[str, Any]:

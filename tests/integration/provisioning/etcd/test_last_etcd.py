@@ -25,7 +25,7 @@ from remuda.kube.waits import Actor, Code
 from remuda.lab.sim import machine_jobs
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.provisioning.admission.provider_objects import admitted
-from remuda.provisioning.operations.etcd_removal import Situation, Step, decide, has_data, last_members, leaves_no_etcd
+from remuda.provisioning.etcd.removal import Situation, Step, decide, has_data, last_members, leaves_no_etcd
 from remuda.provisioning.well_known import DELETE_LAST_ETCD, ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TERMINATE_HOOK
 
 Obj = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from remuda.provisioning.operations.snapshot_specs import SPEC_KEY, SnapshotSpecError, cluster_spec
+from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY, SnapshotSpecError, cluster_spec
 
 Obj = dict[str, Any]
 

@@ -1,0 +1,110 @@
+"""`etcdSnapshotCreate`: every member of etcd that is up saves a snapshot, all at the same time
+(docs/reference/operations.md#create).
+
+Nothing restarts: the task's plan installs without a start, and the normal plan that follows has the stamp that the host knows.
+"""
+
+from __future__ import annotations
+
+from remuda.kube.waits import Actor, Code, Wait
+
+from .. import machine_health, waits
+from ..snapshot import Condition, ControlPlane, Machine, SaveSnapshot
+from ..tiers import Pass
+from .steps import Progress, Step, assign, is_task_plan, join_of
+
+FIELD = "etcdSnapshotCreate"
+CONDITION = "EtcdSnapshotCreated"
+_PHASE = "etcdSnapshotCreatePhase"
+_STARTED, _RESTART, _FINISHED, _FAILED = "Started", "RestartCluster", "Finished", "Failed"
+_ATTEMPTS = 3
+_WHAT = "taking a snapshot of etcd"
+
+
+def is_wanted(control_plane: ControlPlane) -> bool:
+    """A generation other than that of the status requests a snapshot, once there is a cluster and the last one has ended."""
+    asked, last = control_plane.spec.get(FIELD), control_plane.etcd_snapshot_create
+    if asked is None or is_running(control_plane) or not control_plane.initialized or not control_plane.is_true("Bootstrapped"):
+        return False
+    return last is None or (last.get("generation") or 0) != (asked.get("generation") or 0)
+
+
+def is_running(control_plane: ControlPlane) -> bool:
+    asked, phase = control_plane.spec.get(FIELD), control_plane.etcd_snapshot_create_phase
+    return asked is not None and phase in (_STARTED, _RESTART)
+
+
+def run(run: Pass, paused: bool) -> Progress:
+    control_plane = run.snapshot.control_plane
+    if control_plane.spec.get(FIELD) is None:
+        begun = control_plane.etcd_snapshot_create is not None or control_plane.etcd_snapshot_create_phase
+        return Progress({FIELD: None, _PHASE: None}) if begun else Progress()
+    if not paused and is_wanted(control_plane):
+        return _begin(run)
+    if control_plane.etcd_snapshot_create_phase == _STARTED:
+        return _save(run, paused)
+    if control_plane.etcd_snapshot_create_phase == _RESTART and _with_task(run) is None:
+        return Progress({_PHASE: _FINISHED})
+    return Progress()
+
+
+def _begin(run: Pass) -> Progress:
+    """A member that still has the plan of the last snapshot would take no new one, so the normal plans come first."""
+    late = _with_task(run)
+    if late is not None:
+        text = f"{_WHAT}: waiting until {late.name} has its normal plan"
+        return Progress(notes=(waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text, late.ref()),))
+    asked = dict(run.snapshot.control_plane.spec[FIELD])
+    text = f"{_WHAT}: beginning"
+    wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text)
+    return Progress({FIELD: asked, _PHASE: _STARTED}, (Condition(CONDITION, "Unknown", "Started"),), (wait,))
+
+
+def _with_task(run: Pass) -> Machine | None:
+    return next(
+        (machine for machine in run.machines if machine.is_etcd and machine.node and is_task_plan(machine.node.plan)), None
+    )
+
+
+def _save(run: Pass, paused: bool) -> Progress:
+    members = [machine for machine in run.machines if machine.is_etcd and not machine.is_windows and machine.node is not None]
+    taking = [machine for machine in members if _takes_part(machine)]
+    if not taking:
+        return _failed("no member of etcd is up")
+    steps = [assign(run, each, join_of(each), SaveSnapshot(), _WHAT, attempts=_ATTEMPTS, paused=paused) for each in taking]
+    saved = any(step.done for step in steps)
+    pending = [
+        step for step in steps if step.wait is not None and not (saved and machine_health.is_hung(run.snapshot, step.machine))
+    ]
+    if pending:
+        return Progress(blocking=_pending(run, pending))
+    lacking = [*(_why(step) for step in steps if not step.done), *(f"{m.name}: not up" for m in members if m not in taking)]
+    done = [step.machine.name for step in steps if step.done]
+    if any(step.failed for step in steps):
+        return _failed("; ".join([*lacking, *([f"saved on {waits.some_names(done)}"] if done else [])]))
+    text = "; ".join([f"saved on {waits.some_names(done)}", *lacking])
+    return Progress({_PHASE: _RESTART}, (Condition(CONDITION, "True", message=text),))
+
+
+def _takes_part(machine: Machine) -> bool:
+    """A member that is up, or has begun: a member that is down could only be waited for."""
+    node = machine.node
+    return machine_health.is_member_up(machine) or (node is not None and is_task_plan(node.plan))
+
+
+def _pending(run: Pass, steps: list[Step]) -> tuple[Wait, ...]:
+    """The control plane's own wait, then those of its machines."""
+    each = [step.wait for step in steps if step.wait is not None]
+    first = each[0]
+    text = f"{_WHAT} on {waits.some_names([step.machine.name for step in steps])}"
+    if len(each) == 1:
+        text = f"{text}: {first.evidence.removeprefix(f'{_WHAT}: ')}"
+    return (waits.of_control_plane(run.snapshot, first.code, first.actor, text, first.subject), *each)
+
+
+def _why(step: Step) -> str:
+    return f"{step.machine.name}: {step.failed or 'no answer'}"
+
+
+def _failed(reason: str) -> Progress:
+    return Progress({_PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", reason),))
