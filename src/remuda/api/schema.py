@@ -14,7 +14,8 @@ The shape comes from the Python type: `str`, `bool`, `int`, `float`, `Literal` (
 `… | None` (nullable), `int | str` (int-or-string), `Any` (anything at all). A field that has no `Doc` is described by its type's
 docstring. Words of a list's items stand with the item: `list[Annotated[str, Length(1, 63)]]`. Rules in a class's :func:`rules`
 hold wherever the class is used; a class that extends it does not inherit them. A field that names another object says so with
-:class:`Names`; that adds nothing to the schema, and :func:`naming_fields` lists those fields.
+:class:`Names`; that adds nothing to the schema, and :func:`naming_fields` lists those fields. A field that is accepted and not
+used has :class:`NoEffect` in place of its Doc, and :func:`fields_without_effect` lists those.
 
 Nothing is made before somebody asks. :mod:`.crd` makes whole CustomResourceDefinitions of these schemas.
 """
@@ -137,6 +138,16 @@ class Names:
     key: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NoEffect:
+    """Marks a field that is accepted and not used, so that other servers' objects are; a user is told why."""
+
+    why: str
+
+    def add(self, schema: Obj) -> None:
+        schema["description"] = f"Of no effect: {self.why}."
+
+
 def rules(*words: Rule) -> Callable[[_T], _T]:
     """Words that hold for a TypedDict wherever it is used."""
 
@@ -199,11 +210,11 @@ def schema_of(hint: Any) -> Obj:
     return schema
 
 
-def _unwrapped(hint: Any) -> tuple[Any, tuple[Rule, ...]]:
+def _unwrapped(hint: Any) -> tuple[Any, tuple[Rule | NoEffect, ...]]:
     """The bare type, and the words beside it from the innermost out, so that what stands nearest to the field wins."""
     if get_origin(hint) is Annotated:
         kind, *metadata = get_args(hint)
-        return kind, tuple(word for word in metadata if isinstance(word, Rule))
+        return kind, tuple(word for word in metadata if isinstance(word, (Rule, NoEffect)))
     if get_origin(hint) in (Required, NotRequired):
         return _unwrapped(get_args(hint)[0])
     return hint, ()
@@ -284,34 +295,55 @@ def _is_required(cls: Any, name: str, hint: Any) -> bool:
     return name in cls.__required_keys__
 
 
-# ---- fields that name objects
+# ---- fields that are marked
 
 # In the path of a field: every item of a list, every entry of a map.
 EACH, ENTRY = "[]", "{}"
 
+_Path = tuple[str, ...]
+
 
 @cache
-def naming_fields(hint: Any) -> tuple[tuple[tuple[str, ...], Names], ...]:
+def naming_fields(hint: Any) -> tuple[tuple[_Path, Names], ...]:
     """The fields of a type, however deep, that are marked with :class:`Names`: their paths and marks."""
-    return tuple(_naming(hint, ()))
+    return tuple(((*path, mark.key) if mark.key else path, mark) for path, mark in _marked(hint, ()) if isinstance(mark, Names))
 
 
-def _naming(hint: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Names]]:
+@cache
+def fields_without_effect(hint: Any) -> tuple[tuple[_Path, str], ...]:
+    """The fields of a type, however deep, that are marked with :class:`NoEffect`: their paths and reasons."""
+    return tuple((path, mark.why) for path, mark in _marked(hint, ()) if isinstance(mark, NoEffect))
+
+
+def _marked(hint: Any, path: _Path) -> Iterator[tuple[_Path, Names | NoEffect]]:
     if get_origin(hint) in (Required, NotRequired):
-        yield from _naming(get_args(hint)[0], path)
+        yield from _marked(get_args(hint)[0], path)
     elif get_origin(hint) is Annotated:
         kind, *metadata = get_args(hint)
-        for mark in metadata:
-            if isinstance(mark, Names):
-                yield (*path, mark.key) if mark.key else path, mark
-        yield from _naming(kind, path)
+        yield from ((path, mark) for mark in metadata if isinstance(mark, (Names, NoEffect)))
+        yield from _marked(kind, path)
     elif _is_typed_dict(hint):
         for name, field in _fields(hint)[0]:
-            yield from _naming(field, (*path, name))
+            yield from _marked(field, (*path, name))
     elif get_origin(hint) is list:
-        yield from _naming(get_args(hint)[0], (*path, EACH))
+        yield from _marked(get_args(hint)[0], (*path, EACH))
     elif get_origin(hint) is dict:
-        yield from _naming(get_args(hint)[1], (*path, ENTRY))
+        yield from _marked(get_args(hint)[1], (*path, ENTRY))
     elif get_origin(hint) in (UnionType, Union):
         for each in get_args(hint):
-            yield from _naming(each, path)
+            yield from _marked(each, path)
+
+
+def values_at(value: Any, parts: _Path, place: str, path: str) -> Iterator[tuple[str, str, Any]]:
+    """The values of a field in `value`: its place in the type, its path with indices, and the value (None if it is not set)."""
+    if not parts:
+        yield place, path, value
+        return
+    first, rest = parts[0], parts[1:]
+    if first == EACH:
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from values_at(item, rest, f"{place}[]", f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name in value if first == ENTRY else (first,):
+            step = f"[{name}]" if first == ENTRY else f".{name}"
+            yield from values_at(value.get(name), rest, f"{place}{step}", f"{path}{step}")

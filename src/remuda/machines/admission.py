@@ -51,6 +51,7 @@ from remuda.provisioning.well_known import (
 )
 from remuda.runtime.admitted_types import AdmittedType
 
+from .config_compatibility import ConfigCompatibility
 from .secretfields.markers import Place, is_marker
 
 Obj = dict[str, Any]
@@ -70,7 +71,15 @@ def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
     rules = Rules(source, Holdings(source, rbac))
     return (
         AdmittedType(MACHINE_GROUP, _VERSION, EVERY, "DriverMachines", validate=rules.machine_errors, validates_deletion=True),
-        AdmittedType(CONFIG_GROUP, _VERSION, EVERY, "DriverConfigs", validate=rules.config_errors, validates_deletion=True),
+        AdmittedType(
+            CONFIG_GROUP,
+            _VERSION,
+            EVERY,
+            "DriverConfigs",
+            default=ConfigCompatibility(source).default,
+            validate=rules.config_errors,
+            validates_deletion=True,
+        ),
         AdmittedType(provisioning.GROUP, provisioning.VERSION, "clusters", "Cluster", validate=rules.cluster_errors),
     )
 

@@ -16,7 +16,7 @@ from remuda.provisioning.graph.machine_pools import has_config, pools_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "machine-pools.md").read_text()
 # Of no meaning.
-UNUSED = {"displayName"}
+UNUSED = {"displayName", "hostnamePrefix"}
 
 
 def fields() -> set[str]:

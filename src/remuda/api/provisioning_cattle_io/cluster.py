@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from ..cattle import AgentDeploymentCustomization, Condition, LocalClusterAuthEndpoint, Text, WebhookDeploymentCustomization
+from ..cattle import (
+    AgentDeploymentCustomization,
+    Condition,
+    FreeMap,
+    LocalClusterAuthEndpoint,
+    Opaque,
+    Text,
+    WebhookDeploymentCustomization,
+)
 from ..kubernetes import ObjectReference
-from ..schema import Doc, Form, Int64, Items, Length, ListMap, Names, Object, Pattern
+from ..schema import Doc, Form, Int64, Items, Length, ListMap, Names, NoEffect, Object, Pattern
 from .cluster_configuration import ClusterConfiguration
 from .machinepool import CredentialName, MachinePool, MachinePoolDefaults
 
@@ -45,6 +53,9 @@ class RotateEncryptionKeys(TypedDict, total=False):
 class RKEConfig(ClusterConfiguration, total=False):
     """What the cluster is made of, and what is done to it."""
 
+    controlPlaneConfig: Annotated[
+        FreeMap, NoEffect("write these arguments in machineGlobalConfig, which replaced it in Rancher 2.6")
+    ]
     etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd, by a new generation.")]
     etcdSnapshotRestore: Annotated[
         EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored. Not offered yet.")
@@ -54,6 +65,7 @@ class RKEConfig(ClusterConfiguration, total=False):
         Doc("An infrastructure cluster of Cluster API that is there already; unset: an RKECluster is made."),
         Names("", "", Form.OBJECT),
     ]
+    localClusterAuthEndpoint: Annotated[Opaque, NoEffect("write it in spec.localClusterAuthEndpoint")]
     machinePoolDefaults: Annotated[MachinePoolDefaults, Doc("What holds for pools that do not say it themselves.")]
     machinePools: Annotated[
         list[MachinePool] | None,
@@ -64,6 +76,9 @@ class RKEConfig(ClusterConfiguration, total=False):
     rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates. Not offered yet.")]
     rotateEncryptionKeys: Annotated[
         RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with. Not offered yet.")
+    ]
+    workerConfig: Annotated[
+        list[Opaque] | None, NoEffect("write these arguments in machineSelectorConfig, which replaced it in Rancher 2.6")
     ]
 
 
@@ -87,35 +102,34 @@ class ClusterSpec(TypedDict, total=False):
     cloudCredentialSecretName: Annotated[
         CredentialName, Doc("The Secret to make machines with, as cattle-global-data:name, or its name in this namespace.")
     ]
-    clusterAPIConfig: Annotated[ClusterAPIConfig | None, Doc("Deprecated: of no effect.")]
+    clusterAPIConfig: Annotated[ClusterAPIConfig | None, NoEffect("import that cluster as any other")]
     clusterAgentDeploymentCustomization: Annotated[
         AgentDeploymentCustomization | None, Doc("What is changed about the deployment of the cluster agent.")
     ]
-    defaultClusterRoleForProjectMembers: Annotated[Text, Doc("Deprecated: of no effect.")]
+    defaultClusterRoleForProjectMembers: Annotated[Text, NoEffect("there are no projects yet")]
     defaultPodSecurityAdmissionConfigurationTemplateName: Annotated[
         Text, Doc("The template of the cluster's pod security admission.")
     ]
-    enableNetworkPolicy: Annotated[
-        bool | None, Doc("Keep projects from talking to each other. Of no effect: there are no projects yet.")
+    defaultPodSecurityPolicyTemplateName: Annotated[
+        Text,
+        NoEffect(
+            "Kubernetes 1.25 removed pod security policies; write defaultPodSecurityAdmissionConfigurationTemplateName instead"
+        ),
     ]
-    fleetAgentDeploymentCustomization: Annotated[
-        AgentDeploymentCustomization | None,
-        Doc("What is changed about the deployment of the fleet agent. Of no effect: there is none yet."),
-    ]
+    enableNetworkPolicy: Annotated[bool | None, NoEffect("it separates projects, and there are no projects yet")]
+    fleetAgentDeploymentCustomization: Annotated[AgentDeploymentCustomization | None, NoEffect("there is no fleet agent yet")]
     kubernetesVersion: Annotated[
         Text, Doc("The version and the distribution (+rke2r1, +k3s1, +remuda1), such as v1.34.1+rke2r1; needed with rkeConfig.")
     ]
     localClusterAuthEndpoint: Annotated[
         LocalClusterAuthEndpoint, Doc("The way to the cluster's API that does not lead through this server.")
     ]
+    rancherValues: Annotated[Opaque, NoEffect("the cluster agent has no chart with values")]
     redeploySystemAgentGeneration: Annotated[Int64, Doc("Change it to have the system agents installed again.")]
     rkeConfig: Annotated[
         RKEConfig | None, Doc("What the cluster is made of; without it, the cluster is one that is there already.")
     ]
-    webhookDeploymentCustomization: Annotated[
-        WebhookDeploymentCustomization | None,
-        Doc("What is changed about the deployment of the webhook. Of no effect: there is none yet."),
-    ]
+    webhookDeploymentCustomization: Annotated[WebhookDeploymentCustomization | None, NoEffect("there is no such webhook yet")]
 
 
 class BoundReference(TypedDict, total=False):

@@ -6,7 +6,7 @@ from typing import Annotated, Required, TypedDict
 
 from ..cattle import SHARE, FreeMap, Text
 from ..kubernetes import LabelSelector
-from ..schema import AtLeast, Doc, Form, Format, Length, Names, Pattern
+from ..schema import AtLeast, Doc, Form, Format, Length, Names, NoEffect, Pattern
 
 _Concurrency = Annotated[Text, Length(most=10), Pattern(SHARE)]
 _ObjectName = Annotated[Text, Length(most=253)]
@@ -32,7 +32,7 @@ class DrainOptions(TypedDict, total=False):
     force: Annotated[bool, Doc("Go on although there are pods that nobody would make again.")]
     gracePeriod: Annotated[int, Doc("The seconds a pod has to end; unset or negative: what the pod itself says.")]
     ignoreDaemonSets: Annotated[bool | None, Doc("Leave pods of DaemonSets alone. Default true.")]
-    ignoreErrors: Annotated[bool, Doc("Of no effect.")]
+    ignoreErrors: Annotated[bool, NoEffect("a drain that fails is tried again, and its error is shown")]
     postDrainHooks: Annotated[list[DrainHook] | None, Doc("Who has a say when the node is drained and updated.")]
     preDrainHooks: Annotated[list[DrainHook] | None, Doc("Who has a say before the node is drained.")]
     skipWaitForDeleteTimeoutSeconds: Annotated[

@@ -6,7 +6,23 @@ from typing import Annotated, Required, TypedDict
 
 from ..cattle import Text
 from ..kubernetes import ObjectReference, Taint
-from ..schema import AtLeast, Between, Cel, Default, Doc, Duration, Form, Int32, IntOrString, Length, Names, Pattern, Rule, rules
+from ..schema import (
+    AtLeast,
+    Between,
+    Cel,
+    Default,
+    Doc,
+    Duration,
+    Form,
+    Int32,
+    IntOrString,
+    Length,
+    Names,
+    NoEffect,
+    Pattern,
+    Rule,
+    rules,
+)
 
 HostnameLength = Annotated[
     int, Doc("How long the host name of a machine may be; longer ones are cut. Default 63."), Between(10, 63)
@@ -61,12 +77,13 @@ class MachinePool(TypedDict, total=False):
     autoscalingMinSize: Annotated[Int32 | None, Doc("The fewest machines that the autoscaler leaves.")]
     cloudCredentialSecretName: Annotated[CredentialName, Doc("The Secret to make machines with, instead of the cluster's.")]
     controlPlaneRole: Annotated[bool, Doc("The machines run the control plane.")]
-    displayName: Annotated[Text, Doc("Of no effect.")]
+    displayName: Annotated[Text, NoEffect("a pool is shown by its name")]
     drainBeforeDelete: Annotated[bool, Doc("Drain a machine before it is deleted.")]
     drainBeforeDeleteTimeout: Annotated[Duration | None, Doc("How long that may take, such as 10m; unset: forever.")]
     dynamicSchemaSpec: Annotated[Text, Doc("What the driver's machines had for fields when the pool was made, as JSON.")]
     etcdRole: Annotated[bool, Doc("The machines run etcd.")]
     hostnameLengthLimit: HostnameLength
+    hostnamePrefix: Annotated[Text, NoEffect("host names begin with the names of cluster and pool")]
     labels: Annotated[dict[str, str] | None, Doc("Labels of the nodes, and of the Machines.")]
     machineConfigRef: Required[
         Annotated[

@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,7 +36,8 @@ from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_v
 from remuda.kube.network import outbound
 from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import ObjectSource, annotations_of, dig, is_being_deleted, name_of, with_path
-from remuda.provisioning.graph.machine_pools import pools_written
+from remuda.provisioning.graph.machine_pools import config_of, pools_written
+from remuda.provisioning.graph.referenced_objects import why_not_offered
 from remuda.provisioning.references.cloud_credentials import GLOBAL, MARK, TYPE
 from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 from remuda.runtime.admitted_types import AdmittedType
@@ -47,7 +48,7 @@ from ..errors import DriverError, Reason
 from ..options import Options, environment
 from .builtin_drivers import LOCAL, builtin, is_local, python_driver
 from .driver_downloads import checksum_problem, name_problem, url_problem
-from .driver_schemas import NODE_TEMPLATE, active_driver, credential_name, driver_of, is_active
+from .driver_schemas import NODE_TEMPLATE, active_driver, config_name, credential_name, driver_of, is_active
 from .machine_crds import VERSION, kind_names
 
 Obj = dict[str, Any]
@@ -155,7 +156,7 @@ class Rules:
         driver = active_driver(self._source.get(management.GROUP, DYNAMIC_SCHEMAS.resource, "", NODE_TEMPLATE), schema)
         if not driver:
             name = schema.removesuffix("config")
-            raise attributes.forbidden(f"the node driver {name} is not active: an administrator can activate NodeDriver {name}")
+            raise attributes.forbidden(why_not_offered(name))
         if not self._may_use(attributes, driver):
             raise attributes.forbidden(_restricted(driver))
         return []
@@ -169,9 +170,23 @@ class Rules:
     def _pool_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
         before = {pool.get("name"): _driver_of_pool(pool) for pool in pools_written(old)}
         for index, pool in enumerate(pools_written(obj)):
-            driver = _driver_of_pool(pool)
-            if driver in RESTRICTED and before.get(pool.get("name")) != driver and not self._may_use(attributes, driver):
-                yield forbidden_field(f"spec.rkeConfig.machinePools[{index}].machineConfigRef.kind", _restricted(driver))
+            driver, path = _driver_of_pool(pool), f"spec.rkeConfig.machinePools[{index}].machineConfigRef.kind"
+            if before.get(pool.get("name")) == driver:
+                continue
+            if driver in RESTRICTED and not self._may_use(attributes, driver):
+                yield forbidden_field(path, _restricted(driver))
+            elif all(config_of(pool)) and (why := self._why_not_offered(driver)):
+                attributes.warnings.append(f"{path}: {why}")
+
+    def _why_not_offered(self, driver: str) -> str:
+        """Empty for a driver that pools can use."""
+        schemas = self._source.get(management.GROUP, DYNAMIC_SCHEMAS.resource, "", NODE_TEMPLATE)
+        if active_driver(schemas, config_name(driver)):
+            return ""
+        drivers = self._source.list(management.GROUP, NODE_DRIVERS.resource)
+        if any(driver_of(each).lower() == driver for each in drivers):
+            return why_not_offered(driver)
+        return f"there is no node driver {driver}"
 
     def _may_use(self, attributes: Attributes, driver: str) -> bool:
         return driver not in RESTRICTED or self._held.may(attributes.user, "use", NODE_DRIVERS, driver)
@@ -323,7 +338,7 @@ class CredentialRules:
         self._refuse_strangers(attributes, obj, credential)
         if credential is None or not _is_new(obj, old):
             return []
-        return field_errors(credential, self._fields(credential.driver), attributes)
+        return field_errors(credential, self._fields(credential.driver), attributes, self._defaulted(credential.driver))
 
     def _refuse_strangers(self, attributes: Attributes, obj: Obj, credential: Credential | None) -> None:
         """Refuse all but credentials in this namespace, except to users who may write any Secret there."""
@@ -348,6 +363,12 @@ class CredentialRules:
             return {name: {} for name in _OTHERS[driver]}
         schema = self._source.get(DYNAMIC_SCHEMAS.group, DYNAMIC_SCHEMAS.resource, "", credential_name(driver))
         return None if schema is None else dig(schema, "spec", "resourceFields") or {}
+
+    def _defaulted(self, driver: str) -> frozenset[str]:
+        """The fields that the driver has a default for: a credential without them, as Rancher's users have them, uses that."""
+        schema = self._source.get(DYNAMIC_SCHEMAS.group, DYNAMIC_SCHEMAS.resource, "", config_name(driver))
+        fields = dig(schema, "spec", "resourceFields") or {}
+        return frozenset(name for name, said in fields.items() if dig(said, "default", "stringValue"))
 
     def _outbound(self) -> Policy:
         found = self._source.get(SETTINGS.group, SETTINGS.resource, "", OUTBOUND)
@@ -384,7 +405,9 @@ def _is_new(obj: Obj, old: Obj | None) -> bool:
     return old is None or any(obj.get(part) != old.get(part) for part in ("data", "stringData"))
 
 
-def field_errors(credential: Credential, known: Mapping[str, Obj] | None, attributes: Attributes) -> list[FieldError]:
+def field_errors(
+    credential: Credential, known: Mapping[str, Obj] | None, attributes: Attributes, defaulted: Collection[str] = ()
+) -> list[FieldError]:
     if known is None:
         attributes.warnings.append(
             f"no node driver {credential.driver} is active that credentials can be made for: nothing can use this one yet"
@@ -400,7 +423,7 @@ def field_errors(credential: Credential, known: Mapping[str, Obj] | None, attrib
             why = f"a credential of {credential.driver} has no field {name}; it has {', '.join(sorted(known))}"
             errors.append(forbidden_field(f"data[{credential.key(name)}]", why))
     for name, said in known.items():
-        default = dig(said, "default", "stringValue")
+        default = dig(said, "default", "stringValue") or name in defaulted
         if said.get("required") and not default and not credential.fields.get(name):
             errors.append(required(f"data[{credential.key(name)}]", f"a credential of {credential.driver} needs {name}"))
     return errors

@@ -31,6 +31,12 @@ _NESTED: Final = re.compile(r"^(array|map)\[(.+)\]$")
 # Drivers whose machines may run Windows.
 _WITH_OS: Final = frozenset({"vmwarevsphere"})
 _ENVELOPE: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+# The fields of a config that have no effect, with the reason; a driver's own field of this name is its own.
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "common": "write labels, taints and cloudCredentialSecretName in the machine pool of the cluster",
+    "spec": "write its fields at the top of the object, beside metadata",
+    "type": "the kind says it",
+}
 _SEALED: Final = "Write the value itself; it is kept in a Secret, and a marker is shown in its place."
 
 
@@ -125,7 +131,7 @@ def definitions(driver: str, schema: Obj) -> list[Obj]:
             config,
             driver,
             f"{config} says what the machines of a pool are like.",
-            _with_defaults(driver, plain, fields),
+            {**_without_effect(), **_with_defaults(driver, plain, fields)},
         ),
         _definition(MACHINE_GROUP, template, driver, f"{template} is what machines are made from.", {"spec": within}),
         _definition(
@@ -187,6 +193,12 @@ def _typed(name: str, type_: str) -> Obj:
             return {"type": "array", "nullable": True, "items": inner}
         return {"type": "object", "nullable": True, "additionalProperties": inner}
     raise UnusableField(f"the field {name} has the type {type_}, which is not known")
+
+
+def _without_effect() -> Obj:
+    """Of any shape: what is in them is dropped (:mod:`..config_compatibility`)."""
+    anything = {"x-kubernetes-preserve-unknown-fields": True}
+    return {name: {**anything, "description": f"Of no effect: {why}."} for name, why in WITHOUT_EFFECT.items()}
 
 
 def _with_defaults(driver: str, plain: Mapping[str, Obj], fields: Mapping[str, Obj]) -> Obj:

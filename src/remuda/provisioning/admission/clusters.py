@@ -15,6 +15,8 @@ from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL, is_cluster_id,
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api.provisioning_cattle_io import GROUP, VERSION
+from remuda.api.provisioning_cattle_io.cluster import ClusterSpec
+from remuda.api.schema import fields_without_effect, values_at
 from remuda.capi import kubernetes_versions
 from remuda.kube.admission_attributes import CREATE, Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
@@ -84,6 +86,7 @@ class Rules:
         errors += _id_errors(obj, old)
         if old is None or obj.get("spec") != old.get("spec"):
             errors += _spec_errors(obj, old)
+            attributes.warnings += _unused_fields(obj, old)
             if not self._has_other_releases():
                 attributes.warnings += _ignored_arguments(obj, old)
         return errors
@@ -129,6 +132,20 @@ def _spec_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
         *_file_errors(_items(rke, "machineSelectorFiles")),
         *directory_errors(rke, before if old is not None else None, f"{_RKE}.dataDirectories"),
     ]
+
+
+def _unused_fields(obj: Obj, old: Obj | None) -> list[str]:
+    """Warnings for new or changed fields that are accepted and not used."""
+    before = {path: value for path, _, value in _written_without_effect(old)}
+    return [
+        f"{path} has no effect: {why}" for path, why, value in _written_without_effect(obj) if value and before.get(path) != value
+    ]
+
+
+def _written_without_effect(obj: Obj | None) -> Iterable[tuple[str, str, Any]]:
+    for parts, why in fields_without_effect(ClusterSpec):
+        for _, path, value in values_at((obj or {}).get("spec"), parts, "spec", "spec"):
+            yield path, why, value
 
 
 def _ignored_arguments(obj: Obj, old: Obj | None) -> list[str]:

@@ -9,7 +9,7 @@ replace machines.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -154,9 +154,17 @@ class MachineConfigs:
             return pool
         schema = await find(self._client, DYNAMIC_SCHEMAS, kind.lower())
         if schema is None:
-            evidence = f"machine pool {pool.get('name')}: no node driver that is active has machines of kind {kind}"
+            evidence = f"machine pool {pool.get('name')}: {why_not_offered(kind.lower().removesuffix('config'))}"
             raise Missing(_wait(wanted, Ref(management.GROUP, "DynamicSchema", "", kind.lower()), evidence))
         return {**pool, "dynamicSchemaSpec": gojson.dumps(schema.get("spec") or {}).decode()}
+
+
+def why_not_offered(driver: str) -> str:
+    """Why there are no machines of a driver, with what to do about it."""
+    return f"activate the node driver {driver}, which is not active: kubectl patch nodedriver {driver} --type merge -p {_ACTIVE}"
+
+
+_ACTIVE: Final = """'{"spec":{"active":true}}'"""
 
 
 def _references(wanted: Obj) -> Iterable[Hashable]:

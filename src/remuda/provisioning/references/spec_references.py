@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from remuda.api.provisioning_cattle_io.cluster import ClusterSpec
-from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
+from remuda.api.schema import Form, Names, naming_fields, values_at
 from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, namespace_of
 
 from ..well_known import CONFIG_GROUP, resource_of
@@ -77,24 +76,10 @@ def references_in(spec: Any, kind: type, namespace: str, path: str = "spec") -> 
     """The objects that a spec of this type, of an object in `namespace`, names."""
     found = []
     for parts, mark in naming_fields(kind):
-        for place, at, value in _values(spec, parts, path, path):
+        for place, at, value in values_at(spec, parts, path, path):
             if (named := _named(mark, value, namespace)) is not None:
                 found.append(Reference(place, at, *named))
     return tuple(found)
-
-
-def _values(value: Any, parts: tuple[str, ...], place: str, path: str) -> Iterator[tuple[str, str, Any]]:
-    if not parts:
-        yield place, path, value
-        return
-    first, rest = parts[0], parts[1:]
-    if first == EACH:
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            yield from _values(item, rest, f"{place}[]", f"{path}[{index}]")
-    elif isinstance(value, dict):
-        for name in value if first == ENTRY else (first,):
-            step = f"[{name}]" if first == ENTRY else f".{name}"
-            yield from _values(value.get(name), rest, f"{place}{step}", f"{path}{step}")
 
 
 def _named(mark: Names, value: Any, namespace: str) -> tuple[str, str, str, str, str, str] | None:

@@ -55,7 +55,10 @@ def test_a_config_has_the_fields_at_its_top_with_defaults() -> None:
     assert found["securityGroup"]["default"] == ["rancher-nodes"]
     assert found["securityGroup"]["nullable"] is True
     assert "default" not in found["openPort"]
-    assert {"common", "providerID", "spec"}.isdisjoint(found)
+    assert "providerID" not in found
+    for name in ("common", "spec", "type"):
+        assert found[name].keys() == {"x-kubernetes-preserve-unknown-fields", "description"}
+        assert found[name]["description"].startswith("Of no effect: ")
 
 
 def test_a_machine_has_them_in_its_spec_without_defaults() -> None:

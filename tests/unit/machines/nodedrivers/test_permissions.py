@@ -202,7 +202,7 @@ async def test_a_driver_that_is_not_active_takes_no_new_configs() -> None:
         await here.as_("u-admin").patch(NODE_DRIVERS, "azure", {"spec": {"active": False}})
         await here.settle()
         said = await refused(here.as_("u-one").create(CONFIGS, config("new"), WORKSPACE))
-        assert "the node driver azure is not active" in said
+        assert "activate the node driver azure, which is not active" in said
         await here.as_("u-admin").patch(CONFIGS, "old", {"size": "Standard_D4"}, WORKSPACE)
 
 

@@ -103,6 +103,6 @@ def test_the_definitions_say_which_fields_are_sealed() -> None:
     for each in definitions("azure", {"resourceFields": fields_of("azure")}):
         schema = each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         for part in ("spec", "template", "spec"):
-            schema = schema[part]["properties"] if part in schema else schema
+            schema = schema[part]["properties"] if "properties" in schema.get(part, {}) else schema
         assert "kept in a Secret" in schema["clientSecret"]["description"]
         assert "kept in a Secret" not in schema["location"]["description"]

@@ -259,7 +259,7 @@ async def machine_config(made: World, userdata: str = "x", name: str = "nc") -> 
 async def test_a_pool_waits_for_its_driver_and_for_what_its_machines_are_like() -> None:
     async with cluster_world() as made:
         await custom(made, machinePools=[POOL])
-        assert "no node driver" in (await told(made, "RKECluster"))[2]
+        assert "activate the node driver pod" in (await told(made, "RKECluster"))[2]
         await driver(made)
         await made.settle(6)
         assert await told(made, "RKECluster") == ("Unknown", "Waiting", "machine pool cp: there is no PodConfig fleet-default/nc")
