@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 import yaml
 
 from .builders import CMS, LEASES, NAMESPACES, PODS, SECRETS, cm, deployment, namespace, pod, with_meta
-from .harness import Both, Pair
+from .harness import APPLY, MERGE, STRATEGIC, Both, Pair
 
 YAML = "application/yaml"
 
@@ -209,6 +211,53 @@ def test_duplicate_fields(pair: Pair, level: str) -> None:
 def test_duplicate_fields_in_yaml(pair: Pair, level: str) -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: '1'\n  x: '2'\n"
     pair.post(f"{CMS}?fieldValidation={level}", body, content_type=YAML)
+
+
+# Repeated and unknown fields in one document: (kind's path, body).
+MIXED: dict[str, tuple[str, bytes]] = {
+    "unknown first": (CMS, b'{"nome":1,"metadata":{"name":"a"},"data":{"x":"1","x":"2"}}'),
+    "repeated first": (CMS, b'{"metadata":{"name":"b","name":"a"},"data":{"x":"1"},"nome":1}'),
+    "by turns": (CMS, b'{"data":{"x":"1","x":"2"},"nome":1,"metadata":{"name":"b","nome":1,"name":"a"},"more":{}}'),
+    "an unknown one repeated": (CMS, b'{"nome":1,"metadata":{"name":"a"},"nome":2}'),
+    "repeated inside an unknown one": (CMS, b'{"nome":{"x":1,"x":2},"metadata":{"name":"a"},"data":{"y":"1","y":"2"}}'),
+    "repeated three times": (CMS, b'{"metadata":{"name":"a","name":"a","nome":1,"name":"a"}}'),
+    "in lists": (
+        PODS,
+        b'{"metadata":{"name":"a"},"spec":{"automountServiceAccountToken":false,"containers":[{"name":"c","image":"i","more":1},'
+        b'{"name":"d","image":"i","image":"j","more":1}],"restartPolicy":"Always","less":1,"restartPolicy":"Never"}}',
+    ),
+    "a kind of the path": (CMS, b'{"kind":"ConfigMap","nome":1,"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}'),
+}
+
+
+@pytest.mark.parametrize("level", ["Strict", "Warn", "Ignore"])
+@pytest.mark.parametrize("case", MIXED)
+def test_unknown_and_duplicate_fields_in_one_document(pair: Pair, case: str, level: str) -> None:
+    path, body = MIXED[case]
+    pair.post(f"{path}?fieldValidation={level}", body)
+    pair.put(f"{path}/a?fieldValidation={level}", body)
+
+
+@pytest.mark.parametrize("level", ["Strict", "Warn"])
+def test_unknown_and_duplicate_fields_in_yaml(pair: Pair, level: str) -> None:
+    body = b"nome: 1\nmetadata:\n  name: a\n  nome: 2\ndata:\n  x: '1'\n  x: '2'\n"
+    pair.post(f"{CMS}?fieldValidation={level}", body, content_type=YAML)
+
+
+@pytest.mark.parametrize("level", ["Strict", "Warn"])
+@pytest.mark.parametrize("kind", [MERGE, STRATEGIC, APPLY])
+def test_unknown_and_duplicate_fields_in_a_patch(pair: Pair, kind: str, level: str) -> None:
+    pair.post(CMS, cm("a"))
+    body = b'{"nome":1,"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"1","x":"2"}}'
+    query = f"fieldValidation={level}&fieldManager=me"
+    revision = re.compile(r'(resourceVersion\\+":\\+")\d+')
+    pair.send(
+        "PATCH",
+        f"{CMS}/a?{query}",
+        raw=body,
+        content_type=kind,
+        ignore=lambda said: json.loads(revision.sub(r"\1", json.dumps(said))),
+    )
 
 
 def test_unknown_fields_deep_in_lists_are_named(pair: Pair) -> None:

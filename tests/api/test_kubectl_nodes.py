@@ -103,3 +103,6 @@ def test_what_needs_a_kubelet_fails_with_a_sentence(with_node: Kubectl, args: st
     said = with_node.on("ours", *shlex.split(args))
     assert said.code == 1
     assert said.err.strip() and "panic" not in said.err and "Traceback" not in said.err and "Internal" not in said.err
+    if args.split()[0] in ("logs", "exec", "attach", "cp"):
+        assert f"pods/{'log' if args == 'logs p' else 'attach' if args == 'attach p' else 'exec'} is not served: " in said.err
+        assert "this API server is connected to no kubelet" in said.err

@@ -219,3 +219,48 @@ def test_the_template_generation_of_a_daemon_set(pair: Pair) -> None:
     path, body = next(case for case in CASES if case[1]["kind"] == "DaemonSet")
     pair.post(path, body, compare=False)
     pair.get(path + "/a", headers=TABLE)
+
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+EITHER = {"Accept": f"{TABLE['Accept']},application/json"}
+
+
+def review() -> dict[str, Any]:
+    attributes = {"namespace": "default", "verb": "get", "resource": "pods"}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+
+
+@pytest.mark.parametrize("accept", [TABLE, OLD, EITHER, METADATA], ids=["table", "old", "either", "metadata"])
+def test_a_review_has_no_columns(pair: Pair, accept: dict[str, str]) -> None:
+    both = pair.post(REVIEWS, review(), headers=accept)
+    assert both.status == (406 if accept in (TABLE, OLD) else 201)
+
+
+BINDING = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"}}
+
+
+@pytest.mark.parametrize("accept", [TABLE, EITHER, METADATA], ids=["table", "either", "metadata"])
+def test_the_answers_of_subresources_have_no_columns(pair: Pair, accept: dict[str, str]) -> None:
+    pair.post(PODS, pod("p"))
+    pair.post(PODS + "/p/binding", {**BINDING, "metadata": {"name": "p"}}, headers=accept)
+    pair.post("/api/v1/namespaces/{ns}/bindings", {**BINDING, "metadata": {"name": "p"}}, headers=accept)
+    pair.post(PODS + "/p/eviction", {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}, headers=accept)
+    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    pair.post("/api/v1/namespaces/{ns}/serviceaccounts/default/token", token, headers=accept)
+
+
+def test_a_namespace_to_finalize_has_no_columns(pair: Pair) -> None:
+    there = pair.get(f"{NAMESPACES}/{pair.ns}", compare=False)
+    pair.put(f"{NAMESPACES}/{pair.ns}/finalize", lambda side: there[side].json, headers=TABLE)
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version"])
+@pytest.mark.parametrize("accept", [TABLE, METADATA], ids=["table", "metadata"])
+def test_documents_have_no_other_form(pair: Pair, path: str, accept: dict[str, str]) -> None:
+    both = pair.get(path, headers=accept, compare=False)
+    assert (both.ours.status, both.ours.body) == (both.real.status, both.real.body) or both.status == both.ours.status == 200

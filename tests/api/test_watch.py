@@ -440,3 +440,14 @@ def test_a_watch_sees_what_it_missed_when_it_resumes(pair: Pair) -> None:
 
     found = pair.watch_both(resume, lambda: pair.post(CMS, cm("c")), 3)
     assert types(found[OURS]) == ["ADDED", "DELETED", "ADDED"]
+
+
+@pytest.mark.parametrize("selector", ["metadata.name!=b", "metadata.name=b", "metadata.namespace={ns}"])
+def test_a_path_with_a_name_takes_no_selector_of_other_names(pair: Pair, selector: str) -> None:
+    pair.get("/api/v1/watch/namespaces/{ns}/configmaps/a?timeoutSeconds=1&fieldSelector=" + selector)
+
+
+def test_a_path_with_a_name_takes_a_selector_of_that_name(pair: Pair) -> None:
+    pair.post(CMS, cm("a"))
+    known_to_watches(pair)
+    whole_stream(pair, "/api/v1/watch/namespaces/{ns}/configmaps/a?timeoutSeconds=1&fieldSelector=metadata.name==a")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import math
 import os
 import random
 import time
@@ -210,28 +211,50 @@ async def wait_until(clock: Clock, predicate: Callable[[], bool], seconds: float
 
 def rfc3339(seconds: float) -> str:
     """Kubernetes' metav1.Time: whole seconds, UTC."""
-    return _rfc3339(int(seconds))
+    return _rfc3339(math.floor(seconds))
 
 
 @lru_cache(maxsize=64)
 def _rfc3339(seconds: int) -> str:
     # Remembered, since a busy server writes the present second into every object, twice.
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _written(datetime.fromtimestamp(seconds, UTC), "seconds")
 
 
 def rfc3339_micro(seconds: float) -> str:
     """Kubernetes' metav1.MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _written(datetime.fromtimestamp(seconds, UTC), "microseconds")
+
+
+def _written(when: datetime, digits: str) -> str:
+    # Not strftime: it writes the year 1 with one digit.
+    return when.replace(tzinfo=None).isoformat(timespec=digits) + "Z"
 
 
 def parse_rfc3339(text: str) -> float:
     """Seconds since the epoch of an RFC 3339 time; ValueError when it is invalid."""
+    return _moment(text).timestamp()
+
+
+def in_utc(text: str, *, micro: bool) -> str:
+    """The time as metav1.Time or MicroTime writes it, exact in every year, unlike a float; ValueError when it is invalid."""
+    # Python has no year 0; it is like 2000 in all but the number.
+    zero = text.startswith("0000-")
+    try:
+        found = _written(_moment(f"2000{text[4:]}" if zero else text).astimezone(UTC), "microseconds" if micro else "seconds")
+    except OverflowError:
+        raise ValueError(f"outside of the years 0 to 9999: {text!r}") from None
+    if zero and found.startswith("1999"):
+        raise ValueError(f"outside of the years 0 to 9999: {text!r}")
+    return f"000{found[3:]}" if zero else found
+
+
+def _moment(text: str) -> datetime:
     if len(text) < 20 or text[10] not in "Tt":
         raise ValueError(f"not an RFC 3339 time: {text!r}")
     when = datetime.fromisoformat(text.replace("t", "T").replace("z", "Z"))
     if when.tzinfo is None:
         raise ValueError(f"not an RFC 3339 time: {text!r}")
-    return when.timestamp()
+    return when
 
 
 def time_of(text: Any) -> float | None:

@@ -104,6 +104,11 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
+def not_offered(group: str, resource: str, subresource: str, why: str) -> ApiError:
+    """The response for a subresource that Kubernetes has and this server does not."""
+    return ApiError(404, "NotFound", f"{_qualified(group, resource)}/{subresource} is not served: {why}", {})
+
+
 def page_not_found() -> ApiError:
     """The response to a path of an unknown group; over HTTP it is a line of text."""
     error = no_such_path()

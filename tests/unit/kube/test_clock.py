@@ -14,6 +14,7 @@ from remuda.kube.clock import (
     SettledTime,
     VirtualClock,
     deadline,
+    in_utc,
     parse_rfc3339,
     rfc3339,
     rfc3339_micro,
@@ -186,3 +187,29 @@ async def test_a_clock_that_is_kept_right_is_believed_at_once() -> None:
         clock.offset += 0.5
         await clock.advance(30)
         assert settled.time() == pytest.approx(clock.time())
+
+
+@pytest.mark.parametrize(
+    ("text", "micro", "written"),
+    [
+        ("0001-01-01T00:00:30Z", False, "0001-01-01T00:00:30Z"),
+        ("0001-01-01T00:00:00.000001Z", True, "0001-01-01T00:00:00.000001Z"),
+        ("0999-12-31T23:59:59.999999Z", True, "0999-12-31T23:59:59.999999Z"),
+        ("0000-02-29T12:00:00Z", False, "0000-02-29T12:00:00Z"),
+        ("0000-12-31T23:30:00-01:00", False, "0001-01-01T00:30:00Z"),
+        ("9999-12-31T23:59:59.999999Z", True, "9999-12-31T23:59:59.999999Z"),
+        ("1969-12-31T23:59:59.5Z", False, "1969-12-31T23:59:59Z"),
+        ("2024-02-29T12:00:00.25+05:30", True, "2024-02-29T06:30:00.250000Z"),
+    ],
+)
+def test_times_are_exact_in_every_year(text: str, micro: bool, written: str) -> None:
+    assert in_utc(text, micro=micro) == written
+    if not written.startswith("0000"):
+        whole = f"{written[:19]}Z"
+        assert rfc3339(parse_rfc3339(whole)) == whole
+
+
+@pytest.mark.parametrize("text", ["0000-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00", "2024-01-01T00:00:00", "soon"])
+def test_times_that_no_year_has_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"time|year|Invalid"):
+        in_utc(text, micro=True)

@@ -41,7 +41,16 @@ _SKIPPED = frozenset(
     )
 )
 # Subresources that need a kubelet or a network behind them.
-_SKIPPED_SUBRESOURCES = frozenset(("attach", "exec", "log", "portforward", "proxy", "ephemeralcontainers", "resize"))
+_NO_KUBELET = "this API server is connected to no kubelet that could do it"
+_SKIPPED_SUBRESOURCES = {
+    "attach": _NO_KUBELET,
+    "ephemeralcontainers": _NO_KUBELET,
+    "exec": _NO_KUBELET,
+    "log": "this API server is connected to no kubelet that has the logs; read them on the pod's node",
+    "portforward": _NO_KUBELET,
+    "proxy": "this API server opens no connections to nodes, pods or services",
+    "resize": _NO_KUBELET,
+}
 # Kinds whose deletion kube-apiserver answers with the deleted object.
 _SHOWN_DELETED = frozenset(
     (
@@ -117,6 +126,7 @@ def _version(record: builtin_types.Resource, resource: Resource, clock: Clock) -
             for sub in record.subresources
             if sub.name not in _SKIPPED_SUBRESOURCES
         },
+        unserved={sub.name: _SKIPPED_SUBRESOURCES[sub.name] for sub in record.subresources if sub.name in _SKIPPED_SUBRESOURCES},
         schema_name=definition,
         resolve=builtin_types.definition,
         empty=lambda: {k: v for k, v in codec.zero_of(definition).items() if k not in ("apiVersion", "kind", "metadata")},

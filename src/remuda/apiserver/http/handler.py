@@ -31,7 +31,7 @@ from ..storage import store
 from ..verbs import create, delete, get, patch, update, watch
 from ..verbs import list as listing
 from ..verbs.context import Api, Call, ListOptions
-from ..verbs.subresources import SubresourceRequest, Subresources
+from ..verbs.subresources import SubresourceRequest, SubresourceResponse, Subresources
 from ..watch.filtered_list import FilteredLists, VisiblePart
 from ..watch.selection import SLICE, Selection
 from ..watch.watchers import ERROR, JSON, Feeds, Marked, Shape, framed
@@ -40,7 +40,7 @@ from .listener import Connection
 from .metrics import Metrics
 from .negotiation import Output
 from .tables import MetadataShape, TableShape, check_metadata_form
-from .watch_stream import WatchStream
+from .watch_stream import WatchStream, watch_wire
 
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
@@ -135,13 +135,13 @@ class Handler:
 
     def _impersonate(self, request: web.BaseRequest, target: paths.Target, user: User) -> User:
         wanted = impersonation.parse(request.headers.items())
-        return user if wanted is None else self.impersonator.impersonate(wanted, _action(target, user))
+        return user if wanted is None else self.impersonator.impersonate(wanted, paths.action_of(target, user))
 
     def _authorize(self, target: paths.Target, user: User) -> VisiblePart | None:
         """None if the caller may see everything, else the part that may be shown."""
         if user is NOBODY and anonymous_allowed(target.path):
             return None
-        action = _action(target, user)
+        action = paths.action_of(target, user)
         decision = self.api.authorizer.authorize(action)
         if decision.allowed:
             return None
@@ -161,7 +161,7 @@ class Handler:
     async def _past(
         self, request: web.BaseRequest, target: paths.Target, user: User, only: VisiblePart | None
     ) -> web.StreamResponse:
-        action = _action(target, user)
+        action = paths.action_of(target, user)
         # The caller may see a part now: that part is not known for the past.
         if only is not None:
             raise forbidden_action(action)
@@ -265,12 +265,14 @@ class Handler:
     async def _create(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         if call.name:
             raise errors.method_not_allowed()
-        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
+        virtual = call.version.resource.virtual
+        forms = negotiation.WITHOUT_TABLE if virtual else negotiation.FORMS
+        output = negotiation.negotiate(request.headers.get("Accept", ""), False, forms)
         self._write_options(request, target, call, "CreateOptions")
         raw, duplicates = await request_bodies.read_object(request, call)
-        if call.version.resource.virtual:
+        if virtual:
             answer = await self.subresources.review(call, SubresourceRequest(raw, duplicates))
-            return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
+            return await self._unstored(request, target, call, output, answer)
         async with self.flow.writes.seat(call.user.name):
             entry = await create.create(self.api, call, raw, duplicates)
         return await self.answer(request, target, call, entry, output, 201)
@@ -335,7 +337,8 @@ class Handler:
         return await request_bodies.read_delete_options(data, request.headers.get("Content-Type", ""))
 
     async def _subresource(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
-        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
+        forms = negotiation.FORMS if call.subresource == "scale" else negotiation.WITHOUT_TABLE
+        output = negotiation.negotiate(request.headers.get("Accept", ""), False, forms)
         ask = SubresourceRequest()
         if call.verb in ("create", "update"):
             self._write_options(request, target, call, "CreateOptions" if call.verb == "create" else "UpdateOptions")
@@ -360,7 +363,18 @@ class Handler:
             revision = int(answer.body["metadata"].get("resourceVersion") or 0)
             entry = Entry("", call.namespace, call.name, revision, encode(answer.body))
             return await self.answer(request, target, inner, entry, output, answer.status)
-        return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
+        return await self._unstored(request, target, call, output, answer)
+
+    async def _unstored(
+        self, request: web.BaseRequest, target: paths.Target, call: Call, output: Output, answer: SubresourceResponse
+    ) -> web.Response:
+        """An answer that is no stored object. A Status has no other form."""
+        body = answer.body
+        if output.as_ and body.get("kind") != "Status":
+            check_metadata_form(call.version, output.as_, collection=False)
+            body = MetadataShape(output.table_version).of(body)
+        pretty = responses.wants_pretty(request, target.query)
+        return await responses.body(request, jsonio.dumps(body) + b"\n", answer.status, output.media_type, pretty)
 
     # --- watch ---------------------------------------------------------------------------------------------------------
 
@@ -368,23 +382,22 @@ class Handler:
         output = negotiation.negotiate_stream(request.headers.get("Accept", ""))
         listed = query_options.list_options(target.query)
         selection = watch.selection_of(call, listed)
-        stream = WatchStream(call.version, self._shape(target, output))
+        wire = watch_wire(request)
+        stream = WatchStream(call.version, self._shape(target, output), wire.frame)
         try:
             begin = await watch.start(self.api, self.feeds, call, listed, selection, stream)
         except ApiError as failure:
             if failure.code not in (410, 504):
                 raise
             # After the request itself is checked, its errors come as an event.
-            return responses.plain(framed(ERROR, jsonio.dumps(failure.status())))
+            return await wire.whole(request, framed(ERROR, jsonio.dumps(failure.status())))
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.on_lost[stream.end] = None
         self.streams.add(stream)
         seconds = listed.timeout_seconds or _MIN_WATCH_SECONDS * (1 + self.api.rng.uniform(0, 1))
         timer = self.api.clock.call_later(seconds, stream.end)
-        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
-        responses.add_warnings(response, call.warnings)
-        response.enable_chunked_encoding()
+        responses.add_warnings(wire.response, call.warnings)
         unfollow: Callable[[], None] = _nothing
         try:
             for first in range(0, len(begin.events), SLICE):
@@ -398,9 +411,7 @@ class Handler:
                 unfollow = call.only.follow(lambda was: self._see_more(selection, was, stream))
             if self.stopping or connection.transport is None:
                 stream.end()
-            await response.prepare(request)
-            await stream.run(request, response)
-            await response.write_eof()
+            await wire.carry(request, stream)
         except (ConnectionError, RuntimeError):
             # The client is gone; uvloop raises RuntimeError for a write to a closed connection.
             pass
@@ -413,7 +424,7 @@ class Handler:
             begin.watcher.leave()
             self.streams.discard(stream)
             connection.on_lost.pop(stream.end, None)
-        return response
+        return wire.response
 
     def _see_more(self, selection: Selection, was: Permitted, stream: WatchStream) -> None:
         """Handle a change of what the reader may see."""
@@ -482,19 +493,3 @@ class Handler:
 
 def _nothing() -> None:
     pass
-
-
-def _action(target: paths.Target, user: User) -> Action:
-    if not target.is_resource:
-        return Action.on_path(user, target.verb, target.path)
-    return Action(
-        user=user,
-        verb=target.verb,
-        group=target.group,
-        version=target.version,
-        resource=target.resource,
-        subresource=target.subresource,
-        namespace=target.namespace,
-        name=target.name,
-        field_selector=target.query.get("fieldSelector", ""),
-    )

@@ -22,7 +22,10 @@ class Output(msgspec.Struct, frozen=True, gc=False):
 
 
 PLAIN = Output()
-_TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+# The forms of an answer besides the plain one; those of answers that have no columns; and of documents, which are no objects.
+FORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+WITHOUT_TABLE = FORMS[1:]
+NO_FORMS = ()
 
 
 def _split(accept: str) -> list[tuple[float, str, dict[str, str]]]:
@@ -58,8 +61,8 @@ def not_representable(served: Iterable[str]) -> errors.ApiError:
 
 
 @lru_cache(maxsize=512)
-def negotiate(accept: str, collection: bool) -> Output:
-    """The best form we support; raises NotAcceptable when there is none."""
+def negotiate(accept: str, collection: bool, forms: tuple[str, ...] = FORMS) -> Output:
+    """The best form we support, of those that the target has; raises NotAcceptable when there is none."""
     if not accept or accept == "*/*":
         return PLAIN
     for _, media, parameters in _split(accept):
@@ -74,7 +77,7 @@ def negotiate(accept: str, collection: bool) -> Output:
             return PLAIN if media_type == JSON else Output(media_type)
         if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in ("v1", "v1beta1"):
             continue
-        if wanted not in _TRANSFORMS:
+        if wanted not in forms:
             continue
         return Output(media_type, wanted, parameters["v"])
     accepted = ", ".join(_SERVED)

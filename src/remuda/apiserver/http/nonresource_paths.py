@@ -31,6 +31,7 @@ Obj = dict[str, Any]
 KUBERNETES_MAJOR, KUBERNETES_MINOR, KUBERNETES_PATCH = "1", "36", "3"
 
 
+_HEALTH = ("healthz", "livez", "readyz")
 _EMPTY_V2: Obj = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": f"v{__version__}"}, "paths": {}}
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 # The same, as far as its readers look: field 1 is the version of OpenAPI.
@@ -85,7 +86,7 @@ class NonResourcePaths:
                 "/openapi/v3/": self._openapi_document,
             }
         )
-        for name in ("healthz", "livez", "readyz"):
+        for name in _HEALTH:
             handler.paths[f"/{name}"] = self._health
             handler.prefixes[f"/{name}/"] = self._health
 
@@ -106,7 +107,7 @@ class NonResourcePaths:
                 return self._discovery.group(parts[1])
             if parts[2] in self._discovery.versions(parts[1]):
                 return self._discovery.resource_list(parts[1], parts[2])
-        if parts[0] in ("healthz", "livez", "readyz") and len(parts) <= 2:
+        if parts[0] in _HEALTH and len(parts) <= 2:
             checks = self._checks(parts[0])
             if len(parts) == 2 and parts[1] not in checks:
                 raise errors.no_such_path()
@@ -128,21 +129,11 @@ class NonResourcePaths:
     # --- discovery -----------------------------------------------------------------------------------------------------
 
     async def _root(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
-        groups = [f"/apis/{group}" for group in self._discovery.groups()]
-        versions = [f"/apis/{g}/{v}" for g in self._discovery.groups() for v in self._discovery.versions(g)]
-        known = [
-            "/api",
-            "/api/v1",
-            "/apis",
-            *groups,
-            *versions,
-            "/healthz",
-            "/livez",
-            "/metrics",
-            "/openapi/v3",
-            "/readyz",
-            "/version",
-        ]
+        known = {path for path in self._server.handler.paths if path not in ("", "/")} | {"/api/v1", "/apis/", "/openapi/v3/"}
+        for group in self._discovery.groups():
+            known |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in self._discovery.versions(group))}
+        for kind in _HEALTH:
+            known |= {f"/{kind}/{check}" for check in self._checks(kind)}
         return responses.plain(jsonio.dumps({"paths": sorted(known)}) + b"\n")
 
     async def _api(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
@@ -299,6 +290,6 @@ async def _document(request: web.BaseRequest, obj: Obj, routed: bool = False) ->
     accept = request.headers.get("Accept", "")
     if routed:
         negotiation.check_route(accept, False)
-    media_type = negotiation.negotiate(accept, False).media_type
+    media_type = negotiation.negotiate(accept, False, negotiation.NO_FORMS).media_type
     pretty = responses.wants_pretty(request, request.query)
     return await responses.body(request, jsonio.dumps(obj) + b"\n", media_type=media_type, pretty=pretty)

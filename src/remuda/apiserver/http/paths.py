@@ -6,6 +6,8 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import bad_request
 
 _METHOD_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -131,3 +133,20 @@ def pinned_name(selector: str) -> str:
             value = value.removeprefix("=")
             return value if "/" not in value and "%" not in value and value not in (".", "..") else ""
     return ""
+
+
+def action_of(target: Target, user: User) -> Action:
+    """What authorization decides about."""
+    if not target.is_resource:
+        return Action.on_path(user, target.verb, target.path)
+    return Action(
+        user=user,
+        verb=target.verb,
+        group=target.group,
+        version=target.version,
+        resource=target.resource,
+        subresource=target.subresource,
+        namespace=target.namespace,
+        name=target.name,
+        field_selector=target.query.get("fieldSelector", ""),
+    )

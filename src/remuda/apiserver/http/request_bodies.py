@@ -19,7 +19,7 @@ from remuda.kube.objects import GroupVersionKind
 from ..limits.caller_caps import BodyRoom, HeldBody
 from ..scheme import protobuf
 from ..scheme.codec import decoder_for
-from ..verbs.bodies import kind_problem, not_an_object, not_registered, unrecognized
+from ..verbs.bodies import Repeated, kind_problem, not_an_object, not_registered, unrecognized
 from ..verbs.context import Call
 from ..verbs.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from . import negotiation
@@ -131,6 +131,8 @@ def parse(data: bytes, yaml: bool, merge: bool = False) -> tuple[Any, list[str]]
     if jsonio.depth_exceeds(data):
         raise JsonError("exceeded max depth")
     value, paths = jsonio.loads_as_go(data, merge)
+    if merge and paths:
+        return value, Repeated(paths, jsonio.key_places(data))
     return value, [f'duplicate field "{path}"' for path in paths]
 
 

@@ -164,6 +164,9 @@ class MetadataShape:
             metadata = {**metadata, "resourceVersion": str(revision)}
         return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": metadata}
 
+    def of(self, obj: Obj) -> Obj:
+        return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": obj["metadata"]}
+
     def single(self, version: Version, entry: Entry) -> bytes:
         return jsonio.dumps(self._object(version, entry)) + b"\n"
 

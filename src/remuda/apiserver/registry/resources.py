@@ -84,6 +84,8 @@ class Version:
     retired: bool = False
     verbs: frozenset[str] = frozenset()
     subresources: dict[str, Subresource] = field(default_factory=dict)
+    # Subresources that Kubernetes has and this server does not, with the reason.
+    unserved: dict[str, str] = field(default_factory=dict)
     # The OpenAPI schema, for patches, apply and documents; `resolve` follows its references. A built-in's is named.
     own_schema: Obj | None = None
     schema_name: str = ""
@@ -379,6 +381,8 @@ def served(
         return found
     known = found.subresources.get(subresource)
     if known is None:
+        if why := found.unserved.get(subresource):
+            raise errors.not_offered(group, resource, subresource, why)
         raise no_such_subresource(registry, found, name)
     if verb not in known.verbs:
         raise errors.method_not_allowed()

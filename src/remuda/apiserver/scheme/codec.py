@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from remuda.kube import quantity
-from remuda.kube.clock import parse_rfc3339, rfc3339, rfc3339_micro
+from remuda.kube.clock import in_utc
 from remuda.kube.encoding.jsonio import dumps_text
 
 from . import builtin_types
@@ -209,20 +209,21 @@ def _time(struct: str, micro: bool) -> Decoder:
         if type(value) is not str:
             raise _mismatch(value, path, "Time" if not micro else "MicroTime", "string", "struct")
         try:
-            seconds = parse_rfc3339(value)
+            written = in_utc(value, micro=micro)
         except ValueError:
             year = value[:4]
             rest = value if not (len(year) == 4 and year.isdigit()) else value[4:]
             wanted = "2006" if rest is value else "-"
             raise DecodeError(f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as "{wanted}"') from None
-        if not micro:
-            return rfc3339(seconds)
-        _check_micro(value, layout)
-        return rfc3339_micro(seconds)
+        if micro:
+            _check_micro(value, layout)
+        # Go's zero time is no time at all.
+        return None if written in _ZERO_TIMES else written
 
     return decode
 
 
+_ZERO_TIMES = frozenset(("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000000Z"))
 _SIX_DIGITS = re.compile(r"\.\d{6}(?!\d)")
 
 

@@ -44,10 +44,41 @@ def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
     return obj
 
 
+# Go reports so many at most.
+_MOST_COMPLAINTS = 100
+
+
+class Repeated(list[str]):
+    """Messages about repeated keys of a JSON document that is read into a struct: Go reports them and unknown fields in the order
+    of the document, and nothing inside an unknown field."""
+
+    def __init__(self, paths: list[str], places: dict[str, list[int]]) -> None:
+        super().__init__(f'duplicate field "{path}"' for path in paths)
+        self._paths = paths
+        self._places = places
+
+    def among(self, unknown: list[str]) -> list[str]:
+        unknown = unknown[:_MOST_COMPLAINTS]
+        found = [(self._place(path, 0), _unknown(path)) for path in unknown]
+        for path, message in list(zip(self._paths, self, strict=True))[:_MOST_COMPLAINTS]:
+            if not any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in unknown):
+                found.append((self._place(path, 1), message))
+        return [message for _, message in sorted(found, key=lambda each: each[0])][:_MOST_COMPLAINTS]
+
+    def _place(self, path: str, time: int) -> int:
+        """Where the key is met for the first time, or again."""
+        met = self._places.get(path, [])
+        return met[time] if time < len(met) else 0
+
+
+def _unknown(path: str) -> str:
+    return f'unknown field "{path}"'
+
+
 def report_strict(call: Call, unknown: list[str], duplicates: list[str]) -> None:
     if (not unknown and not duplicates) or call.field_validation == IGNORE:
         return
-    found = [*duplicates, *(f'unknown field "{path}"' for path in unknown)]
+    found = duplicates.among(unknown) if isinstance(duplicates, Repeated) else [*duplicates, *map(_unknown, unknown)]
     if call.field_validation == STRICT:
         version = call.version
         text = f"strict decoding error: {', '.join(found)}"

@@ -38,7 +38,14 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
     found = option_errors(options)
     if found:
         raise errors.invalid("meta.k8s.io", "ListOptions", "", found)
+    if call.name and options.fields and not _pins(options.fields, call.name):
+        raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
     return select(call.version, call.namespace, options.labels, options.fields, call.name, call.only)
+
+
+def _pins(selector: str, name: str) -> bool:
+    """True if the field selector allows only this name."""
+    return any(term.strip() in (f"metadata.name={name}", f"metadata.name=={name}") for term in selector.split(","))
 
 
 async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, selection: Selection, sink: Sink) -> Start:

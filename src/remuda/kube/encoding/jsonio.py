@@ -125,6 +125,27 @@ def _plain(node: Any, path: str, repeated: list[str], merge: bool = False) -> Js
     return node
 
 
+def key_places(data: bytes) -> dict[str, list[int]]:
+    """For each path of a key, where it stands in the document (its keys numbered in order): more than once if it is repeated."""
+    places: dict[str, list[int]] = {}
+    counted = 0
+
+    def walk(node: Any, path: str) -> None:
+        nonlocal counted
+        if isinstance(node, _Pairs):
+            for key, child in node:
+                where = f"{path}.{key}" if path else key
+                places.setdefault(where, []).append(counted)
+                counted += 1
+                walk(child, where)
+        elif isinstance(node, list):
+            for index, child in enumerate(node):
+                walk(child, f"{path}[{index}]")
+
+    walk(json.loads(data.decode(errors="replace"), object_pairs_hook=_Pairs, parse_int=str, parse_float=str, strict=False), "")
+    return places
+
+
 def _merged(old: Json, new: Json) -> Json:
     if not isinstance(old, dict) or not isinstance(new, dict):
         return old if new is None else new
