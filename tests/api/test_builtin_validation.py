@@ -8,7 +8,7 @@ import pytest
 
 from .definitions import Obj
 from .harness import Pair
-from .test_builtin_defaulting import named
+from .test_builtin_defaulting import WRITTEN_BY_A_CONTROLLER, named
 
 CREATE: dict[str, list[Obj]] = {
     "configmap": [
@@ -397,9 +397,8 @@ def test_update(pair: Pair, kind: str) -> None:
     path, body = named(pair, kind)
     pair.post(path, body)
     at = f"{path}/{body['metadata']['name']}"
-    if kind == "disruption budget":
-        # Its controller is to be done with it.
-        pair.eventually(at, lambda answer: "observedGeneration" in answer.json.get("status", {}), compare=False)
+    if kind in WRITTEN_BY_A_CONTROLLER:
+        pair.eventually(at, lambda answer: WRITTEN_BY_A_CONTROLLER[kind] in answer.json.get("status", {}), compare=False)
     try:
         for change in UPDATE[kind]:
             pair.patch(at + "?dryRun=All", change)
