@@ -121,9 +121,9 @@ class Tape:
         was, now = (_comparisons(entries) for entries in (self.stored or [], self.entries))
         return sorted(key for key in was.keys() | now.keys() if was.get(key) != now.get(key))
 
-    def asks_for_more(self) -> bool:
-        """True if the real side was asked for something that it was not asked for when this was recorded."""
-        was, now = ({_neutral(entry.key) for entry in entries} for entries in (self.stored or [], self.entries))
+    def asks_otherwise(self) -> bool:
+        """True if the real side was asked for something, or with a body, that it was not asked with when this was recorded."""
+        was, now = ({(_neutral(entry.key), entry.sent) for entry in entries} for entries in (self.stored or [], self.entries))
         return not now <= was
 
 
@@ -177,7 +177,7 @@ class Shelf:
         if tape.stored is None and not tape.entries:
             return ""
         if tape.stored is not None and not (changed := tape.changes()):
-            if self._mode == RECORD and tape.asks_for_more():
+            if self._mode == RECORD and tape.asks_otherwise():
                 self._made[module][name] = tape.entries
             return ""
         if tape.stored is not None and not (self._mode == RECORD and self._accept):

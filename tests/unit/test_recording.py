@@ -98,6 +98,11 @@ def test_a_request_that_is_new_is_recorded_beside_answers_that_stay(place: Path)
     assert run(place, RECORDED, more) == ""
 
 
+def test_another_body_is_recorded_where_the_answer_stays(place: Path) -> None:
+    assert run(place, RECORD, asks({"x": 1}, body="new")) == ""
+    assert run(place, RECORDED, asks({"x": 1}, body="new")) == ""
+
+
 def test_what_was_not_recorded_fails(place: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="GET /b is not in its recording"):
         run(place, RECORDED, lambda tape: tape.take("GET /b", "", lambda: None))
