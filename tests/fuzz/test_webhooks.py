@@ -15,10 +15,10 @@ from aiohttp import web
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.apiserver.crd.conversion import ConversionError, WebhookConverter
+from remuda.apiserver.crd.conversion import WebhookConverter
 from remuda.apiserver.webhook_client import CallError, Endpoint
 from remuda.kube.clock import Entropy
-from remuda.kube.errors import ApiError
+from remuda.kube.errors import ApiError, ConversionError
 from tests.integration.apiserver.admission.hookserver import HookServer, respond, serve_hooks
 from tests.integration.apiserver.admission.test_webhooks import World, hook
 from tests.unit.apiserver.admission.stored import request, widget

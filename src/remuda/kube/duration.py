@@ -1,10 +1,15 @@
-"""Durations for people: in tables ("5d", "3m12s", "<unknown>"), and in Go's form ("5m0s")."""
+"""Durations as text: for people in tables ("5d", "3m12s", "<unknown>"), and in Go's form ("5m0s"), which is also parsed."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from decimal import Decimal
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
+_NS = 10**9
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _NS, "m": 60 * _NS, "h": 3600 * _NS}
+_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
 
 def _two(whole: int, unit: str, rest: int, small: str) -> str:
@@ -61,3 +66,24 @@ def go_duration(seconds: int) -> str:
     if hours:
         return f"{sign}{hours}h{minutes}m{rest}s"
     return f"{sign}{minutes}m{rest}s" if minutes else f"{sign}{rest}s"
+
+
+def parse_go_duration(text: str) -> int | None:
+    """Nanoseconds of a duration in Go's form: `1h30m`, `-1.5s`, `0`; None when it is invalid, or too large for Go."""
+    if len(text) > 256:
+        return None
+    body = text[1:] if text[:1] in ("+", "-") else text
+    if body == "0":
+        return 0
+    total = 0
+    at = 0
+    while at < len(body):
+        match = _PART.match(body, at)
+        if match is None:
+            return None
+        total += int(Decimal(match[1]) * _UNITS[match[2]])
+        at = match.end()
+    if not body:
+        return None
+    total = -total if text.startswith("-") else total
+    return total if -(1 << 63) <= total < 1 << 63 else None

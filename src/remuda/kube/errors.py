@@ -77,6 +77,13 @@ class ApiError(Exception):
         return self.reason in ("Expired", "Gone")
 
 
+class ConversionError(ApiError):
+    """Objects that could not be converted to the wanted version; clients see the text."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(500, "", message)
+
+
 def _qualified(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from remuda.apiserver.cel.library.timestamps import parse_duration
 from remuda.kube.certificates import parse_certificate
+from remuda.kube.duration import parse_go_duration
 from remuda.kube.encoding import jsonio
 from remuda.kube.network import outbound
 
@@ -61,18 +61,18 @@ boolean = one_of("true", "false")
 
 def duration(text: str) -> str:
     """A duration as Go writes it, not negative."""
-    found = parse_duration(text)
-    if found is None or found.ns < 0:
+    found = parse_go_duration(text)
+    if found is None or found < 0:
         return "must be a duration such as 30s, 30m or 1h30m"
     return ""
 
 
 def seconds(text: str) -> float:
     """The seconds of a duration that :func:`duration` has accepted."""
-    found = parse_duration(text)
+    found = parse_go_duration(text)
     if found is None:
         raise ValueError("not a duration")
-    return found.ns / 1e9
+    return found / 1e9
 
 
 def https_origin(text: str) -> str:

@@ -11,19 +11,12 @@ from typing import Any, Protocol
 from remuda.kube import names
 from remuda.kube.clock import Entropy
 from remuda.kube.encoding.jsonio import dumps_text
-from remuda.kube.errors import ApiError, aggregate_text, go_quote
+from remuda.kube.errors import ConversionError, aggregate_text, go_quote
 from remuda.kube.objects import GroupResource, GroupVersion, GroupVersionKind, metadata
 
 from ..webhook_client import CallError, Endpoint, WebhookClient, json_word
 
 Obj = dict[str, Any]
-
-
-class ConversionError(ApiError):
-    """Objects that could not be converted to the wanted version; clients see the text."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(500, "", message)
 
 
 class Converter(Protocol):

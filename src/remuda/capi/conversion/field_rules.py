@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-from remuda.apiserver.cel.library.timestamps import parse_duration
-from remuda.apiserver.crd.conversion import ConversionError
+from remuda.kube.duration import parse_go_duration
+from remuda.kube.errors import ConversionError
 
 from .go_structs import Obj
 
@@ -190,11 +190,11 @@ def seconds_always(old: str, new: str) -> Rule:
 @lru_cache(maxsize=1024)
 def to_seconds(duration: str) -> int:
     """Cut to whole seconds towards zero, and to what 32 bits hold."""
-    found = parse_duration(duration)
+    found = parse_go_duration(duration)
     if found is None:
         raise ConversionError(f'time: invalid duration "{duration}"')
-    whole = abs(found.ns) // 10**9
-    return max(_MIN_INT32, min(_MAX_INT32, whole if found.ns >= 0 else -whole))
+    whole = abs(found) // 10**9
+    return max(_MIN_INT32, min(_MAX_INT32, whole if found >= 0 else -whole))
 
 
 @lru_cache(maxsize=1024)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import API_VERSION, OLD_API_VERSION
-from remuda.apiserver.crd.conversion import ConversionError
 from remuda.kube.encoding.jsonio import JsonError, dumps_sorted, loads
+from remuda.kube.errors import ConversionError
 
 from . import v1beta1, v1beta2
 from .field_rules import (

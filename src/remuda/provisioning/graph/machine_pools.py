@@ -9,9 +9,9 @@ import msgspec
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.cel.library.timestamps import parse_duration
 from remuda.capi.well_known import AUTOSCALER_MAX, AUTOSCALER_MIN, CONTROL_PLANE, DEPLOYMENT_NAME, EXCLUDE_NODE_DRAINING
 from remuda.capi.well_known import CLUSTER_NAME as CAPI_CLUSTER_NAME
+from remuda.kube.duration import parse_go_duration
 from remuda.kube.encoding import gojson
 from remuda.kube.encoding.go_format import IntegerError, atoi
 from remuda.kube.objects import GroupVersion, annotations_of, dig, name_of
@@ -314,11 +314,11 @@ def seconds(pool: Obj, field: str) -> int | None:
     text = pool.get(field)
     if text is None:
         return None
-    found = parse_duration(str(text))
+    found = parse_go_duration(str(text))
     if found is None:
         raise Unrenderable(f"machine pool {pool['name']}: {field}: {text} is no duration, such as 10m is")
-    whole = abs(found.ns) // 10**9
-    return min(whole, _MOST_SECONDS) if found.ns >= 0 else -whole
+    whole = abs(found) // 10**9
+    return min(whole, _MOST_SECONDS) if found >= 0 else -whole
 
 
 def _int_or_percent(text: str | None) -> int | str | None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.crd.conversion import ConversionError, InProcess, NoConversion, WebhookConverter
+from remuda.apiserver.crd.conversion import InProcess, NoConversion, WebhookConverter
 from remuda.apiserver.webhook_client import WebhookClient
 from remuda.kube.clock import Entropy, SystemClock
+from remuda.kube.errors import ConversionError
 from tests.integration.apiserver.admission.hookserver import HookServer, respond, serve_hooks
 
 Obj = dict[str, Any]

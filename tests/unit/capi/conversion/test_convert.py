@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.crd.conversion import ConversionError
 from remuda.capi.conversion import DATA_ANNOTATION, V1BETA1, V1BETA2, convert, converter
 from remuda.capi.conversion.field_rules import to_duration, to_seconds
+from remuda.kube.errors import ConversionError
 from remuda.runtime.admitted_types import Convert
 
 Obj = dict[str, Any]

@@ -11,6 +11,8 @@ from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+from remuda.kube.duration import parse_go_duration
+
 from ..errors import EvalError
 from ..values import INT_MAX, INT_MIN, Duration, Timestamp
 
@@ -20,8 +22,6 @@ MAX_SECONDS = 253402300799
 _EPOCH = date(1970, 1, 1).toordinal()
 _RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
-_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _NS, "m": 60 * _NS, "h": 3600 * _NS}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
@@ -78,24 +78,8 @@ def format_timestamp(stamp: Timestamp) -> str:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """Go's duration text: `1h30m`, `-1.5s`, `0`."""
-    if len(text) > 256:
-        return None
-    body = text[1:] if text[:1] in ("+", "-") else text
-    if body == "0":
-        return Duration(0)
-    total = 0
-    at = 0
-    while at < len(body):
-        match = _PART.match(body, at)
-        if match is None:
-            return None
-        total += int(Decimal(match[1]) * _UNITS[match[2]])
-        at = match.end()
-    if not body:
-        return None
-    total = -total if text.startswith("-") else total
-    return Duration(total) if INT_MIN <= total <= INT_MAX else None
+    found = parse_go_duration(text)
+    return None if found is None else Duration(found)
 
 
 def format_duration(value: Duration) -> str:
