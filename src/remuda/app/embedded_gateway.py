@@ -16,18 +16,19 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from remuda.access.roles.holdings import Holdings, show_what_is_theirs
+from remuda.access.roles.holdings import GROUPS, Holdings
 from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Front, Server
+from remuda.apiserver.watch.filtered_list import FilteredLists
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.gateway import Gateway, Ground
 from remuda.gateway.server.routing import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.job_token import cluster_of
-from remuda.machines.secretfields.admission import hide_the_past, sealing_of
+from remuda.machines.secretfields.admission import sealing_of
 from remuda.machines.secretfields.vault import Vault
 
 from .admission import admitted_types
@@ -67,8 +68,13 @@ def install_rules(server: Server) -> None:
     vault = Vault(InProcessClient(server, manager="remuda"), config.clock, config.entropy)
     rules = admitted_types(server.source, server.rbac, vault, clock=config.clock)
     install_admission(rules, server.hooks, server.converters)
-    hide_the_past(server.past, sealing_of(server.source, server.rbac, vault))
-    show_what_is_theirs(server)
+    server.past.veils |= sealing_of(server.source, server.rbac, vault).veils()
+    filter_lists(server)
+
+
+def filter_lists(server: Server) -> None:
+    """From now on lists and watches of our kinds show users the objects that they may see."""
+    server.handler.filtered_lists = FilteredLists(server.rbac, GROUPS, lambda: server.cache.revision)
 
 
 def given_certificate(server: Server, files: Files) -> ServingCertificate:

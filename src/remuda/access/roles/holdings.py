@@ -26,8 +26,6 @@ from remuda.api.provisioning_cattle_io import CLUSTERS as WANTED_CLUSTERS
 from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING
 from remuda.api.rke_cattle_io import ETCD_SNAPSHOTS, RKE_CONTROL_PLANES
 from remuda.api.rke_cattle_io import GROUP as RKE
-from remuda.apiserver.server import Server
-from remuda.apiserver.watch.filtered_list import FilteredLists
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.policy_rules import Rule, compact, quoted, text, uncovered
 from remuda.kube.authorization.rbac import Permitted, Rbac
@@ -282,11 +280,6 @@ def excess(user: User, held: Iterable[Rule], wanted: Iterable[Rule]) -> str:
 
 # Groups in which a list that is forbidden as a whole shows its permitted part.
 GROUPS: Final = (GROUP, PROVISIONING, CAPI, RKE, *sorted(DRIVER_GROUPS))
-
-
-def show_what_is_theirs(server: Server) -> None:
-    """From now on lists and watches of our kinds show users the objects that they may see."""
-    server.handler.filtered_lists = FilteredLists(server.rbac, GROUPS, lambda: server.cache.revision)
 
 
 def visible(rbac: Rbac, user: User, resource: GroupVersionResource, namespace: str = "", verb: str = "list") -> Permitted | None:

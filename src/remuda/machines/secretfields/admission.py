@@ -10,13 +10,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from remuda.access.roles.holdings import Holdings
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
-from remuda.apiserver.history.past import HistoryHandler
 from remuda.kube.admission_attributes import EVERY, Attributes
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
@@ -50,11 +49,6 @@ def admitted(source: ObjectSource, rbac: Rbac, vault: Vault) -> tuple[AdmittedTy
 
 def sealing_of(source: ObjectSource, rbac: Rbac, vault: Vault) -> Sealing:
     return Sealing(source, Holdings(source, rbac), vault)
-
-
-def hide_the_past(past: HistoryHandler, sealing: Sealing) -> None:
-    """Old states of objects, from before their fields were sealed, show no values to callers who may not read Secrets."""
-    past.veils |= dict.fromkeys((MACHINE_GROUP, CONFIG_GROUP), sealing.shown_of_the_past)
 
 
 class Sealing:
@@ -92,7 +86,11 @@ class Sealing:
         schema = self._source.get(DYNAMIC_SCHEMAS.group, DYNAMIC_SCHEMAS.resource, "", place.schema)
         return is_secret(place.driver, field, dig(schema, "spec", "resourceFields"))
 
-    def shown_of_the_past(self, action: Action, obj: Obj) -> Obj:
+    def veils(self) -> dict[str, Callable[[Action, Obj], Obj]]:
+        """By group: the function that hides values in objects' old states, from before their fields were sealed."""
+        return dict.fromkeys((MACHINE_GROUP, CONFIG_GROUP), self._shown_of_the_past)
+
+    def _shown_of_the_past(self, action: Action, obj: Obj) -> Obj:
         """An old state of an object, without values of secret fields for callers who may not read Secrets there."""
         place = Place.of_resource(action.group, action.resource)
         if place is None or self._held.may(action.user, "get", SECRETS, "", namespace_of(obj)):

@@ -8,7 +8,7 @@ from pathlib import Path
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.lab.sim import machine_jobs
-from remuda.machines.secretfields.admission import admitted, hide_the_past, sealing_of
+from remuda.machines.secretfields.admission import admitted, sealing_of
 from remuda.machines.secretfields.machinesecrets import move
 from remuda.machines.secretfields.markers import LAST_APPLIED, PREFIX
 from remuda.machines.secretfields.vault import Vault
@@ -35,7 +35,7 @@ async def test_the_past_shows_values_only_to_who_may_read_secrets(tmp_path: Path
         then = revision_of(await client.create(machine_jobs.CONFIGS, old, "default"))
         vault = Vault(client, server.config.clock, server.config.entropy)
         install(admitted(server.source, server.rbac, vault), server.hooks, server.converters)
-        hide_the_past(server.past, sealing_of(server.source, server.rbac, vault))
+        server.past.veils |= sealing_of(server.source, server.rbac, vault).veils()
         for definition in machine_jobs.crds(*machine_jobs.FIELDS):
             await move(client, definition)
         assert "PRIVATE KEY" not in json.dumps(await client.get(machine_jobs.CONFIGS, "mine", "default"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from remuda.access.roles.holdings import show_what_is_theirs, visible
+from remuda.access.roles.holdings import visible
 from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.app.embedded_gateway import filter_lists
 from remuda.kube.authorization.actions import Action
 from remuda.kube.objects import GroupVersionResource
 
@@ -18,7 +19,7 @@ ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebin
 
 async def test_everybody_sees_theirs() -> None:
     async with house() as here:
-        show_what_is_theirs(here.server)
+        filter_lists(here.server)
         for name in ("u-tenant", "u-other", "u-new"):
             await here.grant("user", name)
         await here.grant("read-only", "u-auditor")
@@ -50,7 +51,7 @@ async def test_everybody_sees_theirs() -> None:
 
 async def test_members_list_the_machines_that_are_theirs() -> None:
     async with house() as here:
-        show_what_is_theirs(here.server)
+        filter_lists(here.server)
         partly = here.server.handler.filtered_lists
         assert partly is not None
         rule = {"apiGroups": [MACHINES.group], "resources": ["machines"], "resourceNames": ["m1"], "verbs": ["get", "list"]}
