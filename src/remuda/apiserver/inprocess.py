@@ -17,6 +17,7 @@ from remuda.client.interface import APPLY_PATCH, MERGE_PATCH, WatchEvent, named
 from remuda.kube import errors
 from remuda.kube.authorization.actions import Action, forbidden_action
 from remuda.kube.authorization.users import SYSTEM, User
+from remuda.kube.builtin_resources import LEASES
 from remuda.kube.encoding import jsonio
 from remuda.kube.objects import GroupVersionResource, namespace_of
 
@@ -27,6 +28,7 @@ from .http import query_options as http_options
 from .http.paths import pinned_name
 from .registry.object_meta import field_manager_errors
 from .registry.resources import Version, served
+from .replicas.leadership import LEASE, LEASE_NAMESPACE, Replica
 from .server import Server
 from .verbs import create, delete, get, patch, update, watch
 from .verbs import list as listing
@@ -457,3 +459,20 @@ def _bookmark(version: Any, revision: int, annotations: dict[str, str]) -> Obj:
     if annotations:
         metadata["annotations"] = annotations
     return {"kind": version.kind, "apiVersion": version.api_version, "metadata": metadata, **version.empty()}
+
+
+def replica_of(server: Server) -> Replica:
+    """The server as its leader election needs it."""
+    config = server.config
+    leases = server.registry.resource(LEASES.group, LEASES.resource)
+    assert leases is not None
+    return Replica(
+        client=InProcessClient(server, manager="remuda"),
+        store=server.store,
+        lease_key=leases.key(LEASE_NAMESPACE, LEASE),
+        caught_up=server.cache.consistent,
+        metrics=server.metrics.others,
+        clock=config.clock,
+        rng=config.rng,
+        entropy=config.entropy,
+    )

@@ -22,10 +22,10 @@ from remuda import api, kcm
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.cluster_x_k8s_io import GROUP, MACHINES
 from remuda.api.crd_installation import InstallError, established, install, install_missing, migrate
-from remuda.apiserver import leadership
 from remuda.apiserver.admission.chain import install as install_admission
-from remuda.apiserver.inprocess import InProcessClient
-from remuda.apiserver.leadership import Wrap
+from remuda.apiserver.inprocess import InProcessClient, replica_of
+from remuda.apiserver.replicas import leadership
+from remuda.apiserver.replicas.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
@@ -393,4 +393,4 @@ async def take_turns(
     async def run(wrap: Wrap) -> None:
         await run_controllers(server, choice, options, wrap, gateway, job_runner=job_runner)
 
-    await leadership.run_as_leader(server, run, term, passing=(InstallError,))
+    await leadership.run_as_leader(replica_of(server), run, term, passing=(InstallError,))

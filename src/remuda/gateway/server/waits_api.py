@@ -17,7 +17,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plans
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.leadership import LEASE, LEASE_NAMESPACE
+from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.idempotent import find
 from remuda.kube.authorization.actions import Action, forbidden_action

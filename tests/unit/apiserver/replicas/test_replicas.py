@@ -12,7 +12,7 @@ import pytest
 
 from remuda.apiserver import startup
 from remuda.apiserver.inprocess import InProcessClient
-from remuda.apiserver.leadership import LEASE, LEASE_NAMESPACE
+from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.store import Delete, StoreError, Unavailable

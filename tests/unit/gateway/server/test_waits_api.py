@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from remuda.apiserver.leadership import LEASE, LEASE_NAMESPACE
+from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.gateway.server.waits_api import Belongings, Waits
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.objects import Key

@@ -1,6 +1,6 @@
 """The cluster's API on this server: `remuda.apiserver` on the cluster's etcd, with the cluster's authorities.
 
-Any number of servers do this on one etcd. One of them at a time runs controllers (:mod:`remuda.apiserver.leadership`).
+Any number of servers do this on one etcd. One of them at a time runs controllers (:mod:`remuda.apiserver.replicas.leadership`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 from remuda import kcm
 from remuda.access.settings import validation
-from remuda.apiserver import leadership
 from remuda.apiserver.admission.node_restriction import NodeRestriction
 from remuda.apiserver.auth.node_authorizer import NodeRights
 from remuda.apiserver.auth.token_webhook import VERSIONS, WebhookAuthenticator
 from remuda.apiserver.http.listener import server_context
-from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.inprocess import InProcessClient, replica_of
 from remuda.apiserver.keys import pki as keys
 from remuda.apiserver.keys.encryption import Envelope
 from remuda.apiserver.keys.pki import Pki
-from remuda.apiserver.leadership import Wrap
+from remuda.apiserver.replicas import leadership
+from remuda.apiserver.replicas.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
 from remuda.apiserver.storage.etcd import EtcdConfig
 from remuda.apiserver.webhook_client import Endpoint, WebhookClient
@@ -206,7 +206,7 @@ async def run_controllers(server: Server, settings: Settings, etcd: EtcdClient) 
             group.create_task(running, name="the cluster's controllers")
             group.create_task(manager.run(), name="the supervisor's controllers")
 
-    await leadership.run_as_leader(server, run)
+    await leadership.run_as_leader(replica_of(server), run)
 
 
 # --- controllers -----------------------------------------------------------------------------------------------------------

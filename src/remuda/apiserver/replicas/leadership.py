@@ -9,22 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import LEASES
-from remuda.kube.clock import deadline
+from remuda.kube.clock import Clock, Entropy, Rng, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
 from remuda.runtime import Elector, Informers, NotLeading, Registry, Term
 from remuda.runtime.leader_election import GuardedClient, lead
 
-from .inprocess import InProcessClient
-from .replicas import fencing
-from .replicas.fencing import Fence
-from .server import Server
-from .storage.store import StoreError
+from ..storage.store import Store, StoreError
+from . import fencing
+from .fencing import Fence
 
 log = logging.getLogger(__name__)
 
@@ -32,36 +31,52 @@ LEASE_NAMESPACE, LEASE = "kube-system", "remuda-controllers"
 Wrap = Callable[[Client], Client]
 
 
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One of several servers on a store, as its leader election needs it.
+
+    `lease_key` is the Lease's key in the store; `caught_up` waits until the server's cache has all that the store has; `metrics`
+    are the texts at the server's /metrics.
+    """
+
+    client: Client
+    store: Store
+    lease_key: str
+    caught_up: Callable[[], Awaitable[object]]
+    metrics: list[Callable[[], str]]
+    clock: Clock
+    rng: Rng
+    entropy: Entropy
+
+
 async def run_as_leader(
-    server: Server,
+    replica: Replica,
     run: Callable[[Wrap], Coroutine[Any, Any, None]],
     term: Term = Term(),  # noqa: B008 - a constant
     *,
     passing: tuple[type[BaseException], ...] = (),
 ) -> None:
-    """`run` whenever this server leads; give the Lease back when cancelled. All that it writes must go through the wrap.
+    """`run` whenever this replica leads; give the Lease back when cancelled. All that it writes must go through the wrap.
 
     Besides what the API says, errors of the kinds in `passing` may go better next time.
     """
-    config = server.config
-    client = InProcessClient(server, manager="remuda")
     registry = Registry()
     elector = Elector(
-        client,
-        config.clock,
-        config.rng,
+        replica.client,
+        replica.clock,
+        replica.rng,
         namespace=LEASE_NAMESPACE,
         name=LEASE,
         # Unlike any other identity, also of an earlier start of the same machine.
-        identity=f"{socket.gethostname()}_{config.entropy.uuid()}",
+        identity=f"{socket.gethostname()}_{replica.entropy.uuid()}",
         term=term,
         registry=registry,
     )
 
     async def prepare() -> Fence:
         try:
-            async with deadline(config.clock, term.renew_deadline):
-                return await _fenced(server, elector)
+            async with deadline(replica.clock, term.renew_deadline):
+                return await _fenced(replica, elector)
         except (ApiError, StoreError, TimeoutError) as error:
             log.warning("leadership could not begin: %s", error)
             raise NotLeading(LEASE) from error
@@ -72,18 +87,18 @@ async def run_as_leader(
 
         await _until_broken(fence, run(wrap), (ApiError, OSError, *passing))
 
-    server.metrics.others.append(registry.text)
+    replica.metrics.append(registry.text)
     try:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_follow_lease(server, client, elector), name="lease informer")
-            await lead(elector, prepare, work, config.clock)
+            group.create_task(_follow_lease(replica, elector), name="lease informer")
+            await lead(elector, prepare, work, replica.clock)
     finally:
-        server.metrics.others.remove(registry.text)
+        replica.metrics.remove(registry.text)
 
 
-async def _follow_lease(server: Server, client: Client, elector: Elector) -> None:
+async def _follow_lease(replica: Replica, elector: Elector) -> None:
     """Watch the Lease: one that is given back need not be waited for."""
-    informers = Informers(client, server.config.clock, server.config.rng)
+    informers = Informers(replica.client, replica.clock, replica.rng)
     lease = informers.of(LEASES, LEASE_NAMESPACE, fields=f"metadata.name={LEASE}")
 
     def changed(new: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
@@ -94,13 +109,10 @@ async def _follow_lease(server: Server, client: Client, elector: Elector) -> Non
     await informers.run()
 
 
-async def _fenced(server: Server, elector: Elector) -> Fence:
-    leases = server.registry.resource(LEASES.group, LEASES.resource)
-    assert leases is not None
-    key = leases.key(LEASE_NAMESPACE, LEASE)
-    fence = await fencing.acquire_fence(server.store, LEASE, elector.identity, key, elector.revision)
+async def _fenced(replica: Replica, elector: Elector) -> Fence:
+    fence = await fencing.acquire_fence(replica.store, LEASE, elector.identity, replica.lease_key, elector.revision)
     # The last leader's writes came before the fence; nothing is decided before the cache has them.
-    await server.cache.consistent()
+    await replica.caught_up()
     return fence
 
 
