@@ -420,7 +420,7 @@ PLACES = {
     "gateway/proxy/tunnel_downstreams.py": "through a cluster agent's tunnel",
     "tunnel/client.py": "a cluster agent, to its server and to its own API",
     "apiserver/storage/etcd/grpc.py": "etcd, by the command line",
-    "lab/distro/cluster/supervisor_client.py": "a host, to its cluster",
+    "lab/distro/supervisor_client.py": "a host, to its cluster",
     "lab/distro/node.py": "a host, to its cluster",
     "agent/http_client.py": "a host",
     "hosts/curl.py": "a host",

@@ -37,7 +37,7 @@ COMPARED = {
 # Where nobody's certificate is looked at, and why that is right.
 UNVERIFIED = {
     "agent/http_client.py": "a plan's probe, a registry's configuration or a kubeconfig says so",
-    "lab/distro/cluster/supervisor_client.py": "the CA is fetched, and believed by the hash in the token",
+    "lab/distro/supervisor_client.py": "the CA is fetched, and believed by the hash in the token",
     "tunnel/client.py": "the CA is fetched, and believed by its checksum",
     "client/tls.py": "a kubeconfig says insecure-skip-tls-verify",
     "hosts/curl.py": "somebody says --insecure",

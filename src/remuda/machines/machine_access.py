@@ -1,6 +1,6 @@
 """Access to a machine: address, user and key from its state Secret, and the zip in which a user gets them. Pure.
 
-The state was written by our program or by rancher-machine (:mod:`.provisioner.machine_state`). The zip is Rancher's
+The state was written by our program or by rancher-machine (:mod:`.machine_state`). The zip is Rancher's
 (docs/reference/proxy.md#ssh-keys-and-shells-of-machines), and also has the host's keys, where they are known.
 """
 
@@ -23,10 +23,9 @@ from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import dig
 from remuda.provisioning.well_known import MACHINE_GROUP
 
-from . import ssh
+from . import machine_state, ssh
 from .errors import DriverError, Reason
-from .provisioner import machine_state
-from .provisioner.machine_state import CONFIG, KNOWN_HOSTS
+from .machine_state import CONFIG, KNOWN_HOSTS
 
 if TYPE_CHECKING:
     import asyncssh

@@ -14,9 +14,9 @@ from typing import Any
 
 from remuda.hosts.environment import MARK
 from remuda.hosts.hosts import Host, Hosts
+from remuda.machines import machine_state
+from remuda.machines import machine_state as config
 from remuda.machines.machineprovision.well_known import JOB_UID, STATE_KEY, state_name
-from remuda.machines.provisioner import machine_state
-from remuda.machines.provisioner import machine_state as config
 from tests.e2e.access.fronted import MACHINES, Fronted
 from tests.e2e.access.harness import MANAGEMENT, Gateway
 from tests.e2e.serving import eventually, send

@@ -28,8 +28,8 @@ from remuda.images import Layout, machine
 from remuda.images.debian import DebianError
 from remuda.images.layout import cache_directory
 from remuda.images.wheels import WheelError
+from remuda.machines import machine_state
 from remuda.machines.machineprovision.well_known import attempts_name, environment_name, job_name, state_name
-from remuda.machines.provisioner import machine_state
 from tests.api.harness import Answer
 from tests.e2e.access.fronted import MACHINES, Fronted
 from tests.e2e.access.harness import MANAGEMENT, Real

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from remuda.machines import machine_state
 from remuda.machines.errors import Reason, parsed
-from remuda.machines.provisioner import machine_state
 from tests.e2e.serving import Served
 from tests.integration.machines.drivers.ssh_host import SshHost
 from tests.real import need

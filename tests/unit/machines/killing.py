@@ -20,10 +20,10 @@ from remuda.apiserver.server import Config, Server
 from remuda.client.interface import Client
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import GroupVersionResource
+from remuda.machines import machine_state
 from remuda.machines.driver import Driver, Machine, Surroundings
+from remuda.machines.machine_state import Kept
 from remuda.machines.options import Options
-from remuda.machines.provisioner import machine_state
-from remuda.machines.provisioner.machine_state import Kept
 from remuda.machines.provisioner.session import Order, Session
 from remuda.machines.provisioner.state_store import StateSecret, Store
 

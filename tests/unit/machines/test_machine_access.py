@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from remuda.machines import machine_state
 from remuda.machines.machine_access import NoAccess, access_of, unzipped, zipped
-from remuda.machines.provisioner import machine_state
 
 DRIVER = {"IPAddress": "10.0.0.7", "IPv6Address": "", "SSHUser": "ubuntu", "SSHPort": 2222, "MachineName": "demo-cp-x"}
 

@@ -1,10 +1,9 @@
 """CEL, the expression language of Kubernetes: validation rules of CRDs, match conditions of webhooks, admission policies.
 
-`programs` compiles an expression: `compiler/` has the steps from text to closures, `library/` the functions. `schema_types` makes
-types from OpenAPI schemas, `static_types` and `values` are types and run-time values, `views` shows objects to expressions.
-`validation_rules` runs all rules of a schema over an object.
-Not here: the rules allowed in a CRD (`crd/cel_rules`), match conditions of webhooks (`admission/match_conditions`).
-Begin with `programs`, then `compiler/planner`.
+`programs` compiles an expression: `compiler/` has the steps from text to closures, `library/` the functions. `schema_types`
+makes types from OpenAPI schemas, `static_types` and `values` are types and run-time values, `timestamps` their times, `views`
+shows objects to expressions. `validation_rules` runs all rules of a schema over an object. Not here: the rules allowed in a CRD
+(`crd/cel_rules`), match conditions of webhooks (`admission/match_conditions`). Begin with `programs`, then `compiler/planner`.
 
     rule = compile_rule("self.replicas <= self.max", schema)
     rule.evaluate({"replicas": 3, "max": 5}, None, Budget())

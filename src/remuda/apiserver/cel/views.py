@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from .errors import EvalError, no_such_overload
-from .library.timestamps import parse_date, parse_duration, parse_timestamp
 from .schema_types import SchemaNode, escape, unescape
+from .timestamps import parse_date, parse_duration, parse_timestamp
 from .values import ListLike, MapLike, Timestamp, Value, elements, equal, find_key, is_list, is_map
 
 Converter: TypeAlias = Callable[[Any], Value]

@@ -218,8 +218,8 @@ def _certificate(settings: Settings, words: tuple[str, ...]) -> int:
 
 def _secrets_encrypt(settings: Settings, words: tuple[str, ...]) -> int:
     from remuda.kube.clock import SYSTEM_CLOCK, Entropy
-    from remuda.lab.distro.pki.encryption_keys import Rotation
-    from remuda.lab.distro.pki.server_identity import server_token
+    from remuda.lab.distro.cluster.encryption_keys import Rotation
+    from remuda.lab.distro.server_identity import server_token
 
     what = words[0] if words else "status"
 

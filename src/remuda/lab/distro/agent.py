@@ -15,15 +15,15 @@ from remuda.kube.certificates import new_key_pem
 from remuda.kube.encoding import jsonio
 from remuda.kube.private_files import write_private
 
-from . import node
-from .cluster import node_passwords, supervisor_client
-from .cluster.supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX, JoinError, NotYet, Server, Supervisor
+from . import node, supervisor_client
+from .cluster import node_passwords
 from .config.settings import Settings
 from .node import Balancer
 from .pki import certificates, join_tokens
 from .pki.certificates import Leaf
 from .pki.join_tokens import Token, TokenError
 from .state import Means
+from .supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX, JoinError, NotYet, Server, Supervisor
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,9 @@ from remuda.client.interface import Client
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
 
-from . import node
-from .cluster import apiserver, node_passwords, supervisor_client
+from . import node, server_identity, supervisor_client
+from .cluster import apiserver, encryption_keys, node_passwords
 from .cluster.supervisor import Door
-from .cluster.supervisor_client import NODE_NAME, NODE_PASSWORD, PREFIX, Supervisor
 from .config.settings import Settings
 from .errors import InUse, PartEnded
 from .etcd import endpoints, local_member, snapshot_files
@@ -34,10 +33,11 @@ from .etcd.local_member import LocalEtcd, Removed
 from .etcd.members import Tending
 from .etcd.process import EtcdFailed
 from .node import Balancer, HealthPort
-from .pki import authorities, certificates, encryption_keys, join_tokens, server_identity
+from .pki import authorities, certificates, join_tokens
 from .pki.authorities import SERVER_CA
-from .pki.server_identity import Identity
+from .server_identity import Identity
 from .state import Means, State
+from .supervisor_client import NODE_NAME, NODE_PASSWORD, PREFIX, Supervisor
 
 log = logging.getLogger(__name__)
 

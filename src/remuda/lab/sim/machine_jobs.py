@@ -21,11 +21,11 @@ from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, labels_of, name_of, namespace_of, uid_of
+from remuda.machines import machine_state
+from remuda.machines.machine_state import Kept, Phase, dumps
 from remuda.machines.machineprovision.well_known import CAPI_MACHINE, INFRA_NAME, INFRA_REMOVE, JOBS, STATE_KEY, state_name
 from remuda.machines.nodedrivers.driver_schemas import NODE_TEMPLATE
 from remuda.machines.nodedrivers.machine_crds import definitions
-from remuda.machines.provisioner import machine_state
-from remuda.machines.provisioner.machine_state import Kept, Phase, dumps
 from remuda.machines.runner import job_status
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, WORKER_ROLE
 from remuda.runtime import Informers

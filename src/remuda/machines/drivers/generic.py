@@ -18,8 +18,8 @@ from typing import ClassVar
 from remuda.kube.clock import deadline
 from remuda.kube.network import outbound
 
+from ..bootstrap_script import as_root, last_line, login_of, reached
 from ..driver import Bootstrapping, Driver, DriverError, Flag, FlagKind, Keep, Machine, Reason, State
-from ..provisioner.bootstrap_script import as_root, last_line, login_of, reached
 from ..ssh import HostKeyChanged, Login, Shell, connect
 
 _KEY = "id_rsa"

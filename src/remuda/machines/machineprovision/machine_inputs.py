@@ -54,10 +54,9 @@ from remuda.runtime import Informer, Manager, Watch, synced
 from remuda.runtime.controller import Mapping as MapsTo
 from remuda.runtime.controller import Predicate, any_change, itself
 
-from .. import options
+from .. import machine_state, options
 from ..driver import OWNER_VARIABLE
 from ..nodedrivers.secrecy import is_secret
-from ..provisioner import machine_state
 from ..secretfields.markers import Place, is_marker, secret_name
 from ..secretfields.vault import read as read_sealed
 from .decide import owning_machine, subject_of

@@ -27,13 +27,12 @@ from remuda.kube.network import outbound
 from remuda.kube.network.host_fields import names_host
 from remuda.kube.network.outbound import Policy, log
 
-from .. import options
+from .. import machine_state, options
 from ..driver import Surroundings
 from ..errors import DriverError, Reason
 from ..machineprovision.job_outcome import failure_of
 from ..nodedrivers.driver_downloads import downloaded, fetcher
 from ..nodedrivers.rancher_machine import HOW_TO_INSTALL, PROGRAM
-from . import machine_state
 from .arguments import Request
 from .state_store import StateSecret
 

@@ -28,11 +28,11 @@ from remuda.kube.network.outbound import Policy
 from .. import driver_registry
 from ..driver import ASIDE, OWNER_VARIABLE, Driver, Surroundings
 from ..errors import DriverError, Reason
+from ..machine_state import Kept
 from ..options import Options
 from . import arguments
 from . import external_driver as foreign
 from .arguments import Request
-from .machine_state import Kept
 from .session import Order, PreCreateError, Session
 from .state_store import StateSecret, Store
 

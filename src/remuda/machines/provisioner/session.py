@@ -1,6 +1,6 @@
 """The creation and removal of a machine, with its state kept so that a kill at any point costs only time.
 
-Every irreversible step is a driver's; between two of them a :class:`~.machine_state.Phase` is kept before the next one begins.
+Every irreversible step is a driver's; between two of them a :class:`~..machine_state.Phase` is kept before the next one begins.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from remuda.kube.clock import deadline
 
+from .. import bootstrap_script
 from ..driver import Bootstrapping, Driver, Machine, State, Surroundings
 from ..errors import DriverError, Reason
+from ..machine_state import Kept, Phase
 from ..options import Options
-from . import bootstrap_script
-from .machine_state import Kept, Phase
 from .state_store import Store
 
 _RUNNING_SECONDS, _RUNNING_PAUSE = 180.0, 3.0

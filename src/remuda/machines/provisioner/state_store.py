@@ -19,9 +19,9 @@ from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 
+from .. import machine_state
 from ..errors import DriverError, Reason
-from . import machine_state
-from .machine_state import Kept
+from ..machine_state import Kept
 
 _HALF = ".half"
 

@@ -30,7 +30,7 @@ from remuda.gateway.server.audit_log import Result
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.machines.provisioner import machine_state
+from remuda.machines import machine_state
 from tests.integration.gateway.running_gateway import Standing, standing
 from tests.waiting import until
 

@@ -138,7 +138,7 @@ async def test_it_survives_every_kill(host: SshHost, tmp_path: Path) -> None:
 
 
 async def test_a_host_that_is_off_is_let_go(host: SshHost, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remuda.machines.provisioner.bootstrap_script._PAUSE", 0.01)
+    monkeypatch.setattr("remuda.machines.bootstrap_script._PAUSE", 0.01)
     case = case_of(host, tmp_path)
     await create(place, case)
     machine = Machine(NAME, case.options(), tmp_path, state={"IPAddress": "127.0.0.1", "SSHPort": host.port})

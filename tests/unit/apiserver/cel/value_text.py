@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from remuda.apiserver.cel.library.timestamps import format_duration, format_timestamp
+from remuda.apiserver.cel.timestamps import format_duration, format_timestamp
 from remuda.apiserver.cel.values import (
     Duration,
     Optional,

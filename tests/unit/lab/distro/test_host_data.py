@@ -9,6 +9,7 @@ import pytest
 
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.lab.distro.cluster.addons import Manifest, is_newer, manifests_in, objects_in
+from remuda.lab.distro.cluster.encryption_keys import Standing, prepared, rotated
 from remuda.lab.distro.cluster.etcd_member_removal import MEMBER_NAME, REMOVE, REMOVED, has_come_back, wants_out
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.etcd import local_member, process, snapshots
@@ -16,7 +17,6 @@ from remuda.lab.distro.etcd.local_member import Removed
 from remuda.lab.distro.etcd.process import NEW, EtcdFailed
 from remuda.lab.distro.etcd.snapshot_files import object_name
 from remuda.lab.distro.etcd.snapshots import Snapshot
-from remuda.lab.distro.pki.encryption_keys import Standing, prepared, rotated
 
 CLOCK, ENTROPY = VirtualClock(), Entropy(3)
 

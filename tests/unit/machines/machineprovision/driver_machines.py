@@ -16,11 +16,11 @@ from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.kube.builtin_resources import CRDS, NAMESPACES, SECRETS
 from remuda.kube.objects import GroupVersionResource, dig
 from remuda.kube.owners import reference
+from remuda.machines import machine_state
 from remuda.machines.machineprovision.controller import MachineProvision
 from remuda.machines.machineprovision.pool_attempts import Attempt, attempts_of
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOBS, STATE_KEY, attempts_name, job_name, state_name
 from remuda.machines.nodedrivers.machine_crds import definitions
-from remuda.machines.provisioner import machine_state
 from remuda.machines.runner import job_status
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from remuda.kube.clock import VirtualClock
+from remuda.machines import machine_state
 from remuda.machines.driver import Bootstrapping, Driver, DriverError, Flag, Keep, Machine, Reason, State, Surroundings
 from remuda.machines.errors import parsed
 from remuda.machines.options import Options
-from remuda.machines.provisioner import machine_state, program
+from remuda.machines.provisioner import program
 from remuda.machines.provisioner.session import Order, PreCreateError, Session
 from remuda.machines.provisioner.state_store import Store
 from tests.unit.machines.killing import NAME, Place, Places

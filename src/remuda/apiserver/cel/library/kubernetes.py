@@ -15,9 +15,9 @@ from typing import Protocol
 from remuda.kube import names, quantity
 
 from ..errors import EvalError
+from ..timestamps import parse_date, parse_timestamp
 from ..values import NONE, Opaque, Optional, Value, some
 from .network import parse_request_uri
-from .timestamps import parse_date, parse_timestamp
 
 
 class Quantity(Opaque):

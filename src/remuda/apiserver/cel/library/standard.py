@@ -14,6 +14,19 @@ from remuda.kube.encoding import go_format
 from ...limits import cost_budget
 from ..errors import EvalError, no_such_overload
 from ..re2 import RegexError, compile_pattern
+from ..timestamps import (
+    add_duration,
+    between,
+    checked_duration,
+    checked_timestamp,
+    duration_field,
+    format_duration,
+    format_timestamp,
+    parse_duration,
+    parse_timestamp,
+    subtract_duration,
+    timestamp_field,
+)
 from ..values import (
     INT_MAX,
     INT_MIN,
@@ -33,19 +46,6 @@ from ..values import (
     type_value,
 )
 from ..views import ListView, lookup
-from .timestamps import (
-    add_duration,
-    between,
-    checked_duration,
-    checked_timestamp,
-    duration_field,
-    format_duration,
-    format_timestamp,
-    parse_duration,
-    parse_timestamp,
-    subtract_duration,
-    timestamp_field,
-)
 
 _OVERFLOW = "integer overflow"
 _UINT_OVERFLOW = "unsigned integer overflow"

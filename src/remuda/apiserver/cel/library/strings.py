@@ -10,9 +10,9 @@ from remuda.kube.encoding import go_format
 
 from ..errors import EvalError
 from ..re2 import Pattern, RegexError, compile_pattern
+from ..timestamps import format_duration, format_timestamp
 from ..values import Duration, Timestamp, TypeValue, Uint, Value, elements, is_list, is_map, kind_of, mapping
 from .standard import to_string
-from .timestamps import format_duration, format_timestamp
 
 DEFAULT_PRECISION = 6
 MAX_PRECISION = 1000

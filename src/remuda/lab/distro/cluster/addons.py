@@ -22,7 +22,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, dig, name_of, namespace_of, with_metadata
 
 from ..config.settings import Settings
-from .crds import ADDONS
+from ..crds import ADDONS
 
 Obj = dict[str, Any]
 log = logging.getLogger(__name__)

@@ -39,13 +39,13 @@ from remuda.kube.objects import GroupVersionKind, GroupVersionResource
 from remuda.kube.private_files import write_private
 from remuda.runtime import Manager, Registry
 
+from .. import crds
 from ..config import arguments as component_arguments
 from ..config.arguments import ConfigError
 from ..config.settings import Settings
 from ..etcd.client import EtcdClient
 from ..nodes.scheduler import Scheduler
 from ..pki.authorities import CLIENT_CA, SERVER_CA, Authorities
-from . import crds
 from .addons import Deploying, Place, Places
 from .etcd_member_removal import GROUP as MEMBER_GROUP
 from .etcd_member_removal import NodeLife

@@ -26,7 +26,7 @@ from remuda.runtime import DONE, Controller, Manager, Result
 
 from ..etcd import endpoints, members
 from ..etcd.client import EtcdClient
-from ..pki import encryption_keys
+from . import encryption_keys
 from .node_passwords import NAMESPACE, SECRETS, secret_name
 
 Obj = dict[str, Any]

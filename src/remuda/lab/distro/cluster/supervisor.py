@@ -1,7 +1,7 @@
 """The supervisor's own listener, on 9345: requests of joining hosts, and the server's own status.
 
 As k3s has it under `/v1-k3s`. The CA needs no token. With the server's token a host gets the cluster's authorities and joins
-etcd; with the agent's it gets certificates for the one node whose password it has. :mod:`.supervisor_client` is the other side.
+etcd; with the agent's it gets certificates for the one node whose password it has. :mod:`..supervisor_client` is the other side.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ..pki import authorities, certificates, join_tokens
 from ..pki.authorities import SERVER_CA
 from ..pki.certificates import Leaf
 from ..state import State
+from ..supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
 from . import node_passwords
 from .etcd_member_removal import NODES, REMOVE
 from .node_passwords import NotThatNode
-from .supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.objects import dig
 from remuda.kube.private_files import write_private
 
-from ..cluster.supervisor_client import NotYet, Supervisor
 from ..config.settings import Paths
+from ..supervisor_client import NotYet, Supervisor
 from .client import EtcdClient, Member
 
 log = logging.getLogger(__name__)

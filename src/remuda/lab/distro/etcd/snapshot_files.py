@@ -20,8 +20,8 @@ from remuda.kube.names import dns_subdomain_problems
 from remuda.kube.objects import GroupVersionResource, dig, name_of
 from remuda.kube.private_files import write_private
 
-from ..cluster.crds import SNAPSHOT_FILES
 from ..config.settings import Settings
+from ..crds import SNAPSHOT_FILES
 from . import snapshots
 from .client import EtcdClient
 from .cron import BadSchedule, Schedule

@@ -17,11 +17,11 @@ from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, name_of
-from remuda.lab.distro.cluster import crds
+from remuda.lab.distro import crds
 from remuda.lab.distro.cluster.addons import NAMESPACE, Deploying
 from remuda.lab.distro.cluster.apiserver import places
-from remuda.lab.distro.cluster.crds import ADDONS
 from remuda.lab.distro.config import settings
+from remuda.lab.distro.crds import ADDONS
 
 MAPS = GroupVersionResource("", "v1", "configmaps")
 WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}

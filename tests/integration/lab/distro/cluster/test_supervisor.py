@@ -16,10 +16,10 @@ from remuda.kube.certificates import names_in, new_key_pem, parse_certificate
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.lab.distro.cluster.etcd_member_removal import NODES
 from remuda.lab.distro.cluster.supervisor import SERVICES, Door
-from remuda.lab.distro.cluster.supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.pki import authorities, certificates
 from remuda.lab.distro.state import State
+from remuda.lab.distro.supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
 
 SERVER, NODE = "the-password-of-servers", "the-password-of-nodes"
 ENTROPY = Entropy(5)

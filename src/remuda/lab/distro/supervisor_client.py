@@ -1,7 +1,7 @@
 """The client of the supervisor, for a host that joins an existing server.
 
 It first gets the CA, which is checked against the hash in the token before any secret is sent; without a hash any server is
-trusted, as k3s does, and the log says so. :mod:`.supervisor` is the other side.
+trusted, as k3s does, and the log says so. :mod:`.cluster.supervisor` is the other side.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import aiohttp
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import jsonio
 
-from ..errors import DistroError
-from ..pki import join_tokens
-from ..pki.join_tokens import Token
+from .errors import DistroError
+from .pki import join_tokens
+from .pki.join_tokens import Token
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

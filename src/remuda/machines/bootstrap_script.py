@@ -13,9 +13,9 @@ from pathlib import Path
 
 import yaml
 
-from .. import ssh
-from ..driver import Keep, Machine, Surroundings
-from ..errors import DriverError, Reason
+from . import ssh
+from .driver import Keep, Machine, Surroundings
+from .errors import DriverError, Reason
 
 _TRIES, _PAUSE = 60, 3.0
 # Programs that the script calls and a bare system may lack.

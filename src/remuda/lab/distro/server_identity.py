@@ -14,14 +14,14 @@ from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.private_files import write_private
 
-from ..cluster import supervisor_client
-from ..cluster.supervisor_client import PREFIX, JoinError, Supervisor
-from ..config.settings import Paths, Settings
-from ..etcd import local_member, recovery
-from . import authorities, join_tokens
-from . import authorities as bootstrap_data
-from .authorities import SERVER_CA, Authorities
-from .join_tokens import Token, TokenError
+from . import supervisor_client
+from .config.settings import Paths, Settings
+from .etcd import local_member, recovery
+from .pki import authorities, join_tokens
+from .pki import authorities as bootstrap_data
+from .pki.authorities import SERVER_CA, Authorities
+from .pki.join_tokens import Token, TokenError
+from .supervisor_client import PREFIX, JoinError, Supervisor
 
 log = logging.getLogger(__name__)
 

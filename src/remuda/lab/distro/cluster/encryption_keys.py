@@ -1,7 +1,7 @@
 """Encryption keys at rest while servers run: rotated on one server, adopted by all, without a restart.
 
-The keys are part of the authorities in etcd (:mod:`.authorities`). Every server with an API follows them there and reports which
-keys it uses; the rotation continues when all servers report the same.
+The keys are part of the authorities in etcd (:mod:`..pki.authorities`). Every server with an API follows them there and reports
+which keys it uses; the rotation continues when all servers report the same.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from remuda.kube.clock import Clock, Entropy
 
 from ..errors import DistroError
 from ..etcd.client import EtcdClient, Key
+from ..pki import authorities
+from ..pki.authorities import ENCRYPTION, Authorities, Saved, new_encryption_key
 from ..state import State
-from . import authorities
-from .authorities import ENCRYPTION, Authorities, Saved, new_encryption_key
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import tarfile
 
 import pytest
 
-from remuda.machines.provisioner import machine_state
-from remuda.machines.provisioner import machine_state as state_archive
-from remuda.machines.provisioner.machine_state import Kept, Phase
+from remuda.machines import machine_state
+from remuda.machines import machine_state as state_archive
+from remuda.machines.machine_state import Kept, Phase
 
 FILES = {"config.json": b"{}", "id_rsa": b"private", "deep/er/file": b"x"}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from remuda.machines.provisioner.bootstrap_script import UserdataError, merged
+from remuda.machines.bootstrap_script import UserdataError, merged
 
 SCRIPT = b"#!/usr/bin/env sh\necho install\n"
 

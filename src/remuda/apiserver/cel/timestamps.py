@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from remuda.kube.duration import parse_go_duration
 
-from ..errors import EvalError
-from ..values import INT_MAX, INT_MIN, Duration, Timestamp
+from .errors import EvalError
+from .values import INT_MAX, INT_MIN, Duration, Timestamp
 
 _NS = 10**9
 MIN_SECONDS = -62135596800
