@@ -35,7 +35,7 @@ def admitted_types(
         (
             *admitted_choices(),
             *role_rules(source, rbac),
-            *admitted_identity(source, rbac),
+            *admitted_identity(source, rbac, Holdings(source, rbac)),
             *admitted_clusters(),
             *admitted_wishes(source),
             *admitted_providers(source),

@@ -15,7 +15,7 @@ A writer who may do everything, the server's own controllers among them, may do 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from remuda.api.management_cattle_io import GROUP, USERS, VERSION
 from remuda.kube.admission_attributes import CREATE, DELETE, Attributes
@@ -26,7 +26,6 @@ from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_v
 from remuda.kube.objects import ObjectSource, metadata, name_of
 from remuda.runtime.admitted_types import AdmittedType
 
-from ..roles.holdings import Holdings
 from .user_objects import local_principal, name_problem
 
 Obj = dict[str, Any]
@@ -41,11 +40,18 @@ _HOW_FAR = ("ttl", "expiresAt", "expired", "clusterName")
 _WORDS = ("displayName", "description")
 
 
+class Held(Protocol):
+    """The permissions of users (:class:`~..roles.holdings.Holdings`)."""
+
+    def may_stand_for(self, user: User, name: str) -> bool:
+        """True if `user` has all permissions of the user `name`, or may impersonate that user."""
+
+
 class IdentityRules:
-    def __init__(self, source: ObjectSource, rbac: Rbac) -> None:
+    def __init__(self, source: ObjectSource, rbac: Rbac, held: Held) -> None:
         self._source = source
         self._authorizer = rbac
-        self._held = Holdings(source, rbac)
+        self._held = held
 
     def admitted_types(self) -> tuple[AdmittedType, ...]:
         return (
@@ -154,5 +160,5 @@ def _principal(found: object) -> str:
     return str(named or found.get("name") or "")
 
 
-def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
-    return IdentityRules(source, rbac).admitted_types()
+def admitted(source: ObjectSource, rbac: Rbac, held: Held) -> tuple[AdmittedType, ...]:
+    return IdentityRules(source, rbac, held).admitted_types()

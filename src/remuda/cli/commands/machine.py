@@ -113,7 +113,7 @@ def show(name: str, namespace: str, remote: Remote, output: Output) -> None:
     from ..remote import machines
     from ..views import machine as telling
 
-    async def look(client: HttpsClient) -> machines.Machine:
+    async def look(client: HttpsClient) -> telling.Machine:
         return await machines.look(client, await machines.find(client, namespace, name))
 
     found = remote.run(look)

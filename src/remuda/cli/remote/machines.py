@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from remuda.access.rancher_conditions import UNKNOWN
@@ -31,6 +30,7 @@ from remuda.machines.machineprovision.well_known import ATTEMPTS, CONFIG_MAPS, J
 from remuda.provisioning.well_known import CLUSTER_NAME, MACHINE_API_VERSION, MACHINE_GROUP, POOL_NAME, resource_of
 
 from ..exit_codes import Code, Failure
+from ..views.machine import Machine
 from .clusters import machines_of
 
 Obj = dict[str, Any]
@@ -38,17 +38,6 @@ _T = TypeVar("_T")
 
 _LOG = "log"
 _TEMPLATE = "cluster.x-k8s.io/cloned-from-name"
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """A Machine and, of one that a driver made, what belongs to it."""
-
-    obj: Obj
-    infra: Obj | None = None
-    template: Obj | None = None
-    job: Obj | None = None
-    attempts: tuple[Attempt, ...] = ()
 
 
 async def find(client: Client, namespace: str, name: str) -> Obj:

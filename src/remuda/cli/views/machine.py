@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -13,7 +14,6 @@ from remuda.machines.machine_access import is_beside_the_server
 from remuda.machines.machineprovision.pool_attempts import Attempt
 from remuda.provisioning.well_known import CLONED_FROM_KIND, CLONED_FROM_NAME, MACHINE_GROUP, POOL_NAME
 
-from ..remote.machines import Machine
 from . import states
 from .output import Column
 
@@ -29,6 +29,17 @@ ATTEMPT_COLUMNS = (
     Column("JOB", wide=True),
 )
 _WIDTH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A Machine and, of one that a driver made, the objects that belong to it."""
+
+    obj: Obj
+    infra: Obj | None = None
+    template: Obj | None = None
+    job: Obj | None = None
+    attempts: tuple[Attempt, ...] = ()
 
 
 def machine_data(machine: Machine) -> Obj:

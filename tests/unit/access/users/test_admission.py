@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from remuda.access.roles.holdings import Holdings
 from remuda.access.users.admission import admitted
 from remuda.access.users.tokens import Wish, make_token
 from remuda.access.users.user_objects import user_manifest
@@ -42,7 +43,8 @@ async def give(made: Management, user: str, *rules: tuple[str, str, str]) -> Non
 async def house() -> AsyncIterator[tuple[Management, Callable[[str], InProcessClient]]]:
     """With an administrator, and somebody who may write users and tokens and nothing else."""
     async with management() as made:
-        install(admitted(made.server.source, made.server.rbac), made.server.hooks, made.server.converters)
+        source, rbac = made.server.source, made.server.rbac
+        install(admitted(source, rbac, Holdings(source, rbac)), made.server.hooks, made.server.converters)
         for name, login in ((ADMIN, "admin"), (KEEPER, "keeper"), ("u-jo", "jo")):
             await made.client.create(USERS, user_manifest(name, login))
         await give(made, ADMIN, ("*", "*", "*"))

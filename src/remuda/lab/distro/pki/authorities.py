@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
 
@@ -25,7 +25,6 @@ from remuda.kube.clock import Clock, Entropy
 from remuda.kube.private_files import write_private
 
 from ..config.settings import Paths
-from ..etcd.client import EtcdClient
 
 SERVER_CA, CLIENT_CA, PROXY_CA = "server-ca", "client-ca", "request-header-ca"
 ETCD_SERVER_CA, ETCD_PEER_CA = "etcd/server-ca", "etcd/peer-ca"
@@ -187,6 +186,19 @@ _TRIES = 5
 _COST = Cost(n=2**15)
 
 
+class KeyValue(Protocol):
+    value: bytes
+    revision: int
+
+
+class KeyValues(Protocol):
+    """The part of a client of etcd that this needs (:class:`~..etcd.client.EtcdClient`)."""
+
+    async def get(self, key: str) -> KeyValue | None: ...
+
+    async def replace(self, key: str, value: bytes, revision: int) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Saved:
     authorities: Authorities
@@ -208,9 +220,9 @@ def decode(content: bytes, where: str) -> Authorities:
     return Authorities(files)
 
 
-async def load(client: EtcdClient, password: str) -> Saved | None:
+async def load(etcd: KeyValues, password: str) -> Saved | None:
     """The authorities in etcd. Raises WrongToken and StoreError."""
-    found = await client.get(KEY)
+    found = await etcd.get(KEY)
     if found is None:
         return None
     try:
@@ -221,18 +233,18 @@ async def load(client: EtcdClient, password: str) -> Saved | None:
     return Saved(decode(content, _WHERE), found.revision)
 
 
-async def save(client: EtcdClient, authorities: Authorities, password: str, entropy: Entropy, revision: int = 0) -> bool:
+async def save(etcd: KeyValues, authorities: Authorities, password: str, entropy: Entropy, revision: int = 0) -> bool:
     """Write them to etcd, replacing that revision only, 0 for a missing key; True if they were written."""
     sealed = await asyncio.to_thread(token_sealing.seal_bytes, encode(authorities.files), password, entropy, _PURPOSE, _COST)
-    return await client.replace(KEY, msgspec.json.encode(sealed), revision)
+    return await etcd.replace(KEY, msgspec.json.encode(sealed), revision)
 
 
-async def agree(client: EtcdClient, own: Authorities, password: str, entropy: Entropy) -> Authorities:
+async def agree(etcd: KeyValues, own: Authorities, password: str, entropy: Entropy) -> Authorities:
     """The authorities that all servers share: `own`, with the encryption keys of etcd. Raises PkiError when they differ."""
     for _ in range(_TRIES):
-        found = await load(client, password)
+        found = await load(etcd, password)
         if found is None:
-            await save(client, own, password, entropy)
+            await save(etcd, own, password, entropy)
             continue
         if other := own.differences(found.authorities):
             raise PkiError(
