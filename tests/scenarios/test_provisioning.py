@@ -16,7 +16,7 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.app.rehearsal import provisioning as provisioned
-from remuda.cli.remote import cluster_deletion
+from remuda.cli.remote import clusters
 from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import EVENTS, SECRETS
 from remuda.kube.errors import ApiError
@@ -219,7 +219,7 @@ async def test_hosts_of_a_deleted_cluster_uninstall_when_that_is_asked_for() -> 
         said: list[str] = []
         # As the command line does it.
         wanted = await world.cluster(DEMO)
-        deleting = cluster_deletion.delete(world.client, wanted, uninstall=True, told=said.append, clock=world.clock)
+        deleting = clusters.delete(world.client, wanted, uninstall=True, told=said.append, clock=world.clock)
         asked = asyncio.create_task(deleting)
         await world.settle(5)
         await asked

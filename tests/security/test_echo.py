@@ -13,12 +13,12 @@ from aiohttp import web
 
 from remuda.apiserver.http.connection_limits import ConnectionLimits
 from remuda.apiserver.http.listener import Listener
+from remuda.app.attached import Endpoints
 from remuda.gateway.auth.authenticator import Callers
 from remuda.gateway.handler import Door
 from remuda.gateway.server.audit_log import Record, render
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.network.unreadable import Runner, reason
-from remuda.runtime.probe_server import Endpoints
 from tests.integration.gateway.auth.logged_in_users import LOGIN, Nothing, house
 
 SECRET = "Hunter2Hunter2"

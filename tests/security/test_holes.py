@@ -15,7 +15,7 @@ from yarl import URL
 
 from remuda.access.users.tokens import Presented
 from remuda.api.management_cattle_io import TOKENS
-from remuda.capi.clustercache.https_connector import workload_target
+from remuda.capi.clustercache.cache import workload_target
 from remuda.cli.programs.logs import JsonLines, TextLines
 from remuda.client.download import FetchError, _next
 from remuda.client.kubeconfig import ConfigError

@@ -408,7 +408,7 @@ PLACES = {
     "kube/network/outbound.py": "the policy itself",
     "kube/network/outbound_http.py": "the policy itself",
     "client/connection.py": "under the policy where a tenant names the server (capi/clustercache)",
-    "capi/clustercache/https_connector.py": "under the policy",
+    "capi/clustercache/cache.py": "under the policy",
     "client/download.py": "under the policy for downloads and release data; a cluster agent fetches from its own server",
     "apiserver/webhook_client.py": "under the administrators' policy",
     "machines/ssh.py": "under the policy",

@@ -21,7 +21,7 @@ from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.certificates import new_key_pem
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 
-from . import bootstrap, startup
+from . import startup
 from .admission.chain import Chain as AdmissionChain
 from .admission.chain import Hooks
 from .admission.default_plugins import (
@@ -299,7 +299,7 @@ class Server:
             await allocation_locks.repair(
                 self.store, services_kind.bucket.prefix, lambda kv: self.cache.entry_of(kv).object(), guards_of
             )
-        await bootstrap.ensure(self.api, config.port, with_roles=config.default_roles)
+        await startup.ensure(self.api, config.port, with_roles=config.default_roles)
         self.background = BackgroundTasks(self)
         self.background.start()
 

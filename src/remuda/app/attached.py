@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from aiohttp import web
 
 from remuda import api
 from remuda.api.cluster_x_k8s_io import GROUP
@@ -29,11 +31,11 @@ from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.network.outbound import Policy
+from remuda.kube.network.unreadable import Runner
 from remuda.kube.objects import dig, name_of
 from remuda.runtime import Elector, Informers, Manager, Registry, Term
 from remuda.runtime.admitted_types import AdmittedType
 from remuda.runtime.controller_choice import Choice
-from remuda.runtime.probe_server import Endpoints
 from remuda.runtime.webhook_certificates import SharedCertificates
 from remuda.runtime.webhook_server import Address, Registration, WebhookServer, conversion_of
 
@@ -312,3 +314,39 @@ async def _listening(opening: Awaitable[None], where: Socket) -> None:
 def _installed(outcomes: dict[str, Outcome]) -> str:
     found = ", ".join(f"{list(outcomes.values()).count(kind)} {kind}" for kind in Outcome if kind in outcomes.values())
     return f"definitions: {found}"
+
+
+# --- metrics for a scraper, health for a kubelet ------------------------------------------------------------------------
+
+# The status code and the text of an answer.
+Answer = Callable[[], tuple[int, str]]
+
+
+class Endpoints:
+    """Answers by path. `open`, then `close`."""
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self._answers = answers
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def open(self, host: str, port: int) -> None:
+        app = web.Application()
+        app.add_routes([web.get(path, _handler(answer)) for path, answer in self._answers.items()])
+        self._runner = Runner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host or None, port).start()
+        self.port = self._runner.addresses[0][1]
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+
+def _handler(answer: Answer) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(_request: web.Request) -> web.StreamResponse:
+        status, text = answer()
+        return web.Response(status=status, text=text)
+
+    return handle

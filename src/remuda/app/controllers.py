@@ -309,6 +309,6 @@ def follow_ca(manager: Manager, on_change: Callable[[Callable[[], None]], Callab
 async def power_on(jobs: Jobs, wanted: Collection[str]) -> None:
     """Start the hosts that this process keeps, when it starts; nothing where others run the Jobs."""
     if jobs.runner == LOCAL and "job-runner" in wanted:
-        from remuda.machines.runner import restart_hosts
+        from remuda.machines.runner import controller
 
-        await restart_hosts.power_on(jobs.ground)
+        await controller.power_on(jobs.ground)

@@ -323,7 +323,7 @@ class _Ours:
         )
 
     async def _furnish(self, parts: Parts) -> None:
-        from .readiness import furnished
+        from .embedded_gateway import furnished
 
         await furnished(parts, self._access)
         self._starting.done(ACCESS)

@@ -10,13 +10,20 @@ import asyncio
 import base64
 import os
 from collections import ChainMap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from remuda.access.clusters import Server as ServerSettings
+from remuda.access.clusters.management_cluster import SYSTEM_NAMESPACES
+from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL
+from remuda.access.roles.builtin_roles import BUILTIN, KINDS
 from remuda.access.roles.holdings import GROUPS, Holdings
+from remuda.access.settings.settings import FEATURES as KNOWN_FEATURES
+from remuda.access.settings.settings import SETTINGS as KNOWN_SETTINGS
+from remuda.api.management_cattle_io import CLUSTERS, FEATURES, FLEET_WORKSPACES, SETTINGS
 from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
 from remuda.apiserver.inprocess import InProcessClient
@@ -26,13 +33,16 @@ from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.gateway import Gateway, Ground
 from remuda.gateway.server.routing import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
+from remuda.kube.builtin_resources import NAMESPACES
+from remuda.kube.objects import GroupVersionResource
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.admission import sealing_of
 from remuda.machines.secretfields.vault import Vault
+from remuda.runtime import Informers
 
 from .admission import admitted_types
-from .parts import Jobs
+from .parts import Jobs, Parts
 
 Obj = dict[str, Any]
 _EVERYWHERE = frozenset(("", "0.0.0.0", "::"))
@@ -197,3 +207,58 @@ async def _keep_named(gateway: Gateway, certificate: ServingCertificate) -> None
                 await certificate.renew()
     finally:
         stop()
+
+
+# --- the initial objects of a new server --------------------------------------------------------------------------------
+#
+# A client that waits until the server is ready finds them all. Controllers create them independently of each other; this only
+# waits until the last one is there. Objects of deselected controllers are not waited for.
+
+Names = Callable[[], Iterable[str]]
+
+
+async def furnished(parts: Parts, wanted: Collection[str]) -> None:
+    """Until all is there that a new server has, also its first user, which the gateway makes."""
+    await all_there(parts.informers, first_objects(parts.server, wanted))
+    await parts.gateway.identity.first.made.wait()
+
+
+def first_objects(server: ServerSettings, only: Collection[str]) -> list[tuple[GroupVersionResource, Names]]:
+    """The cluster-scoped kinds, and the names of the objects of each once the controllers in `only` have begun."""
+
+    def workspaces() -> Iterable[str]:
+        return (FLEET_LOCAL, server.facts().workspace)
+
+    made_by: Mapping[str, list[tuple[GroupVersionResource, Names]]] = {
+        "settings": [(SETTINGS, lambda: KNOWN_SETTINGS), (FEATURES, lambda: KNOWN_FEATURES)],
+        **{f"builtin-{kind.lower()}s": [(resource, _builtin(kind))] for kind, resource in KINDS.items()},
+        "system-namespace": [(NAMESPACES, lambda: SYSTEM_NAMESPACES)],
+        "local-cluster": [(CLUSTERS, lambda: (LOCAL,))],
+        "fleetworkspace-default": [(FLEET_WORKSPACES, workspaces)],
+    }
+    found = [each for name, kinds in made_by.items() if name in only for each in kinds]
+    if {"fleetworkspace", "fleetworkspace-default"} <= set(only):
+        found.append((NAMESPACES, workspaces))
+    return found
+
+
+def _builtin(kind: str) -> Names:
+    return lambda: [name for of, name in BUILTIN if of == kind]
+
+
+async def all_there(informers: Informers, wanted: Iterable[tuple[GroupVersionResource, Names]]) -> None:
+    """Until the caches have an object of each name."""
+    followed = [(informers.of(resource), names) for resource, names in wanted]
+    changed = asyncio.Event()
+
+    def wake(new: Obj | None, old: Obj | None) -> None:
+        changed.set()
+
+    stops = [informer.on_change(wake) for informer, _ in followed]
+    try:
+        while any(informer.get("", name) is None for informer, names in followed for name in names()):
+            changed.clear()
+            await changed.wait()
+    finally:
+        for stop in stops:
+            stop()

@@ -31,8 +31,7 @@ from .server.audit_log import Record, Result
 from .server.dependencies import Services
 from .server.headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
 from .server.path_validation import BadTarget, Target, judge
-from .server.request_context import Asked
-from .server.routing import Behind, Route, Who
+from .server.routing import Asked, Behind, Route, Who
 
 log = logging.getLogger(__name__)
 

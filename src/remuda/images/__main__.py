@@ -17,8 +17,7 @@ from . import installer, machine, recipe, server
 from .debian import DebianError
 from .installer import bundled_python
 from .layout import Layout, cache_directory, images_directory
-from .recipe import InsideError
-from .wheels import WheelError
+from .recipe import InsideError, WheelError
 
 _NAMES = ("cluster-agent", "machine", "server", "installer")
 

@@ -35,7 +35,7 @@ from remuda.gateway.proxy.impersonation import Impersonation
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, TunnelDownstreams
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.request_context import Asked, Caller
+from remuda.gateway.server.routing import Asked, Caller
 from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, wait_until

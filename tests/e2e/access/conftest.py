@@ -13,8 +13,7 @@ import pytest
 from remuda.images import Layout, images_directory
 from remuda.images.debian import DebianError
 from remuda.images.layout import cache_directory
-from remuda.images.recipe import REPOSITORY, build
-from remuda.images.wheels import WheelError
+from remuda.images.recipe import REPOSITORY, WheelError, build
 from tests.real import need
 
 from .harness import Embedded, Gateway, Imported

@@ -19,7 +19,7 @@ from remuda.images import Layout, installer
 from remuda.images.debian import DebianError
 from remuda.images.installer import bundled_python
 from remuda.images.layout import cache_directory
-from remuda.images.wheels import WheelError
+from remuda.images.recipe import WheelError
 from tests.e2e.access.harness import Gateway
 from tests.e2e.access.namespaces import Namespace
 from tests.e2e.provisioning.conftest import DEMO, WORKSPACE, Ranch

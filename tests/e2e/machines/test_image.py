@@ -24,7 +24,7 @@ from remuda import __version__
 from remuda.images import Layout, machine
 from remuda.images.debian import DebianError
 from remuda.images.layout import cache_directory
-from remuda.images.wheels import WheelError
+from remuda.images.recipe import WheelError
 from remuda.machines import machine_state
 from tests.e2e.access.harness import Gateway
 from tests.e2e.clouds.ocean import TOKEN, Ocean

@@ -27,7 +27,7 @@ from remuda import __version__
 from remuda.images import Layout, machine
 from remuda.images.debian import DebianError
 from remuda.images.layout import cache_directory
-from remuda.images.wheels import WheelError
+from remuda.images.recipe import WheelError
 from remuda.machines import machine_state
 from remuda.machines.machineprovision.well_known import attempts_name, environment_name, job_name, state_name
 from tests.api.harness import Answer

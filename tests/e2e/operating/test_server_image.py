@@ -15,7 +15,7 @@ from remuda import __version__
 from remuda.images import Layout, server
 from remuda.images.debian import DebianError
 from remuda.images.layout import cache_directory
-from remuda.images.wheels import WheelError
+from remuda.images.recipe import WheelError
 from tests.e2e.serving import eventually
 from tests.real import need
 

@@ -20,7 +20,7 @@ from remuda.images import Layout, installer
 from remuda.images.debian import DebianError
 from remuda.images.installer import bundled_python
 from remuda.images.layout import cache_directory
-from remuda.images.wheels import WheelError
+from remuda.images.recipe import WheelError
 from tests.e2e.access.harness import Cluster, Gateway
 from tests.e2e.access.namespaces import Namespace
 from tests.e2e.access.test_registering import command_of

@@ -19,7 +19,7 @@ from remuda.app import embedded
 from remuda.app.controllers import ACCESS
 from remuda.app.controllers import names as controller_names
 from remuda.app.embedded import chosen, running
-from remuda.app.readiness import all_there, first_objects
+from remuda.app.embedded_gateway import all_there, first_objects
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.runtime import Informers

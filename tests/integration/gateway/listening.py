@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.request_context import Asked
+from remuda.gateway.server.routing import Asked
 from tests.unit.gateway.management_gateway import Management
 
 

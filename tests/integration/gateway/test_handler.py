@@ -15,8 +15,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.gateway import handler as module
 from remuda.gateway.server.audit_log import Result
 from remuda.gateway.server.csrf import CSRF_COOKIE, CSRF_HEADER, issue
-from remuda.gateway.server.request_context import Asked
-from remuda.gateway.server.routing import InProcess, Who
+from remuda.gateway.server.routing import Asked, InProcess, Who
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import bad_request
 from remuda.kube.objects import GroupVersionResource

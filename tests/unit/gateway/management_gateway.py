@@ -14,7 +14,7 @@ from remuda.api.management_cattle_io import GROUP
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.gateway.server.dependencies import Services
-from remuda.gateway.server.request_context import Asked
+from remuda.gateway.server.routing import Asked
 from remuda.kube.authorization.actions import Action
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import remuda
-from remuda.images import debian, recipe, wheels
+from remuda.images import debian, recipe
 
 
 def module(root: Path, name: str, text: str = "") -> None:
@@ -66,30 +66,30 @@ def test_only_wheels_with_known_hashes(tmp_path: Path) -> None:
     digest = hashlib.sha256((cache / "thing-1.0-py3-none-any.whl").read_bytes()).hexdigest()
     listed = tmp_path / "requirements.txt"
     listed.write_text(f"# a comment\nthing==1.0 \\\n    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{digest}\n")
-    assert wheels.wanted(listed) == {"thing==1.0": frozenset({"0" * 64, digest})}
-    found = wheels.fetch(listed, "3.11", "amd64", tmp_path)
+    assert recipe.wanted(listed) == {"thing==1.0": frozenset({"0" * 64, digest})}
+    found = recipe.fetch(listed, "3.11", "amd64", tmp_path)
     assert [path.name for path in found] == ["thing-1.0-py3-none-any.whl"]
-    assert list(wheels.unpack(found[0], "lib")) == ["lib/thing-1.0.dist-info/METADATA", "lib/thing/__init__.py"]
-    with pytest.raises(wheels.WheelError, match="no wheels are known"):
-        wheels.fetch(listed, "3.11", "riscv64", tmp_path)
+    assert list(recipe.unpack(found[0], "lib")) == ["lib/thing-1.0.dist-info/METADATA", "lib/thing/__init__.py"]
+    with pytest.raises(recipe.WheelError, match="no wheels are known"):
+        recipe.fetch(listed, "3.11", "riscv64", tmp_path)
 
 
 def test_a_wheel_that_wants_more_than_to_be_unpacked(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
         archive.writestr("x-1.data/scripts/run", "")
-    with pytest.raises(wheels.WheelError, match="needs more than unpacking"):
-        wheels.unpack(tmp_path / "x.whl", "lib")
+    with pytest.raises(recipe.WheelError, match="needs more than unpacking"):
+        recipe.unpack(tmp_path / "x.whl", "lib")
 
 
 def test_the_agents_wheels_are_those_that_it_is_tested_with() -> None:
     """Whoever updates the virtual environment sees here that the image has something else."""
     from importlib.metadata import version
 
-    listed = dict(entry.split("==") for entry in wheels.wanted(recipe.REQUIREMENTS))
+    listed = dict(entry.split("==") for entry in recipe.wanted(recipe.REQUIREMENTS))
     assert {"aiohttp", "msgspec", "click", "pyyaml", "uvloop"} <= set(listed)
     for name, pinned in listed.items():
         assert version(name).split(".")[0] == pinned.split(".")[0], name
-    assert all(len(hashes) in (1, 4) for hashes in wheels.wanted(recipe.REQUIREMENTS).values())
+    assert all(len(hashes) in (1, 4) for hashes in recipe.wanted(recipe.REQUIREMENTS).values())
 
 
 @pytest.mark.parametrize(

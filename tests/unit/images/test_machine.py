@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import remuda
-from remuda.images import machine, recipe, wheels
+from remuda.images import machine, recipe
 from remuda.images.machine import _UNUSED
 from remuda.machines import driver_registry
 
@@ -30,13 +30,13 @@ def test_every_driver_is_in_it_and_no_server() -> None:
 
 
 def test_its_wheels_are_those_that_drivers_are_tested_with() -> None:
-    listed = dict(entry.split("==") for entry in wheels.wanted(machine.REQUIREMENTS))
+    listed = dict(entry.split("==") for entry in recipe.wanted(machine.REQUIREMENTS))
     assert {"asyncssh", "boto3", "botocore"} <= set(listed)
     for name, pinned in listed.items():
         # botocore says itself that it wants another one than the newest.
         if name != "python-dateutil":
             assert version(name).split(".")[0] == pinned.split(".")[0], name
-    assert all(len(hashes) == 1 for hashes in wheels.wanted(machine.REQUIREMENTS).values()), "they are the same everywhere"
+    assert all(len(hashes) == 1 for hashes in recipe.wanted(machine.REQUIREMENTS).values()), "they are the same everywhere"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from remuda.kube.errors import duplicate, invalid_value, not_supported, required
 
 from ..registry import object_meta
 from ..registry.strategy import AGE, NAME, Strategy, length, number
-from ..registry.webhook_addresses import service_errors, url_errors
+from ..webhook_client import service_errors, url_errors
 from . import checks
 from .checks import Errors, Obj, sub
 

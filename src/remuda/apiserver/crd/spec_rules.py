@@ -11,7 +11,7 @@ from cryptography import x509
 from remuda.kube import names as rules
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required, too_many
 
-from ..registry.webhook_addresses import service_errors, url_errors
+from ..webhook_client import service_errors, url_errors
 from . import structural
 from .conditions import is_established
 from .internal_version import Internal, Obj, dict_of, list_of, schema_of, shown_text

@@ -24,7 +24,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
 
 from ..auth.token_keys import peek
-from ..keys import rotation_record, rotation_steps
+from ..keys import rotation_record
 from ..keys.ca_followers import Behind, Trust, judged
 from ..keys.rotation import Rotations
 from ..keys.rotation_record import KEEPING, Found, Rotation
@@ -95,14 +95,14 @@ class RotationPaths:
                 )
             await self._server.renew(serving=True)
             return ()
-        if kind not in rotation_steps.KINDS:
+        if kind not in rotation_record.KINDS:
             raise errors.page_not_found()
         if not wish.finish:
             await rotations.begin(kind)
             return ()
-        if kind == rotation_steps.CA:
+        if kind == rotation_record.CA:
             return await self._finish_ca(wish)
-        if kind == rotation_steps.SERVICE_ACCOUNTS and not wish.force:
+        if kind == rotation_record.SERVICE_ACCOUNTS and not wish.force:
             self._check_tokens((await rotation_record.read(self._server.store)).record.active)
         await rotations.finish(kind)
         return ()
@@ -111,11 +111,11 @@ class RotationPaths:
         rotations = self._rotations
         if wish.no_handover and await rotations.end_handovers():
             return ()
-        rotation = await rotations.check_finish(rotation_steps.CA)
+        rotation = await rotations.check_finish(rotation_record.CA)
         trust = Trust(0, ()) if rotation is None else await self._trust(rotation)
         if trust.behind and not wish.force:
             raise _would_be_cut_off(trust)
-        await rotations.finish(rotation_steps.CA, no_handover=wish.no_handover)
+        await rotations.finish(rotation_record.CA, no_handover=wish.no_handover)
         return trust.behind
 
     async def _trust(self, rotation: Rotation) -> Trust:
@@ -124,7 +124,7 @@ class RotationPaths:
 
     def _check_tokens(self, active: dict[str, rotation_record.Rotation]) -> None:
         """Tokens in Secrets never expire by themselves: they end with the key."""
-        rotation = active.get(rotation_steps.SERVICE_ACCOUNTS)
+        rotation = active.get(rotation_record.SERVICE_ACCOUNTS)
         found = [] if rotation is None else self._signed_by(set(rotation.old))
         if found:
             others = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
@@ -163,7 +163,7 @@ class RotationPaths:
         told: Obj = {
             "place": rotations.place.where,
             "servers": [note.name for note in notes.values()],
-            "keys": [await self._key(kind, found) for kind in rotation_steps.KINDS],
+            "keys": [await self._key(kind, found) for kind in rotation_record.KINDS],
             SERVING: await asyncio.to_thread(self._serving),
         }
         for each in told["keys"]:
@@ -174,9 +174,9 @@ class RotationPaths:
 
     async def _key(self, kind: str, found: Found) -> Obj:
         material = rotation_record.arranged(await self._rotations.place.read(), found.record)
-        held = rotation_steps.held(material, kind)
+        held = rotation_record.held(material, kind)
         told: Obj = {"kind": kind, "used": held[0], "others": held[1:], "stage": ""}
-        if kind == rotation_steps.CA:
+        if kind == rotation_record.CA:
             told["ends"] = rfc3339(certificates.ends(material.authority().certificate))
             handovers = rotation_record.handovers_at(found.record, self._server.config.clock.time())
             told["handovers"] = [{"from": list(each.old), "until": rfc3339(each.until)} for each in handovers]
@@ -187,7 +187,7 @@ class RotationPaths:
             told |= {"stage": rotation.stage, "started": rfc3339(rotation.started), "rewritten": rotation.rewritten}
             if rotation.stage == KEEPING and rotation.keep_until:
                 told["keptUntil"] = rfc3339(rotation.keep_until)
-            if kind == rotation_steps.CA and rotation.stage == KEEPING and not rotation.finish:
+            if kind == rotation_record.CA and rotation.stage == KEEPING and not rotation.finish:
                 trust = await self._trust(rotation)
                 told["clients"] = {"total": trust.total, "behind": [each.told() for each in trust.behind]}
         return told

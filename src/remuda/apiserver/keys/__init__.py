@@ -1,8 +1,8 @@
 """Keys and certificates: a server's own (`pki`), those shared by all servers of a state (`shared_keys`), encryption at rest,
 and their rotation.
 
-`key_agreement` checks at start that servers have the same keys; `rotation` with `rotation_record` and
-`rotation_steps` exchanges them while servers run.
+`key_agreement` checks at start that servers have the same keys; `rotation` exchanges
+them while servers run, in the steps of `rotation_record`.
 Making and reading certificates as such is `kube.certificates`; the layout of keys in the store is `storage/key_layout`. For
 users: docs/rotation.md.
 Begin with `shared_keys`.

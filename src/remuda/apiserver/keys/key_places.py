@@ -135,7 +135,7 @@ def _read(paths: dict[str, Path]) -> Material:
 
 
 def _save(paths: dict[str, Path], material: Material) -> None:
-    """Write the files that differ; in an order that leaves a working state after each (:mod:`.rotation_steps`)."""
+    """Write the files that differ; in an order that leaves a working state after each (:mod:`.rotation_record`)."""
     for name, content in material.files().items():
         path = paths[name]
         try:

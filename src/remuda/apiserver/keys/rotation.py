@@ -24,7 +24,7 @@ from remuda.kube.errors import ApiError
 from ..replicas import server_leases
 from ..storage import key_layout
 from ..storage.store import Delete, KeyValue, Mismatch, Op, Put, StoreError, Unknown
-from . import rotation_record, rotation_steps
+from . import rotation_record
 from .encryption import EncryptionError, parse_keys
 from .key_places import Place
 from .rotation_record import DROPPING, KEEPING, MAKING, REWRITING, SPREADING, SWITCHING, Found, Handover, Note, Record, Rotation
@@ -198,7 +198,7 @@ class Rotations:
             server.token_keys.use(material.service_account_keys())
         if known is None or (known.ca_certificate, known.ca_key) != (material.ca_certificate, material.ca_key):
             await self._adopt_authority(material)
-        self._holds = rotation_steps.all_held(material)
+        self._holds = rotation_record.all_held(material)
         if known is not None:
             log.info("the keys have changed")
         self._material = material
@@ -250,18 +250,18 @@ class Rotations:
                 await self._begin_stage(found, kind, rotation, SWITCHING)
         elif stage == SWITCHING:
             if await self._all(lambda holds: holds[:1] == [new], kind):
-                await self._begin_stage(found, kind, rotation, REWRITING if kind == rotation_steps.ENCRYPTION_KEY else KEEPING)
+                await self._begin_stage(found, kind, rotation, REWRITING if kind == rotation_record.ENCRYPTION_KEY else KEEPING)
         elif stage == REWRITING:
             count = await rewrite(self._server)
             until = self._clock.time() + self._server.past_seconds
             await self._begin_stage(found, kind, rotation, KEEPING, rewritten=count, keep_until=until)
         elif stage == KEEPING:
             if rotation.finish or 0 < rotation.keep_until <= self._clock.time():
-                if kind == rotation_steps.ENCRYPTION_KEY:
+                if kind == rotation_record.ENCRYPTION_KEY:
                     await self._forbid(rotation.old)
                     # Writes that were in progress when the keys were switched. No later ones use the old key.
                     await rewrite(self._server)
-                elif kind == rotation_steps.CA:
+                elif kind == rotation_record.CA:
                     found = Found(await self._with_handover(found.record, rotation), found.revision)
                 await self._begin_stage(found, kind, rotation, DROPPING)
         elif await self._all(lambda holds: bool(holds) and not set(holds) & set(rotation.old), kind):
@@ -276,7 +276,7 @@ class Rotations:
         """Sign the handover while both keys exist: afterwards nothing can be signed for clients that trust only the old one."""
         now = self._clock.time()
         material = rotation_record.arranged(await self._place.read(), known)
-        chain, until = rotation_steps.handed_over(material, self._clock, self._entropy)
+        chain, until = rotation_record.handed_over(material, self._clock, self._entropy)
         if rotation.no_handover or not chain:
             return rotation_record.with_handover(known, None, now)
         made = Handover(rotation.old, chain.decode(), material.ca_certificate.decode(), until)
@@ -284,11 +284,11 @@ class Rotations:
 
     async def _make(self, found: Found, kind: str, rotation: Rotation) -> None:
         material = await self._place.read()
-        if not set(rotation_steps.held(material, kind)) - set(rotation.old):
-            material = rotation_steps.with_new(material, kind, self._clock, self._entropy)
+        if not set(rotation_record.held(material, kind)) - set(rotation.old):
+            material = rotation_record.with_new(material, kind, self._clock, self._entropy)
             # Saved before any other server learns of it.
             await self._place.save(material)
-        (new, *_) = [each for each in rotation_steps.held(material, kind) if each not in rotation.old]
+        (new, *_) = [each for each in rotation_record.held(material, kind) if each not in rotation.old]
         made_at = f"{self.name}, {self._place.where}"
         changed = msgspec.structs.replace(rotation, stage=SPREADING, new=new, made_at=made_at)
         await self._save(found, kind, changed, material)
@@ -296,7 +296,7 @@ class Rotations:
     async def _begin_stage(self, found: Found, kind: str, rotation: Rotation, stage: str, **fields: float) -> None:
         changed = msgspec.structs.replace(rotation, stage=stage, **fields)
         await self._save(found, kind, changed, await self._place.read())
-        log.info("rotation of %s: %s", rotation_steps.WORDS[kind], stage)
+        log.info("rotation of %s: %s", rotation_record.WORDS[kind], stage)
 
     async def _save(self, found: Found, kind: str, rotation: Rotation, material: Material) -> None:
         after = rotation_record.with_rotation(found.record, kind, rotation)
@@ -323,11 +323,11 @@ class Rotations:
                 raise ApiError(
                     409,
                     "Conflict",
-                    f"{rotation_steps.WORDS[kind]} was rotated, and the old one is still good: "
+                    f"{rotation_record.WORDS[kind]} was rotated, and the old one is still good: "
                     "say --finish when nothing needs it",
                 )
             return
-        held = rotation_steps.held(rotation_record.arranged(await self._place.read(), found.record), kind)
+        held = rotation_record.held(rotation_record.arranged(await self._place.read(), found.record), kind)
         begun = Rotation(MAKING, tuple(held), self._clock.time())
         await self._insist(found, rotation_record.with_rotation(found.record, kind, begun))
 
@@ -340,10 +340,10 @@ class Rotations:
     def _can_finish(known: Record, kind: str) -> Rotation:
         rotation = known.active.get(kind)
         if rotation is None:
-            raise ApiError(409, "Conflict", f"{rotation_steps.WORDS[kind]} is not being rotated: there is no old one to drop")
+            raise ApiError(409, "Conflict", f"{rotation_record.WORDS[kind]} is not being rotated: there is no old one to drop")
         if rotation.stage not in (KEEPING, DROPPING):
             raise ApiError(
-                409, "Conflict", f"the rotation of {rotation_steps.WORDS[kind]} is not so far ({rotation.stage}): wait for it"
+                409, "Conflict", f"the rotation of {rotation_record.WORDS[kind]} is not so far ({rotation.stage}): wait for it"
             )
         return rotation
 
@@ -359,7 +359,7 @@ class Rotations:
         """End the handovers of dropped CAs; False where there are none, or one is still to be dropped. Raises
         ApiError."""
         found = await rotation_record.read(self._store)
-        rotation = found.record.active.get(rotation_steps.CA)
+        rotation = found.record.active.get(rotation_record.CA)
         if (rotation is not None and rotation.stage != DROPPING) or not found.record.handovers:
             return False
         await self._insist(found, rotation_record.with_handover(found.record, None, self._clock.time()))

@@ -4,7 +4,6 @@ Not here: connections through agents' tunnels (`gateway/proxy`). Read :mod:`.cac
 """
 
 from .accessor import CacheOptions
-from .cache import ClusterCache
-from .https_connector import HttpsConnector
+from .cache import ClusterCache, HttpsConnector
 
 __all__ = ["CacheOptions", "ClusterCache", "HttpsConnector"]

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS
+from remuda.client.https import HttpsClient
+from remuda.client.interface import Client
+from remuda.client.kubeconfig import ConfigError, Target, parse, select
 from remuda.kube.builtin_resources import NODES, SECRETS
+from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.errors import ApiError
+from remuda.kube.network.outbound import Policy
+from remuda.kube.network.outbound_http import Current
 from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of
 from remuda.runtime import Manager, Watch, synced
 
@@ -181,3 +189,55 @@ class ClusterCache:
 
 def _initialized(cluster: Obj) -> bool:
     return dig(cluster, "status", "initialization", "controlPlaneInitialized") is True
+
+
+# --- clients over HTTPS -------------------------------------------------------------------------------------------------
+#
+# A workload cluster's kubeconfig comes from any user who may write a Secret. So it may name no program to run and no file of this
+# machine: everything is inline.
+
+_FILES = ("certificate-authority", "client-certificate", "client-key")
+
+
+class HttpsConnector:
+    """`seconds`: the timeout of one request (watches may take longer). `policy`: the addresses that may be connected to."""
+
+    def __init__(
+        self, clock: Clock = SYSTEM_CLOCK, *, seconds: float = 10.0, connections: int = 10, policy: Current = Policy.of
+    ) -> None:
+        self._clock = clock
+        self._policy = policy
+        self._seconds = seconds
+        self._connections = connections
+
+    async def connect(self, cluster: Key, kubeconfig: bytes) -> Client:
+        try:
+            return HttpsClient(
+                workload_target(kubeconfig),
+                self._clock,
+                connections=self._connections,
+                request_seconds=self._seconds,
+                policy=self._policy,
+            )
+        except (ConfigError, ssl.SSLError) as error:
+            raise ValueError(f"the kubeconfig of {cluster} can't be used: {error}") from None
+
+
+def workload_target(kubeconfig: bytes) -> Target:
+    """The API server of a kubeconfig that holds everything inline. Raises ConfigError."""
+    config = parse(kubeconfig, Path("kubeconfig"))
+    for users in config["users"].values():
+        if users.get("exec"):
+            raise ConfigError("ExecProvider is not supported in ClusterCache")
+        if users.get("auth-provider"):
+            raise ConfigError("AuthProvider is not supported in ClusterCache")
+    for section in ("clusters", "users"):
+        for name, entry in config[section].items():
+            for field in _FILES:
+                if entry.get(field) and not entry.get(f"{field}-data"):
+                    raise ConfigError(f"{section} {name} names a file ({field}): put what is in it inline")
+    for name, entry in config["users"].items():
+        # A tokenFile would win over an inline token: the workload's API server would receive a file of ours as a token.
+        if entry.get("tokenFile"):
+            raise ConfigError(f"users {name} names a file (tokenFile): put what is in it inline, as token")
+    return select(config)

@@ -211,14 +211,12 @@ def _verify(backup: Backup, key: bytes) -> None:
 def _restored(
     backup: Backup, key: bytes, passphrase: str, data_dir: Path, sharing: Sharing, force: bool, progress: Counter
 ) -> Restored:
-    from remuda.apiserver.backup import restore_to_directory, restore_to_etcd
+    from remuda.apiserver.backup import restore, restore_to_etcd
     from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 
     clock, entropy = SYSTEM_CLOCK, Entropy()
     if sharing.etcd is None:
-        return restore_to_directory.restore(
-            backup, key, data_dir, sharing.pki_dir, clock, entropy, force=force, progress=progress
-        )
+        return restore.restore(backup, key, data_dir, sharing.pki_dir, clock, entropy, force=force, progress=progress)
     place = restore_to_etcd.Place(sharing.etcd, sharing.pki_dir, sharing.token, data_dir)
     work = restore_to_etcd.restore(backup, key, passphrase, place, clock, Rng(), entropy, force=force, progress=progress)
     return asyncio.run(work)

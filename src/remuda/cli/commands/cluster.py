@@ -203,11 +203,11 @@ def delete(name: str, namespace: str, uninstall: bool, remote: Remote) -> None:
     CLUSTER is its name in the workspace, or its id. Registered hosts outlive the cluster: without --uninstall Kubernetes goes on
     running there. A host that does not answer within five minutes is left as it is.
     """
-    from ..remote import cluster_deletion, clusters
+    from ..remote import clusters
 
     async def remove(client: HttpsClient) -> None:
         wanted = await clusters.find(client, namespace, name)
-        await cluster_deletion.delete(client, wanted, uninstall=uninstall, told=click.echo)
+        await clusters.delete(client, wanted, uninstall=uninstall, told=click.echo)
 
     remote.run(remove)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from remuda.client.kubeconfig import Target
     from remuda.tunnel.clusteragent.agent import Agent
-    from remuda.tunnel.clusteragent.dial_allow_list import Place
+    from remuda.tunnel.clusteragent.connections import Place
     from remuda.tunnel.clusteragent.settings import Source
 
 _TOKEN_VARIABLE = "REMUDA_CLUSTER_AGENT_TOKEN"
@@ -31,7 +31,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def _place(text: str | Place) -> Place:
-    from remuda.tunnel.clusteragent.dial_allow_list import Place
+    from remuda.tunnel.clusteragent.connections import Place
 
     if isinstance(text, Place):
         return text

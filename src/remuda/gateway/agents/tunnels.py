@@ -31,8 +31,7 @@ from remuda.tunnel import Refused, Session
 from ..registration.registration_tokens import Registration, Registrations, digest
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 from .agent_claims import IMPORT_LIKE, BadParams, Change, Params, change_of, parse_params
 from .agent_verification import Unproven, ping, prove
 from .credential_store import CredentialKeeper, Known

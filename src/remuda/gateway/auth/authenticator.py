@@ -1,4 +1,4 @@
-"""Authentication: tokens, sessions and client certificates become a :class:`~..server.request_context.Caller`.
+"""Authentication: tokens, sessions and client certificates become a :class:`~..server.routing.Caller`.
 
 Tokens and users are read from caches, so that a request costs a lookup and a hash. A token that is not in the cache is read once
 from the API: a user who has just logged in may be faster than our watch. For the Kubernetes API at `/`,
@@ -36,7 +36,7 @@ from remuda.runtime import Informer, synced
 from ..server.credentials import BadCredential, Presented, parse_token, presented
 from ..server.csrf import cookie_counts
 from ..server.dependencies import Services
-from ..server.request_context import Asked, Caller
+from ..server.routing import Asked, Caller
 from .session_revocation import Ongoing
 
 log = logging.getLogger(__name__)

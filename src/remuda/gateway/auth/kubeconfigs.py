@@ -29,8 +29,7 @@ from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import told
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 from ..server.serving_certificate import ca_text
 from .tokens import Sessions, TokenApi
 

@@ -19,8 +19,7 @@ from remuda.kube.errors import bad_request, no_such_path
 from ..server import csrf, norman
 from ..server.dependencies import Services
 from ..server.norman import Refused, told
-from ..server.request_context import Asked, Caller
-from ..server.routing import Who
+from ..server.routing import Asked, Caller, Who
 from .login_providers import Principal, Provider, Providers
 from .tokens import KUBECONFIG, Sessions, cluster_of, described, session_seconds, token_resource
 

@@ -16,7 +16,7 @@ from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.kube.objects import is_being_deleted, name_of
 
 from ..server.dependencies import Services
-from ..server.request_context import Asked
+from ..server.routing import Asked
 
 Obj = dict[str, Any]
 

@@ -22,8 +22,7 @@ from remuda.kube.objects import labels_of, metadata, name_of, resource_version_o
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import Refused, told
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 from .login_providers import LocalProvider
 from .tokens import Sessions
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 
 from remuda.api.management_cattle_io import GROUP
-from remuda.capi.clustercache.https_connector import workload_target
+from remuda.capi.clustercache.cache import workload_target
 from remuda.capi.workload_clusters import Connector
 from remuda.client.credentials import Credential
 from remuda.client.https import HttpsClient
@@ -25,7 +25,7 @@ from remuda.kube.objects import Key
 
 from ..server.credentials import Presented, parse_token
 from ..server.dependencies import Services
-from ..server.request_context import Caller
+from ..server.routing import Caller
 from .impersonation import EXTRAS, Impersonation
 from .tunnel_downstreams import LARGEST_ANSWER, LOCAL, Reach, TunnelDownstreams
 

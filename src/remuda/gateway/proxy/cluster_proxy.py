@@ -33,8 +33,7 @@ from ..auth.access_review import acting
 from ..server.dependencies import Services
 from ..server.headers import PROXIED_ANSWER, Cleaned, Headers, for_cluster, from_cluster, upgrade_of, without_shown_tokens
 from ..server.path_validation import judge
-from ..server.request_context import Asked
-from ..server.routing import Behind, Who
+from ..server.routing import Asked, Behind, Who
 from .impersonation import Impersonation, headers_for
 from .reverse_proxy import Exchange
 from .tunnel_downstreams import LOCAL, Reach, TunnelDownstreams

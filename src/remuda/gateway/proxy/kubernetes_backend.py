@@ -23,7 +23,7 @@ from remuda.kube.errors import unavailable
 from ..auth.access_review import acting, impersonation_headers
 from ..server.dependencies import Access
 from ..server.headers import Cleaned, for_cluster, from_cluster, upgrade_of, without_shown_tokens
-from ..server.request_context import Asked
+from ..server.routing import Asked
 from .connection_pool import Pool, direct
 from .partial_list import Theirs
 from .reverse_proxy import Exchange

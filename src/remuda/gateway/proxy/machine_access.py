@@ -32,8 +32,7 @@ from remuda.provisioning.well_known import MACHINE_GROUP
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 
 if TYPE_CHECKING:
     import asyncssh

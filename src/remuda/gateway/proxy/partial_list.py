@@ -35,7 +35,7 @@ from remuda.kube.errors import ApiError, internal
 from remuda.kube.objects import GroupVersionResource, Key
 
 from ..server.dependencies import Access
-from ..server.request_context import Asked
+from ..server.routing import Asked
 
 Obj = dict[str, Any]
 

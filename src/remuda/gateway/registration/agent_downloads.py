@@ -22,8 +22,7 @@ from remuda.kube.errors import no_such_path
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 from ..server.serving_certificate import ca_checksum, ca_text
 
 UNINSTALL: Final = "system-agent-uninstall.sh"

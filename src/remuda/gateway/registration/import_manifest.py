@@ -20,8 +20,7 @@ from remuda.kube.errors import unavailable
 from remuda.kube.objects import dig, is_being_deleted
 
 from ..server.dependencies import Services
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 from ..server.serving_certificate import ca_checksum
 from .agent_manifest import Wanted, render
 from .registration_tokens import SECRETS, Registrations

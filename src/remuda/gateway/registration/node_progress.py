@@ -27,8 +27,7 @@ from remuda.provisioning.nodes.host_registration import HostRegistrations
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 from .node_registration import WrongTokens, bearer_of
 
 Obj = dict[str, Any]

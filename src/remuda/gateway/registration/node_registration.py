@@ -44,8 +44,7 @@ from ..auth.authenticator import NotLetIn
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 from ..server.serving_certificate import ca_text
 from .registration_tokens import Registrations
 

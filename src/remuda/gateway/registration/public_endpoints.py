@@ -28,8 +28,7 @@ from remuda.kube.objects import resource_version_of
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 from ..server.serving_certificate import ca_text
 from .registration_tokens import Registrations
 

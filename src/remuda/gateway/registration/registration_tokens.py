@@ -29,8 +29,7 @@ from remuda.runtime import Informer
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import told
-from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Asked, Who
 
 __all__ = ["NODE_TOKEN", "PREFIX", "SECRETS", "Registration", "Registrations", "digest"]
 

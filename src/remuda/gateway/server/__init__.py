@@ -3,5 +3,5 @@ certificate, the image registry, Norman's wire format.
 
 Not here: the request's way through them (`..handler`), login (`..auth`), proxying (`..proxy`).
 Parts of the gateway get :class:`.dependencies.Services` and add their routes to it.
-Read :mod:`.request_context` and :mod:`.routing` first.
+Read :mod:`.routing` first.
 """

@@ -19,8 +19,7 @@ from remuda.images import Layout, LayoutError, images_directory, installer
 from remuda.kube.encoding import jsonio
 
 from .dependencies import Services
-from .request_context import Asked
-from .routing import Who
+from .routing import Asked, Who
 
 log = logging.getLogger(__name__)
 

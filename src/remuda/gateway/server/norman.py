@@ -20,8 +20,7 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, bad_request, too_large
 
 from .dependencies import Services
-from .request_context import Asked
-from .routing import Answer
+from .routing import Answer, Asked
 
 Obj = dict[str, Any]
 

@@ -1,5 +1,8 @@
 """The gateway's own paths, and the callers allowed on them. Everything else is the management API's.
 
+A route gets the context of its request, and so does the audit line. :mod:`..handler` fills it step by step: the target, then the
+caller, then the route's findings (which cluster, why not).
+
 A pattern is a path whose segments are words, `{name}` for one segment, or, at its end, `{name*}` for all that follow (also
 none). The first route that matches wins, so that more precise ones are added first.
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from aiohttp import web
@@ -17,8 +20,43 @@ from remuda.apiserver.http.handler import WHO
 from remuda.apiserver.http.listener import Handler
 from remuda.kube.authorization.users import NOBODY, User
 
+from .credentials import Presented
 from .path_validation import Target
-from .request_context import Asked, Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller: a user as the management API knows them, and their token (none for a client certificate)."""
+
+    user: User
+    presented: Presented | None = None
+    # The Token object's clusterName: such a token is valid for that cluster only.
+    bound_to: str = ""
+    # The user must change their password first, and until then reaches routes for newcomers only.
+    must_change_password: bool = False
+
+
+@dataclass(slots=True)
+class Asked:
+    """`parameters` are the named parts of the route's path. The route fills in `cluster` and `why`."""
+
+    request: web.BaseRequest
+    target: Target
+    address: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    caller: Caller | None = None
+    # For the audit log.
+    cluster: str = ""
+    why: str = ""
+    impersonated: str = ""
+    forged: tuple[str, ...] = ()
+
+    @property
+    def user(self) -> User:
+        """The caller's user, on routes that require authentication."""
+        assert self.caller is not None
+        return self.caller.user
+
 
 Answer = Callable[[Asked], Awaitable[web.StreamResponse]]
 # The largest body, unless a route says otherwise.

@@ -29,8 +29,7 @@ from remuda.kube.waits import Ref, Wait
 
 from . import norman
 from .dependencies import Services
-from .request_context import Asked
-from .routing import Who
+from .routing import Asked, Who
 
 Obj = dict[str, Any]
 Source = Callable[[], Iterable[Wait]]

@@ -24,8 +24,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from remuda.kube.network import outbound
-from remuda.kube.network.host_fields import names_host
-from remuda.kube.network.outbound import Policy, log
+from remuda.kube.network.outbound import Policy, log, names_host
 
 from .. import machine_state, options
 from ..driver import Surroundings

@@ -412,3 +412,39 @@ _says_another = changed(("metadata", "annotations", JOB_UID), wanted)
 
 def _is_plain(name: str) -> bool:
     return "/" not in name and name not in ("", ".", "..")
+
+
+# --- hosts of the driver `local` ----------------------------------------------------------------------------------------
+#
+# Those that ran when this machine was switched off are started again, once, when the server starts. Of several servers on one
+# store each has hosts of its own, whether it leads or not: so the process does this, and not the controllers, which work for as
+# long as a server leads.
+
+
+async def power_on(ground: Ground) -> None:
+    """Start the hosts, and return when all that can be started run; failures are logged. Returns at once if there are no
+    hosts."""
+    if ground.hosts is None or not ground.hosts.is_dir():
+        return
+    directories = Directories(ground.directory)
+    try:
+        await _power_on_all(ground, ground.hosts, directories)
+    except OSError as error:
+        log.warning("hosts can't be started: %s", error)
+    finally:
+        directories.close()
+
+
+async def _power_on_all(ground: Ground, hosts: Path, directories: Directories) -> None:
+    around = Around.this(ground.environment)
+    output = Output()
+    directory = await asyncio.to_thread(directories.make, {}, 0)
+    variables = environment(around, str(directory), {}, ground.environment)
+    variables |= on_this_machine("local", hosts, ground.environment)
+    argv = [*ground.program, "power-on"]
+    child = Child(jailed(argv, variables, str(directory), around, driver="local", slot=0), output.feed)
+    try:
+        if code := await child.ended():
+            log.warning("hosts can't be started (%s): %s", named(code), output.last(LONGEST))
+    finally:
+        child.close()

@@ -14,7 +14,7 @@ from typing import Final
 
 from remuda.kube.authorization.users import User
 from remuda.kube.encoding import jsonio
-from remuda.kube.network.host_fields import says_where
+from remuda.kube.network.outbound import says_where
 from remuda.kube.objects import Obj
 
 from ..well_known import ADDRESS_AUTHORS

@@ -1,16 +1,16 @@
 """The agent of a downstream cluster: it dials out, so that the server reaches a cluster that accepts no connections.
 
 It verifies the server by the checksum of its CA (:mod:`.server_trust`), introduces its cluster (:mod:`.own_cluster`), and keeps
-two tunnels (:mod:`.connections`): one that dials only the cluster's API (:mod:`.dial_allow_list`), one on which the agent itself
-answers. :mod:`.agent` detects changes and reconnects without a gap (docs/reference/tunnel.md#start-of-a-cluster-agent).
-This package goes into the agent's image with its imports: the tunnel, the client, `kube`, and the names of what we leave in a
-cluster. Not here: its manifest (`gateway/registration/agent_manifest`). Read :mod:`.agent` first.
+two tunnels (:mod:`.connections`): one that dials only the cluster's API, one on which the agent itself answers. :mod:`.agent`
+detects changes and reconnects without a gap (docs/reference/tunnel.md#start-of-a-cluster-agent). This package goes into the
+agent's image with its imports: the tunnel, the client, `kube`, and the names of what we leave in a cluster. Not here: its
+manifest (`gateway/registration/agent_manifest`). Read :mod:`.agent` first.
 """
 
 from __future__ import annotations
 
 from .agent import Agent
-from .dial_allow_list import AllowList, Place
+from .connections import AllowList, Place
 from .own_cluster import Introduction, OwnCluster
 from .server_trust import Trust, TrustError
 from .settings import Given, Mounted, Settings, SettingsError

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from remuda.apiserver.backup import restore_to_directory
+from remuda.apiserver.backup import restore
 from remuda.apiserver.backup.format import Backup
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
@@ -36,7 +36,7 @@ def main(last: int, path: Path, place: Path, passphrase: str) -> None:
         setattr(os, name, dying(getattr(os, name)))
     backup = Backup.open(path)
     key = backup.key(passphrase)
-    restore_to_directory.restore(backup, key, place, None, SYSTEM_CLOCK, Entropy(), force=True, progress=lambda done, of: None)
+    restore.restore(backup, key, place, None, SYSTEM_CLOCK, Entropy(), force=True, progress=lambda done, of: None)
     print(count)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.backup import restore_to_directory, restore_to_etcd
+from remuda.apiserver.backup import restore, restore_to_etcd
 from remuda.apiserver.backup.format import Backup, BackupError, InUse, NotEmpty
 from remuda.apiserver.backup.restore import MARGIN, Restored
 from remuda.apiserver.backup.restore_to_etcd import Place, RestoreMark
@@ -49,7 +49,7 @@ def _leave_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_leases, "_LEAVING", 60.0)
 
 
-async def restore(path: Path, config: EtcdConfig, aside: Path, token: str = TOKEN, *, force: bool = False) -> Restored:
+async def restore_etcd(path: Path, config: EtcdConfig, aside: Path, token: str = TOKEN, *, force: bool = False) -> Restored:
     backup = Backup.open(path)
     key = backup.key(PASSPHRASE)
     place = Place(config, None if token else aside / "keys", token, aside)
@@ -89,7 +89,7 @@ async def read_etcd(config: EtcdConfig) -> dict[str, object]:
 async def test_from_sqlite_into_etcd_and_back(made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path) -> None:
     data, backup, revision = made
     state = await asyncio.to_thread(read_state, data)
-    found = await restore(backup, config, tmp_path)
+    found = await restore_etcd(backup, config, tmp_path)
     assert found.objects == len(state) and found.revision > revision + MARGIN and found.aside is None
     assert await read_etcd(config) == state
     async with serving(config, tmp_path / "server") as server:
@@ -100,12 +100,10 @@ async def test_from_sqlite_into_etcd_and_back(made: tuple[Path, Path, int], conf
         second = await back_up_etcd(config, tmp_path / "second.backup")
         assert second > found.revision
         with pytest.raises(InUse, match=r"a server on .* works on this etcd: stop it first"):
-            await restore(backup, config, tmp_path, force=True)
+            await restore_etcd(backup, config, tmp_path, force=True)
     again = Backup.open(tmp_path / "second.backup")
     key = again.key(PASSPHRASE)
-    back = restore_to_directory.restore(
-        again, key, tmp_path / "back", None, SYSTEM_CLOCK, Entropy(), force=False, progress=no_progress
-    )
+    back = restore.restore(again, key, tmp_path / "back", None, SYSTEM_CLOCK, Entropy(), force=False, progress=no_progress)
     assert back.revision > second + MARGIN
     returned = await asyncio.to_thread(read_state, tmp_path / "back")
     assert {key: returned[key] for key in state if "/default/" in key} == {key: state[key] for key in state if "/default/" in key}
@@ -116,7 +114,7 @@ async def test_revisions_of_a_restored_etcd_are_above_all_before_and_stay_so(
     made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path
 ) -> None:
     _, backup, revision = made
-    found = await restore(backup, config, tmp_path)
+    found = await restore_etcd(backup, config, tmp_path)
     async with serving(config, tmp_path / "server") as server:
         items = (await server.store.range("/registry/")).items
         assert min(kv.mod_revision for kv in items) >= found.revision > revision + MARGIN
@@ -133,7 +131,7 @@ async def test_revisions_of_a_restored_etcd_are_above_all_before_and_stay_so(
 
 async def test_keys_in_a_directory_are_put_there(made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path) -> None:
     data, backup, _ = made
-    await restore(backup, config, tmp_path, token="")
+    await restore_etcd(backup, config, tmp_path, token="")
     assert (tmp_path / "keys" / "ca.key").read_bytes() == (data / "pki" / "ca.key").read_bytes()
     async with serving(config, tmp_path / "server", "", tmp_path / "keys") as server:
         await InProcessClient(server).get(SECRETS, "two", "default")
@@ -143,21 +141,21 @@ async def test_what_is_there_is_left_alone_unless_forced_and_then_it_is_kept(
     made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path
 ) -> None:
     _, backup, _ = made
-    await restore(backup, config, tmp_path)
+    await restore_etcd(backup, config, tmp_path)
     async with serving(config, tmp_path / "server") as server:
         client = InProcessClient(server)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kept", "namespace": "default"}}
         kept = int((await client.create(SECRETS, secret))["metadata"]["resourceVersion"])
     with pytest.raises(NotEmpty, match=r"is not empty: say another --etcd-prefix, or --force"):
-        await restore(backup, config, tmp_path)
+        await restore_etcd(backup, config, tmp_path)
     with pytest.raises(NotEmpty, match=r"can't be kept aside .*another token"):
-        await restore(backup, config, tmp_path, token="another token of tests", force=True)
+        await restore_etcd(backup, config, tmp_path, token="another token of tests", force=True)
     assert "/registry/secrets/default/kept" in await read_etcd(config)
-    found = await restore(backup, config, tmp_path, force=True)
+    found = await restore_etcd(backup, config, tmp_path, force=True)
     assert "/registry/secrets/default/kept" not in await read_etcd(config) and found.revision > kept
     # What was put aside is a backup itself.
     assert found.aside is not None and found.aside.stat().st_mode & 0o777 == 0o600
-    await restore(found.aside, config, tmp_path, force=True)
+    await restore_etcd(found.aside, config, tmp_path, force=True)
     assert "/registry/secrets/default/kept" in await read_etcd(config)
 
 
@@ -171,7 +169,7 @@ async def test_no_server_starts_on_what_is_half_restored_and_a_repetition_heals_
         async with serving(config, tmp_path / "server"):
             pass
     # Without --force: what is there is no state.
-    found = await restore(backup, config, tmp_path)
+    found = await restore_etcd(backup, config, tmp_path)
     assert found.aside is None and found.revision > revision
     assert await read_etcd(config) == await asyncio.to_thread(read_state, data)
     async with serving(config, tmp_path / "server"):
@@ -185,7 +183,7 @@ async def test_nobody_works_beside_a_restore(made: tuple[Path, Path, int], confi
         # Its record goes by itself in a few seconds, which a slow machine may take for what follows.
         kept = asyncio.create_task(other.keep())
         with pytest.raises(InUse, match="a restore on "):
-            await restore(made[1], config, tmp_path)
+            await restore_etcd(made[1], config, tmp_path)
         with pytest.raises(StoreError, match="a restore into this etcd has not come to its end"):
             async with serving(config, tmp_path / "server"):
                 pass
@@ -208,7 +206,7 @@ async def test_a_restore_that_sleeps_while_another_is_done_writes_nothing_when_i
         asleep = RestoreMark(store, await store.write([Put(server_leases.RESTORING, b"x")]))
         await asleep.write([Put("/registry/configmaps/default/one", b"{}"), Put("/registry/configmaps/default/two", b"{}")])
         # Its record has gone meanwhile: it is taken for dead.
-        await restore(backup, config, tmp_path)
+        await restore_etcd(backup, config, tmp_path)
         late: list[Op] = [Delete("/registry/configmaps/default/one"), Put("/registry/configmaps/default/three", b"{}")]
         with pytest.raises(InUse, match="another restore into this etcd has begun since"):
             await asleep.write(late)
@@ -219,13 +217,13 @@ async def test_a_server_that_was_cut_off_while_its_store_was_restored_ends_when_
     made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_leases, "SECONDS", 3)
-    await restore(made[1], config, tmp_path)
+    await restore_etcd(made[1], config, tmp_path)
     async with opened(config) as store:
         own = ServerLease(store, SYSTEM_CLOCK, Entropy())
         await own.announce()
         # Its record goes, since it can't renew it.
         await own.leave()
-        await restore(made[1], config, tmp_path, force=True)
+        await restore_etcd(made[1], config, tmp_path, force=True)
         with pytest.raises(StoreError, match="the store was restored from a backup, and this server was cut off from it"):
             async with deadline(SYSTEM_CLOCK, 60):
                 await own.keep()
@@ -241,7 +239,7 @@ async def test_a_server_that_was_cut_off_while_its_store_was_restored_ends_when_
 async def test_a_backup_needs_the_keys_of_the_servers(made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path) -> None:
     with pytest.raises(BackupError, match="no server has worked on this etcd"):
         await back_up_etcd(config, tmp_path / "x.backup")
-    await restore(made[1], config, tmp_path)
+    await restore_etcd(made[1], config, tmp_path)
     with pytest.raises(BackupError, match="another token"):
         await back_up_etcd(config, tmp_path / "x.backup", "another token of tests")
     assert not (tmp_path / "x.backup").exists()
@@ -250,7 +248,7 @@ async def test_a_backup_needs_the_keys_of_the_servers(made: tuple[Path, Path, in
 async def test_what_goes_by_itself_goes_by_itself_after_a_restore_too(
     made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path
 ) -> None:
-    await restore(made[1], config, tmp_path)
+    await restore_etcd(made[1], config, tmp_path)
     async with opened(config) as store:
         await store.write([Put("/registry/events/default/x", b"{}", ttl=3600)])
     await back_up_etcd(config, tmp_path / "x.backup")
@@ -259,7 +257,7 @@ async def test_what_goes_by_itself_goes_by_itself_after_a_restore_too(
     entries = {record.key: record for record in backup.records(backup.key(PASSPHRASE)) if hasattr(record, "expires")}
     assert now < entries["/registry/events/default/x"].expires < now + 2 * 3600
     assert not any(entry.expires for key, entry in entries.items() if not key.startswith("/registry/events/"))
-    await restore(tmp_path / "x.backup", config, tmp_path, force=True)
+    await restore_etcd(tmp_path / "x.backup", config, tmp_path, force=True)
     async with opened(config) as store:
         _, expires = await store.leased_page("/registry/events/", limit=10)
         assert now < expires["/registry/events/default/x"] < now + 2 * 3600

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remuda.apiserver.backup import restore_staging, restore_to_directory
+from remuda.apiserver.backup import restore, restore_staging
 from remuda.apiserver.backup.format import Backup, BackupError, Damaged, InUse, NotEmpty
 from remuda.apiserver.backup.restore import MARGIN, Restored
 from remuda.apiserver.inprocess import InProcessClient
@@ -29,12 +29,12 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, VirtualClock
 from .small_backups import PASSPHRASE, back_up, fill, no_progress, read_state
 
 
-def restore(
+def restore_to(
     path: Path, data_dir: Path, *, force: bool = False, pki_dir: Path | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> Restored:
     backup = Backup.open(path)
     key = backup.key(PASSPHRASE)
-    return restore_to_directory.restore(backup, key, data_dir, pki_dir, clock, Entropy(), force=force, progress=no_progress)
+    return restore.restore(backup, key, data_dir, pki_dir, clock, Entropy(), force=force, progress=no_progress)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def files(directory: Path, *left_out: str) -> dict[str, bytes]:
 
 def test_a_restored_state_is_the_one_that_was_backed_up(made: tuple[Path, Path, int], tmp_path: Path) -> None:
     data, backup, _ = made
-    found = restore(backup, tmp_path / "new")
+    found = restore_to(backup, tmp_path / "new")
     state = read_state(data)
     assert read_state(tmp_path / "new") == state and found.objects == len(state) and found.aside is None
     for name in ("pki/ca.crt", "pki/ca.key", "pki/service-account.key", "pki/admin.crt", "encryption.yaml"):
@@ -69,7 +69,7 @@ def test_a_restored_state_is_the_one_that_was_backed_up(made: tuple[Path, Path, 
 
 async def test_revisions_go_on_far_above_all_that_were_handed_out(made: tuple[Path, Path, int], tmp_path: Path) -> None:
     _, backup, revision = made
-    restore(backup, tmp_path / "new")
+    restore_to(backup, tmp_path / "new")
     store = await SqliteStore.open(tmp_path / "new" / "state.db", SYSTEM_CLOCK)
     try:
         items = (await store.range("")).items
@@ -109,7 +109,7 @@ def test_what_has_outlived_its_time_does_not_come_back(tmp_path: Path) -> None:
 
     asyncio.run(make())
     later = VirtualClock(SYSTEM_CLOCK.time() + 600)
-    found = restore(tmp_path / "x.backup", tmp_path / "new", clock=later)
+    found = restore_to(tmp_path / "x.backup", tmp_path / "new", clock=later)
     events = {key for key in read_state(tmp_path / "new") if key.startswith("/registry/events/")}
     assert found.over == 1 and events == {"/registry/events/default/new"}
 
@@ -138,10 +138,10 @@ def test_a_place_with_a_state_is_left_alone_unless_forced_and_then_it_is_kept(
     (place / "audit").mkdir()
     before = files(place)
     with pytest.raises(NotEmpty, match=r"is not empty, state.db is there: say another --data-dir, or --force"):
-        restore(backup, place)
+        restore_to(backup, place)
     assert files(place) == before
     old = read_state(place)
-    found = restore(backup, place, force=True)
+    found = restore_to(backup, place, force=True)
     assert found.aside is not None and found.aside.parent == place and (place / "audit").is_dir()
     assert read_state(found.aside) == old and "/registry/configmaps/default/one" in read_state(place)
 
@@ -149,7 +149,7 @@ def test_a_place_with_a_state_is_left_alone_unless_forced_and_then_it_is_kept(
 def test_a_place_whose_database_is_damaged_is_put_aside_as_well(made: tuple[Path, Path, int], tmp_path: Path) -> None:
     _, backup, _ = made
     (tmp_path / "state.db").write_bytes(b"nothing of a database")
-    found = restore(backup, tmp_path, force=True)
+    found = restore_to(backup, tmp_path, force=True)
     assert found.aside is not None and (found.aside / "state.db").read_bytes() == b"nothing of a database"
 
 
@@ -158,7 +158,7 @@ async def test_a_running_server_is_not_restored_over(made: tuple[Path, Path, int
     store = await SqliteStore.open(tmp_path / "state.db", SYSTEM_CLOCK)
     try:
         with pytest.raises(InUse, match=f"pid {os.getpid()}"):
-            restore(backup, tmp_path, force=True)
+            restore_to(backup, tmp_path, force=True)
     finally:
         await store.close()
 
@@ -172,22 +172,20 @@ def test_a_damaged_backup_changes_nothing(made: tuple[Path, Path, int], tmp_path
     whole[-60] ^= 1
     backup.write_bytes(whole)
     with pytest.raises(Damaged):
-        restore_to_directory.restore(
-            opened, key, tmp_path / "new", None, SYSTEM_CLOCK, Entropy(), force=False, progress=no_progress
-        )
+        restore.restore(opened, key, tmp_path / "new", None, SYSTEM_CLOCK, Entropy(), force=False, progress=no_progress)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["state.db.lock"]
 
 
 def test_shared_keys_go_into_an_empty_directory_and_no_other(made: tuple[Path, Path, int], tmp_path: Path) -> None:
     data, backup, _ = made
-    restore(backup, tmp_path / "one", pki_dir=tmp_path / "keys")
+    restore_to(backup, tmp_path / "one", pki_dir=tmp_path / "keys")
     assert (tmp_path / "keys" / "ca.key").read_bytes() == (data / "pki" / "ca.key").read_bytes()
     assert not (tmp_path / "one" / "pki" / "ca.key").exists()
     # The same ones are fine.
-    restore(backup, tmp_path / "two", pki_dir=tmp_path / "keys")
+    restore_to(backup, tmp_path / "two", pki_dir=tmp_path / "keys")
     asyncio.run(_server_with_other_keys(tmp_path))
     with pytest.raises(BackupError, match=r"other-keys has other keys than the backup: say an empty --pki-dir"):
-        restore(backup, tmp_path / "three", pki_dir=tmp_path / "other-keys")
+        restore_to(backup, tmp_path / "three", pki_dir=tmp_path / "other-keys")
 
 
 async def _server_with_other_keys(tmp_path: Path) -> None:
@@ -202,11 +200,11 @@ def test_keys_in_a_directory_that_are_whole_stay_whatever_is_beside_them(made: t
     (tmp_path / "keys" / ".unfinished").touch()
     before = files(tmp_path / "keys")
     with pytest.raises(BackupError, match="has other keys than the backup: say an empty --pki-dir"):
-        restore(backup, tmp_path / "one", pki_dir=tmp_path / "keys")
+        restore_to(backup, tmp_path / "one", pki_dir=tmp_path / "keys")
     assert files(tmp_path / "keys") == before
     (tmp_path / "keys" / "encryption.yaml").write_text("nothing")
     with pytest.raises(BackupError, match=r"encryption\.yaml"):
-        restore(backup, tmp_path / "one", pki_dir=tmp_path / "keys")
+        restore_to(backup, tmp_path / "one", pki_dir=tmp_path / "keys")
 
 
 async def test_no_backup_without_a_state_or_without_its_keys(tmp_path: Path) -> None:
@@ -267,7 +265,7 @@ def test_wherever_it_is_killed_the_state_is_the_old_one_or_the_new_one(
     assert (place / "encryption.yaml").read_bytes() == (whose / "encryption.yaml").read_bytes()
     assert not (place / restore_staging.PLACE).exists()
     # And it can be done again.
-    restore(backup, place, force=True)
+    restore_to(backup, place, force=True)
     assert "/registry/configmaps/default/one" in read_state(place)
 
 

@@ -23,7 +23,7 @@ from remuda.agent.plan_secret import KubeApi
 from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
 from remuda.apiserver.http.listener import server_context
 from remuda.apiserver.http.rotation_paths import FinishOptions, RotationPaths
-from remuda.apiserver.keys import rotation_record, rotation_steps
+from remuda.apiserver.keys import rotation_record
 from remuda.apiserver.keys.ca_followers import NO_REPORT, ONLY_OLD, OTHER, Follower, judged, why_behind
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.keys.rotation_record import KEEPING, MOST_HANDOVERS, Handover, Record
@@ -49,11 +49,11 @@ __all__ = ["shared"]
 async def rotated(server: Server, *, no_handover: bool = False) -> bytes:
     """The CA is another one, and the old one dropped; what the old one was."""
     before = server.trusted
-    await begin(server, rotation_steps.CA)
-    await reached(server, rotation_steps.CA, KEEPING)
+    await begin(server, rotation_record.CA)
+    await reached(server, rotation_record.CA, KEEPING)
     assert server.rotations is not None
-    await server.rotations.finish(rotation_steps.CA, no_handover=no_handover)
-    await reached(server, rotation_steps.CA)
+    await server.rotations.finish(rotation_record.CA, no_handover=no_handover)
+    await reached(server, rotation_record.CA)
     return before
 
 
@@ -109,7 +109,7 @@ async def test_a_handover_can_be_ended_later(tmp_path: Path) -> None:
         await server.listen()
         first = await rotated(server)
         pages = RotationPaths(server)
-        assert await pages._do(rotation_steps.CA, FinishOptions(finish=True, force=False, no_handover=True)) == ()
+        assert await pages._do(rotation_record.CA, FinishOptions(finish=True, force=False, no_handover=True)) == ()
 
         async def forgotten() -> bool:
             return not await is_believed(server, first)
@@ -117,7 +117,7 @@ async def test_a_handover_can_be_ended_later(tmp_path: Path) -> None:
         await until(forgotten)
         assert await is_believed(server, server.trusted)
         with pytest.raises(ApiError, match="no old one to drop"):
-            await pages._do(rotation_steps.CA, FinishOptions(finish=True, force=False, no_handover=True))
+            await pages._do(rotation_record.CA, FinishOptions(finish=True, force=False, no_handover=True))
 
 
 async def test_all_servers_of_one_store_show_it(tmp_path: Path, shared: MemoryStore) -> None:
@@ -337,12 +337,12 @@ async def test_a_cluster_agent_with_any_checksum_of_before_finds_the_new_ca(tmp_
     async with serving(tmp_path) as server:
         assert server.pki is not None
         first = server.trusted
-        await begin(server, rotation_steps.CA)
-        await reached(server, rotation_steps.CA, KEEPING)
+        await begin(server, rotation_record.CA)
+        await reached(server, rotation_record.CA, KEEPING)
         both = server.trusted
         assert server.rotations is not None
-        await server.rotations.finish(rotation_steps.CA)
-        await reached(server, rotation_steps.CA)
+        await server.rotations.finish(rotation_record.CA)
+        await reached(server, rotation_record.CA)
         gate = Gate(server.pki)
         gate.former = list(server.former)
         await gate.open()
@@ -411,24 +411,24 @@ async def test_an_old_ca_is_dropped_only_when_all_trust_the_new_one_or_by_force(
         (old,) = certificates.parse_certificates(server.trusted)
         trusts.append(certificates.fingerprint(old))
         finish = FinishOptions(finish=True, force=False, no_handover=False)
-        await pages._do(rotation_steps.CA, FinishOptions(finish=False, force=False, no_handover=False))
-        await reached(server, rotation_steps.CA, KEEPING)
+        await pages._do(rotation_record.CA, FinishOptions(finish=False, force=False, no_handover=False))
+        await reached(server, rotation_record.CA, KEEPING)
         before = await rotation_record.read(server.store)
         with pytest.raises(ApiError, match=r"30 of 30 hosts .* \(ns/h00, ns/h01, ns/h02 and 27 more\).*--force") as refused:
-            await pages._do(rotation_steps.CA, finish)
+            await pages._do(rotation_record.CA, finish)
         assert refused.value.code == 409 and len((refused.value.details or {})["causes"]) == 30
         assert await rotation_record.read(server.store) == before, "nothing has changed"
         told = (await pages._told())["keys"][1]
         assert (told["clients"]["total"], len(told["clients"]["behind"])) == (30, 30)
-        forced = await pages._do(rotation_steps.CA, finish._replace(force=True))
+        forced = await pages._do(rotation_record.CA, finish._replace(force=True))
         assert [each.name for each in forced][:2] == ["ns/h00", "ns/h01"]
-        await reached(server, rotation_steps.CA)
+        await reached(server, rotation_record.CA)
         told = (await pages._told())["keys"][1]
         assert [each["from"] for each in told["handovers"]] == [[certificates.fingerprint(old)]]
         # Those that have followed don't hold up the next one.
         trusts[:] = [told["used"]]
-        await pages._do(rotation_steps.CA, FinishOptions(finish=False, force=False, no_handover=False))
-        await reached(server, rotation_steps.CA, KEEPING)
-        trusts.append((await rotation_record.read(server.store)).record.active[rotation_steps.CA].new)
-        assert await pages._do(rotation_steps.CA, finish) == ()
-        await reached(server, rotation_steps.CA)
+        await pages._do(rotation_record.CA, FinishOptions(finish=False, force=False, no_handover=False))
+        await reached(server, rotation_record.CA, KEEPING)
+        trusts.append((await rotation_record.read(server.store)).record.active[rotation_record.CA].new)
+        assert await pages._do(rotation_record.CA, finish) == ()
+        await reached(server, rotation_record.CA)

@@ -13,7 +13,7 @@ import pytest
 
 from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
 from remuda.apiserver.inprocess import InProcessClient
-from remuda.apiserver.keys import key_places, rotation_record, rotation_steps, token_sealing
+from remuda.apiserver.keys import key_places, rotation_record, token_sealing
 from remuda.apiserver.keys import pki as pkis
 from remuda.apiserver.keys import shared_keys as materials
 from remuda.apiserver.keys.encryption import PREFIX
@@ -109,20 +109,20 @@ async def finish(server: Server, kind: str) -> None:
 async def test_every_secret_is_sealed_with_the_new_key_and_stays_readable(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         client = await make_secrets(server)
-        await begin(server, rotation_steps.ENCRYPTION_KEY)
-        await reached(server, rotation_steps.ENCRYPTION_KEY, KEEPING)
+        await begin(server, rotation_record.ENCRYPTION_KEY)
+        await reached(server, rotation_record.ENCRYPTION_KEY, KEEPING)
         assert await sealed_with(server) == {"key2"}
         assert (await client.get(SECRETS, "s1", "default"))["data"]["a"] == "dmFsdWUgMQ=="
-        found = (await rotation_record.read(server.store)).record.active[rotation_steps.ENCRYPTION_KEY]
+        found = (await rotation_record.read(server.store)).record.active[rotation_record.ENCRYPTION_KEY]
         # Past states are kept for a week, and with them the key.
         assert found.keep_until - found.started >= 7 * 86400
         with pytest.raises(ApiError, match="still good"):
-            await begin(server, rotation_steps.ENCRYPTION_KEY)
-        await finish(server, rotation_steps.ENCRYPTION_KEY)
-        await reached(server, rotation_steps.ENCRYPTION_KEY)
-        assert held(server, rotation_steps.ENCRYPTION_KEY) == ["key2"]
+            await begin(server, rotation_record.ENCRYPTION_KEY)
+        await finish(server, rotation_record.ENCRYPTION_KEY)
+        await reached(server, rotation_record.ENCRYPTION_KEY)
+        assert held(server, rotation_record.ENCRYPTION_KEY) == ["key2"]
         with pytest.raises(ApiError, match="no old one"):
-            await finish(server, rotation_steps.ENCRYPTION_KEY)
+            await finish(server, rotation_record.ENCRYPTION_KEY)
     async with serving(tmp_path) as server:
         assert len((await InProcessClient(server).list(SECRETS, "default"))["items"]) == 3
 
@@ -131,10 +131,10 @@ async def test_whoever_watches_from_before_a_key_that_is_gone_begins_anew(tmp_pa
     async with serving(tmp_path) as server:
         await make_secrets(server)
         before = server.store.revision - 1
-        await begin(server, rotation_steps.ENCRYPTION_KEY)
-        await reached(server, rotation_steps.ENCRYPTION_KEY, KEEPING)
-        await finish(server, rotation_steps.ENCRYPTION_KEY)
-        await reached(server, rotation_steps.ENCRYPTION_KEY)
+        await begin(server, rotation_record.ENCRYPTION_KEY)
+        await reached(server, rotation_record.ENCRYPTION_KEY, KEEPING)
+        await finish(server, rotation_record.ENCRYPTION_KEY)
+        await reached(server, rotation_record.ENCRYPTION_KEY)
     async with serving(tmp_path) as server:
         # The changes are not in memory any more, and the store has them under the old key.
         secrets = server.registry.resource("", "secrets")
@@ -149,13 +149,13 @@ async def test_certificates_of_the_old_ca_are_good_until_it_is_dropped(tmp_path:
         told: list[int] = []
         server.on_trust.append(lambda: told.append(server.trusted.count(b"BEGIN CERTIFICATE")))
         old = server.pki.issue_client("jane")
-        await begin(server, rotation_steps.CA)
-        await reached(server, rotation_steps.CA, KEEPING)
+        await begin(server, rotation_record.CA)
+        await reached(server, rotation_record.CA, KEEPING)
         new = server.pki.issue_client("jane")
         for each in (old, new):
             assert await _name(server, each.certificate) == "jane"
-        await finish(server, rotation_steps.CA)
-        await reached(server, rotation_steps.CA)
+        await finish(server, rotation_record.CA)
+        await reached(server, rotation_record.CA)
         assert await _name(server, new.certificate) == "jane"
         with pytest.raises(BadCredentials):
             await _name(server, old.certificate)
@@ -187,13 +187,13 @@ async def test_tokens_of_the_old_key_are_good_until_it_is_dropped(tmp_path: Path
                 return False
 
         old = token()
-        await begin(server, rotation_steps.SERVICE_ACCOUNTS)
-        await reached(server, rotation_steps.SERVICE_ACCOUNTS, KEEPING)
+        await begin(server, rotation_record.SERVICE_ACCOUNTS)
+        await reached(server, rotation_record.SERVICE_ACCOUNTS, KEEPING)
         new = token()
         assert await accepted(old) and await accepted(new)
         assert len(server.token_keys.key_set()["keys"]) == 2
-        await finish(server, rotation_steps.SERVICE_ACCOUNTS)
-        await reached(server, rotation_steps.SERVICE_ACCOUNTS)
+        await finish(server, rotation_record.SERVICE_ACCOUNTS)
+        await reached(server, rotation_record.SERVICE_ACCOUNTS)
         assert not await accepted(old) and await accepted(new)
 
 
@@ -261,7 +261,7 @@ class _Fuse:
         server.store.write = write  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("kind", rotation_steps.KINDS)
+@pytest.mark.parametrize("kind", rotation_record.KINDS)
 async def test_a_server_that_is_killed_at_any_write_goes_on_where_it_was(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +316,7 @@ async def _whole(server: Server, kind: str) -> None:
 async def test_all_servers_have_a_key_before_one_of_them_uses_it(tmp_path: Path, shared: MemoryStore) -> None:
     async with serving(tmp_path / "a", token=TOKEN) as one, serving(tmp_path / "b", token=TOKEN) as two:
         await make_secrets(one)
-        for kind in rotation_steps.KINDS:
+        for kind in rotation_record.KINDS:
             await begin(two, kind)
             await reached(one, kind, KEEPING)
             assert held(one, kind) == held(two, kind)
@@ -325,11 +325,11 @@ async def test_all_servers_have_a_key_before_one_of_them_uses_it(tmp_path: Path,
         assert len((await InProcessClient(two).list(SECRETS, "default"))["items"]) == 3
         async with serving(tmp_path / "c", token=TOKEN) as three:
             assert three.trusted == one.trusted
-            for kind in rotation_steps.KINDS:
+            for kind in rotation_record.KINDS:
                 await finish(three, kind)
                 await reached(one, kind)
-            assert [held(each, rotation_steps.CA) for each in (one, two, three)] == [held(one, rotation_steps.CA)] * 3
-            assert len(held(three, rotation_steps.CA)) == 1
+            assert [held(each, rotation_record.CA) for each in (one, two, three)] == [held(one, rotation_record.CA)] * 3
+            assert len(held(three, rotation_record.CA)) == 1
 
 
 async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_path: Path, shared: MemoryStore) -> None:
@@ -339,15 +339,15 @@ async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_
         shutil.copytree(tmp_path / "keys-a", tmp_path / "keys-b")
         async with serving(tmp_path / "b", pki_dir=tmp_path / "keys-b") as two:
             await make_secrets(one)
-            await begin(one, rotation_steps.ENCRYPTION_KEY)
-            await reached(one, rotation_steps.ENCRYPTION_KEY, SPREADING)
+            await begin(one, rotation_record.ENCRYPTION_KEY)
+            await reached(one, rotation_record.ENCRYPTION_KEY, SPREADING)
             assert one.rotations is not None
             rotations = one.rotations
-            await until(lambda: len(held(one, rotation_steps.ENCRYPTION_KEY) + held(two, rotation_steps.ENCRYPTION_KEY)) >= 3)
+            await until(lambda: len(held(one, rotation_record.ENCRYPTION_KEY) + held(two, rotation_record.ENCRYPTION_KEY)) >= 3)
 
             async def waiting() -> rotation_record.Rotation | None:
-                rotation = (await rotation_record.read(one.store)).record.active[rotation_steps.ENCRYPTION_KEY]
-                waits = rotations.waits(rotation, rotation_steps.ENCRYPTION_KEY, await rotations.notes())
+                rotation = (await rotation_record.read(one.store)).record.active[rotation_record.ENCRYPTION_KEY]
+                waits = rotations.waits(rotation, rotation_record.ENCRYPTION_KEY, await rotations.notes())
                 return rotation if len(waits) == 1 and "copy the files of" in waits[0] else None
 
             rotation = await until(waiting)
@@ -355,10 +355,10 @@ async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_
             made_by = "keys-a" if "keys-a" in rotation.made_at else "keys-b"
             other = "keys-b" if made_by == "keys-a" else "keys-a"
             shutil.copy(tmp_path / made_by / "encryption.yaml", tmp_path / other / "encryption.yaml")
-            await reached(one, rotation_steps.ENCRYPTION_KEY, KEEPING)
+            await reached(one, rotation_record.ENCRYPTION_KEY, KEEPING)
             assert await sealed_with(one) == {"key2"}
-            await finish(one, rotation_steps.ENCRYPTION_KEY)
-            await reached(one, rotation_steps.ENCRYPTION_KEY)
+            await finish(one, rotation_record.ENCRYPTION_KEY)
+            await reached(one, rotation_record.ENCRYPTION_KEY)
             assert (tmp_path / "keys-a" / "encryption.yaml").read_bytes() == (
                 tmp_path / "keys-b" / "encryption.yaml"
             ).read_bytes()
@@ -384,8 +384,8 @@ async def pause(server: Server) -> None:
 async def test_a_server_that_was_away_looks_for_a_key_that_others_use_already(tmp_path: Path, shared: MemoryStore) -> None:
     async with serving(tmp_path / "a", token=TOKEN) as one, serving(tmp_path / "b", token=TOKEN) as two:
         await pause(two)
-        await begin(one, rotation_steps.ENCRYPTION_KEY)
-        await reached(one, rotation_steps.ENCRYPTION_KEY, KEEPING)
+        await begin(one, rotation_record.ENCRYPTION_KEY)
+        await reached(one, rotation_record.ENCRYPTION_KEY, KEEPING)
         await make_secrets(one, 1)
         async with deadline(SYSTEM_CLOCK, 60):
             await two.cache.reached(shared.revision)
@@ -396,10 +396,10 @@ async def test_a_server_that_was_away_looks_for_a_key_that_others_use_already(tm
 async def test_nothing_is_sealed_with_a_key_that_was_dropped_while_a_server_was_away(tmp_path: Path, shared: MemoryStore) -> None:
     async with serving(tmp_path / "a", token=TOKEN) as one, serving(tmp_path / "b", token=TOKEN) as two:
         await pause(two)
-        await begin(one, rotation_steps.ENCRYPTION_KEY)
-        await reached(one, rotation_steps.ENCRYPTION_KEY, KEEPING)
-        await finish(one, rotation_steps.ENCRYPTION_KEY)
-        await reached(one, rotation_steps.ENCRYPTION_KEY)
+        await begin(one, rotation_record.ENCRYPTION_KEY)
+        await reached(one, rotation_record.ENCRYPTION_KEY, KEEPING)
+        await finish(one, rotation_record.ENCRYPTION_KEY)
+        await reached(one, rotation_record.ENCRYPTION_KEY)
         assert two.envelope is not None and two.envelope.seal("k", b"").startswith(PREFIX + b"key1:")
         await make_secrets(two, 2)
         assert await sealed_with(one) == {"key2"}
@@ -412,7 +412,7 @@ async def test_what_was_asked_for_is_remembered(tmp_path: Path) -> None:
     """Asked for, and killed before anything was made."""
     async with serving(tmp_path) as server:
         await server.background.stop()
-        await begin(server, rotation_steps.CA)
-        assert (await rotation_record.read(server.store)).record.active[rotation_steps.CA].stage == MAKING
+        await begin(server, rotation_record.CA)
+        assert (await rotation_record.read(server.store)).record.active[rotation_record.CA].stage == MAKING
     async with serving(tmp_path) as server:
-        await reached(server, rotation_steps.CA, KEEPING)
+        await reached(server, rotation_record.CA, KEEPING)

@@ -16,7 +16,7 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.capi.clustercache import CacheOptions, ClusterCache, HttpsConnector
-from remuda.capi.clustercache.https_connector import workload_target
+from remuda.capi.clustercache.cache import workload_target
 from remuda.capi.workload_clusters import PROVIDER_ID
 from remuda.client.kubeconfig import ConfigError
 from remuda.kube.builtin_resources import CRDS, NAMESPACES, NODES

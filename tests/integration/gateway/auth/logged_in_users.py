@@ -23,7 +23,7 @@ from remuda.gateway.auth.authenticator import Callers
 from remuda.gateway.gateway import Identity
 from remuda.gateway.handler import Door
 from remuda.gateway.server.audit_log import Record
-from remuda.gateway.server.request_context import Asked
+from remuda.gateway.server.routing import Asked
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.gateway.management_gateway import Management, management
 

@@ -29,7 +29,7 @@ from remuda.gateway.proxy.reverse_proxy import ClientGone
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, TunnelDownstreams
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.request_context import Asked, Caller
+from remuda.gateway.server.routing import Asked, Caller
 from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng

@@ -25,7 +25,7 @@ from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.gateway.proxy.partial_list import Theirs
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.request_context import Asked
+from remuda.gateway.server.routing import Asked
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, User

@@ -19,7 +19,7 @@ from remuda.client.interface import Client
 from remuda.gateway.proxy.cluster_connector import DownstreamConnector
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, only_credential
 from remuda.gateway.server.credentials import Presented
-from remuda.gateway.server.request_context import Caller
+from remuda.gateway.server.routing import Caller
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.encoding import yamlio

@@ -18,8 +18,7 @@ from remuda.client.kubeconfig import Target
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.tunnel import StreamError
-from remuda.tunnel.clusteragent.connections import TRUST_EVERY
-from remuda.tunnel.clusteragent.dial_allow_list import Place
+from remuda.tunnel.clusteragent.connections import TRUST_EVERY, Place
 from remuda.tunnel.clusteragent.own_cluster import SECRETS, OwnCluster
 from remuda.tunnel.clusteragent.settings import Given, Mounted
 from tests.integration.tunnel.pair import echo, listening, read_all, read_exactly

@@ -13,7 +13,7 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.gateway.registration.import_manifest import REFUSED, Importing
 from remuda.gateway.registration.registration_tokens import SECRETS, Registrations
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.request_context import Asked
+from remuda.gateway.server.routing import Asked
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.redaction import redacted

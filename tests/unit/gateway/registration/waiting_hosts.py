@@ -23,7 +23,7 @@ from remuda.gateway.registration.node_registration import Joining, WrongTokens
 from remuda.gateway.registration.registration_tokens import Registrations
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.request_context import Asked, Caller
+from remuda.gateway.server.routing import Asked, Caller
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import NAMESPACES

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kube.network.host_fields import names_host, says_where
+from remuda.kube.network.outbound import names_host, says_where
 
 
 @pytest.mark.parametrize(

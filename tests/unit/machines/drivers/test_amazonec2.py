@@ -10,10 +10,9 @@ import pytest
 
 from remuda.machines.driver import Machine, Options
 from remuda.machines.drivers.amazonec2 import AmazonEC2
-from remuda.machines.drivers.amazonec2.client import refusal
+from remuda.machines.drivers.amazonec2.client import parsed, refusal
 from remuda.machines.drivers.amazonec2.launch_request import Image, Place, client_token, request, userdata, zone_of
 from remuda.machines.drivers.amazonec2.security_groups import missing
-from remuda.machines.drivers.amazonec2.tags import parsed
 from remuda.machines.errors import DriverError, Reason
 
 IMAGE = Image("ami-1", "/dev/sda1", ())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.tunnel.clusteragent.dial_allow_list import AllowList, Place
+from remuda.tunnel.clusteragent.connections import AllowList, Place
 from remuda.tunnel.clusteragent.settings import Given, Mounted, Settings, SettingsError
 
 TOKEN = "bcdfghjklmnpqrst"

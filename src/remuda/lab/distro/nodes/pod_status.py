@@ -1,4 +1,4 @@
-"""The status of pods that run in name only, as a kubelet writes it: pure. :mod:`.container_process` fills in the same for those
+"""The status of pods that run in name only, as a kubelet writes it: pure. :mod:`.sandboxes` fills in the same for those
 that run.
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 from ...driver import Driver, Found, Keep, Machine, Options, State, Surroundings
 from ...errors import DriverError, Reason
 from ...options import Flag, FlagKind
-from . import tags
+from . import client
 from .client import Ec2, Refused, refusal
 from .key_pairs import ensure_key_pair, key_pairs, remove_key_pairs
 from .launch_request import check, find_image, find_place, request
@@ -176,7 +176,7 @@ class AmazonEC2(Driver):
     async def state(self, machine: Machine) -> State:
         ec2 = self._ec2(machine.options)
         instance = str(machine.state.get("InstanceId") or "")
-        found = [await _described(ec2, instance)] if instance else await _by_tag(ec2, tags.TOKEN, machine.token)
+        found = [await _described(ec2, instance)] if instance else await _by_tag(ec2, client.TOKEN, machine.token)
         if not found or found[0] is None:
             return State.NOT_FOUND
         return _STATES.get(str(found[0]["State"]["Name"]), State.ERROR)
@@ -184,15 +184,15 @@ class AmazonEC2(Driver):
     async def owned(self, options: Options, owner: str) -> list[Found]:
         """Instances, and key pairs and security groups that nothing uses or needs."""
         ec2 = self._ec2(options)
-        found = [_found(instance) for instance in await _by_tag(ec2, tags.OWNER, owner)]
-        for pair in await key_pairs(ec2, tags.having(tags.OWNER, [owner])):
-            bears = tags.read(pair)
+        found = [_found(instance) for instance in await _by_tag(ec2, client.OWNER, owner)]
+        for pair in await key_pairs(ec2, client.having(client.OWNER, [owner])):
+            bears = client.read(pair)
             created = pair.get("CreateTime")
             found.append(
                 Found(
                     str(pair["KeyName"]),
-                    bears.get(tags.MACHINE, ""),
-                    bears.get(tags.TOKEN, ""),
+                    bears.get(client.MACHINE, ""),
+                    bears.get(client.TOKEN, ""),
                     "key pair",
                     created=created.isoformat() if created else "",
                 )
@@ -254,7 +254,7 @@ class AmazonEC2(Driver):
 
     async def _found_again(self, ec2: Ec2, machine: Machine, keep: Keep) -> str:
         """The instance that an interrupted launch made; empty if there is none."""
-        found = await self._seen(lambda: _by_tag(ec2, tags.TOKEN, machine.token), machine)
+        found = await self._seen(lambda: _by_tag(ec2, client.TOKEN, machine.token), machine)
         if not found:
             return ""
         self.around.say(f"going on with {found[0]['InstanceId']}, which an earlier try launched")
@@ -284,9 +284,9 @@ class AmazonEC2(Driver):
     async def _instances_of(self, ec2: Ec2, machine: Machine) -> list[str]:
         kept = str(machine.state.get("InstanceId") or "")
         found = await (
-            self._seen(lambda: _by_tag(ec2, tags.TOKEN, machine.token), machine)
+            self._seen(lambda: _by_tag(ec2, client.TOKEN, machine.token), machine)
             if not kept and machine.state.get("LaunchBegun")
-            else _by_tag(ec2, tags.TOKEN, machine.token)
+            else _by_tag(ec2, client.TOKEN, machine.token)
         )
         return sorted({*([kept] if kept else ()), *(str(instance["InstanceId"]) for instance in found)})
 
@@ -317,7 +317,7 @@ class AmazonEC2(Driver):
             return
         ids = {str(machine.state.get("SpotInstanceRequestId") or "")} - {""}
         if machine.token:
-            filters = [tags.having(tags.TOKEN, [machine.token]), {"Name": "state", "Values": ["open", "active"]}]
+            filters = [client.having(client.TOKEN, [machine.token]), {"Name": "state", "Values": ["open", "active"]}]
             doing, key = "looking for our spot request", "SpotInstanceRequests"
             ids |= {
                 str(one["SpotInstanceRequestId"])
@@ -375,7 +375,7 @@ async def _by_tag(ec2: Ec2, tag: str, value: str) -> list[Instance]:
     """Live ones, the oldest first."""
     if not value:
         return []
-    filters = [tags.having(tag, [value]), {"Name": "instance-state-name", "Values": list(_LIVE)}]
+    filters = [client.having(tag, [value]), {"Name": "instance-state-name", "Values": list(_LIVE)}]
     doing = "looking for our instances"
     found: list[Instance] = [
         instance
@@ -406,12 +406,12 @@ def _ended(instance: Instance) -> DriverError:
 
 
 def _found(instance: Instance) -> Found:
-    bears = tags.read(instance)
+    bears = client.read(instance)
     launched = instance.get("LaunchTime")
     return Found(
         str(instance["InstanceId"]),
-        bears.get(tags.MACHINE, ""),
-        bears.get(tags.TOKEN, ""),
+        bears.get(client.MACHINE, ""),
+        bears.get(client.TOKEN, ""),
         "instance",
         str(instance.get("PublicIpAddress") or instance.get("PrivateIpAddress") or ""),
         launched.isoformat() if launched else "",

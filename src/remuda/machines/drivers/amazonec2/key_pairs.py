@@ -9,7 +9,7 @@ from typing import Any
 from ...driver import Keep, Machine, Surroundings
 from ...errors import DriverError, Reason
 from ...ssh import PRIVATE, ensure_key
-from . import tags
+from . import client
 from .client import Ec2
 
 _TRIES = 5
@@ -37,7 +37,7 @@ async def ensure_key_pair(ec2: Ec2, machine: Machine, keep: Keep, around: Surrou
 
 async def remove_key_pairs(ec2: Ec2, machine: Machine) -> None:
     """Remove the key pair of the kept name, unless it is not ours, and all others with the machine's token."""
-    names = {str(pair["KeyName"]) for pair in await key_pairs(ec2, tags.having(tags.TOKEN, [machine.token]))}
+    names = {str(pair["KeyName"]) for pair in await key_pairs(ec2, client.having(client.TOKEN, [machine.token]))}
     kept = str(machine.state.get("KeyName") or "")
     if kept and not machine.state.get("ExistingKey") and kept not in names:
         seen = await key_pairs(ec2, {"Name": "key-name", "Values": [kept]})
@@ -64,12 +64,12 @@ async def _import(ec2: Ec2, machine: Machine, name: str, public: str) -> bool:
         f"importing the key pair {name}",
         KeyName=name,
         PublicKeyMaterial=public.encode(),
-        TagSpecifications=[tags.specification("key-pair", tags.ours(machine))],
+        TagSpecifications=[client.specification("key-pair", client.ours(machine))],
     )
     if made is not None:
         return True
     seen = await key_pairs(ec2, {"Name": "key-name", "Values": [name]})
-    return any(tags.read(pair).get(tags.TOKEN) == machine.token for pair in seen)
+    return any(client.read(pair).get(client.TOKEN) == machine.token for pair in seen)
 
 
 def _take_given(machine: Machine) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...driver import Machine, Options
 from ...errors import DriverError, Reason
-from . import tags
+from . import client
 from .client import Ec2
 
 _USERDATA_LIMIT = 16 * 1024
@@ -33,14 +33,14 @@ def check(options: Options) -> None:
         raise DriverError(Reason.INVALID, "keypairName needs its private key too, as sshKeyContents", field="sshKeyContents")
     if options.on("ipv6-address-only") and options.number("ipv6-address-count") < 1:
         raise DriverError(Reason.INVALID, "ipv6AddressOnly needs an ipv6AddressCount of 1 or more", field="ipv6AddressCount")
-    tags.parsed(options.text("tags"))
+    client.parsed(options.text("tags"))
     _metadata(options)
     userdata(options)
 
 
 def request(machine: Machine, image: Image, place: Place, groups: Sequence[str], key: str, attempt: int = 1) -> dict[str, Any]:
     options = machine.options
-    ours = {**tags.parsed(options.text("tags")), **tags.ours(machine)}
+    ours = {**client.parsed(options.text("tags")), **client.ours(machine)}
     found: dict[str, Any] = {
         "ClientToken": client_token(machine, attempt),
         "ImageId": image.id,
@@ -54,9 +54,9 @@ def request(machine: Machine, image: Image, place: Place, groups: Sequence[str],
         "EbsOptimized": options.on("use-ebs-optimized-instance"),
         "BlockDeviceMappings": list(image.volumes),
         "TagSpecifications": [
-            tags.specification("instance", {**ours, "Name": machine.name}),
-            tags.specification("volume", ours),
-            tags.specification("network-interface", ours),
+            client.specification("instance", {**ours, "Name": machine.name}),
+            client.specification("volume", ours),
+            client.specification("network-interface", ours),
         ],
     }
     if options.text("iam-instance-profile"):
@@ -67,7 +67,7 @@ def request(machine: Machine, image: Image, place: Place, groups: Sequence[str],
         found["UserData"] = content
     if options.on("request-spot-instance"):
         found["InstanceMarketOptions"] = _market(options)
-        found["TagSpecifications"].append(tags.specification("spot-instances-request", ours))
+        found["TagSpecifications"].append(client.specification("spot-instances-request", ours))
     return found
 
 

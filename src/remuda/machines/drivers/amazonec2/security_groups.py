@@ -14,7 +14,7 @@ from remuda import __version__
 
 from ...driver import Machine, Options, Surroundings
 from ...errors import DriverError, Reason
-from . import tags
+from . import client
 from .client import Ec2, Refused
 
 DEFAULT_GROUP = "rancher-nodes"
@@ -70,7 +70,7 @@ async def unused_groups(ec2: Ec2, owner: str, filters: Iterable[dict[str, Any]] 
     """The owner's groups that pass the filters and that no network interface uses."""
     if not owner:
         return []
-    doing, wanted = "looking for our security groups", [tags.having(tags.OWNER, [owner]), *filters]
+    doing, wanted = "looking for our security groups", [client.having(client.OWNER, [owner]), *filters]
     found = [group async for group in ec2.pages("describe_security_groups", doing, "SecurityGroups", Filters=wanted)]
     used = await _used(ec2, [str(group["GroupId"]) for group in found]) if found else set()
     return [group for group in found if group["GroupId"] not in used]
@@ -97,7 +97,7 @@ async def _find(ec2: Ec2, vpc: str, names: tuple[str, ...]) -> dict[str, dict[st
 async def _make(ec2: Ec2, machine: Machine, vpc: str, name: str, around: Surroundings) -> dict[str, Any]:
     around.say(f"making the security group {name} in {vpc}")
     # By the first tag rancher-machine knows that it may add rules.
-    bears = {DEFAULT_GROUP: __version__, **({tags.OWNER: machine.owner} if machine.owner else {})}
+    bears = {DEFAULT_GROUP: __version__, **({client.OWNER: machine.owner} if machine.owner else {})}
     await ec2.unless(
         ("InvalidGroup.Duplicate",),
         "create_security_group",
@@ -105,7 +105,7 @@ async def _make(ec2: Ec2, machine: Machine, vpc: str, name: str, around: Surroun
         GroupName=name,
         Description="Rancher Nodes",
         VpcId=vpc,
-        TagSpecifications=[tags.specification("security-group", bears)],
+        TagSpecifications=[client.specification("security-group", bears)],
     )
     for _ in range(_TRIES):
         if group := (await _find(ec2, vpc, (name,))).get(name):
@@ -117,7 +117,7 @@ async def _make(ec2: Ec2, machine: Machine, vpc: str, name: str, around: Surroun
 async def _open(ec2: Ec2, options: Options, group: dict[str, Any]) -> None:
     name = str(group["GroupName"])
     for _ in range(_TRIES):
-        nodes = name == DEFAULT_GROUP and DEFAULT_GROUP in tags.read(group)
+        nodes = name == DEFAULT_GROUP and DEFAULT_GROUP in client.read(group)
         lacking = missing(group, options.texts("open-port"), nodes=nodes)
         if not lacking:
             return

@@ -22,8 +22,8 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, uid_of
 from remuda.lab.distro.nodes import NodeConfig, Pace, Program, run_node
 from remuda.lab.distro.nodes.builtin_programs import BUILT_IN, program_of
-from remuda.lab.distro.nodes.container_process import Process
 from remuda.lab.distro.nodes.pod_volumes import CONFIG_MAPS, SECRETS
+from remuda.lab.distro.nodes.sandboxes import Process
 from tests.unit.lab.distro.nodes.simulated_cluster import NAMESPACE, Village, village
 from tests.waiting import until
 
@@ -280,7 +280,7 @@ async def test_a_task_ends_as_its_process_does(place: Village, tmp_path: Path) -
 async def test_a_process_dies_with_a_node_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import asyncio, pathlib, sys\n"
-        "from remuda.lab.distro.nodes.container_process import Process\n"
+        "from remuda.lab.distro.nodes.sandboxes import Process\n"
         "from remuda.kube.clock import SYSTEM_CLOCK\n"
         "async def main():\n"
         "    place = pathlib.Path(sys.argv[1])\n"
