@@ -22,9 +22,9 @@ from remuda.cli.remote.kubeconfigs import merge
 from remuda.cli.remote.login_file import Login, Logins
 from remuda.client import kubeconfig
 from remuda.kube.encoding import yamlio
+from remuda.lab.distro import DistroError
 from remuda.lab.distro.config import arguments
 from remuda.lab.distro.config import arguments as distro_config
-from remuda.lab.distro.errors import DistroError
 
 from .budget import fuzzing
 from .shapes import changed, encoded, mangled, shaped, texts, values

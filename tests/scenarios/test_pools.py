@@ -15,7 +15,7 @@ from remuda.kube.objects import annotations_of, dig, labels_of, name_of
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.machine_jobs import SimulatedJobs, config, pool
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.machines.machineprovision.pool_attempts import attempts_of
+from remuda.machines.machineprovision.job_outcome import attempts_of
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS
 
 from .provisioned import DEMO, FROM, NODES, TO, change, delete, everything, nodes, ready

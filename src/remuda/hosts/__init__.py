@@ -7,3 +7,19 @@ Read :mod:`.hosts`, then :mod:`.init`, the first process of every host.
 """
 
 from __future__ import annotations
+
+
+class HostError(Exception):
+    """A host that can't be made, started, reached or removed."""
+
+
+class NoSuchHost(HostError):
+    """There is no host of this name."""
+
+
+class HostExists(HostError):
+    """The name is taken."""
+
+
+class NotRunning(HostError):
+    """The host exists, and is off."""

@@ -14,8 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import host_directory
-from .errors import HostError
+from . import HostError, host_directory
 from .host_directory import Place
 
 # 127.0.x.y is in common use, 127.53.x.y and below by some resolvers.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .errors import HostError, NotRunning
+from . import HostError, NotRunning
 from .host_directory import Place
 
 LARGEST = 1 << 20

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import HostError
+from . import HostError
 
 # The directories of an ordinary host before any installation.
 _SKELETON = ("etc/systemd/system", "home", "opt", "root", "run", "tmp", "usr/local/bin", "usr/local/lib", "var/lib", "var/log")

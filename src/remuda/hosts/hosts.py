@@ -21,9 +21,8 @@ from pathlib import Path
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, rfc3339
 
-from . import addresses, control_socket, host_directory, init, processes
+from . import HostError, HostExists, NoSuchHost, NotRunning, addresses, control_socket, host_directory, init, processes
 from .environment import MARK, environment, write_programs
-from .errors import HostError, HostExists, NoSuchHost, NotRunning
 from .host_directory import Place, Record
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.hosts import addresses, host_directory, processes
-from remuda.hosts.errors import HostError, HostExists, NoSuchHost, NotRunning
+from remuda.hosts import HostError, HostExists, NoSuchHost, NotRunning, addresses, host_directory, processes
 from remuda.hosts.host_directory import Place
 from remuda.hosts.hosts import Hosts
 from tests.e2e.serving import eventually

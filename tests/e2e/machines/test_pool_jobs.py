@@ -18,7 +18,7 @@ from remuda.hosts.hosts import Hosts
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
-from remuda.machines.machineprovision.pool_attempts import attempts_of
+from remuda.machines.machineprovision.job_outcome import attempts_of
 from remuda.machines.machineprovision.well_known import (
     CONFIG_MAPS,
     JOBS,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.hosts.errors import HostError
+from remuda.hosts import HostError
 from remuda.hosts.hosts import Hosts
 
 

@@ -17,7 +17,7 @@ from remuda.kube.encoding.go_format import IntegerError, parse_int
 from remuda.kube.objects import annotations_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
 from remuda.kube.owners import reference
 
-from ..machine.up_to_date import template_differences
+from ..machine.status import template_differences
 from ..well_known import (
     CONVERSION_DATA,
     DEPLOYMENT_NAME,
@@ -162,7 +162,7 @@ def _highest(machine_sets: Iterable[Obj]) -> int:
 #
 # The search for the new MachineSet: the one whose machines match what the MachineDeployment wants.
 #
-# Only version, bootstrap, infrastructure and failure domain distinguish machines (:mod:`remuda.capi.machine.up_to_date`);
+# Only version, bootstrap, infrastructure and failure domain distinguish machines (:mod:`remuda.capi.machine.status`);
 # everything else is updated in place. Once `spec.rollout.after` has passed, only a set made
 # since then matches.
 #

@@ -259,7 +259,7 @@ def _hosts(data_dir: Path) -> Hosts:
 
 def _units(host: Host) -> dict[str, str]:
     """States of its units by name, none when it does not answer."""
-    from remuda.hosts.errors import HostError
+    from remuda.hosts import HostError
 
     if not host.running:
         return {}
@@ -290,7 +290,7 @@ def _data(host: Host, units: dict[str, str]) -> Obj:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    from remuda.hosts.errors import HostError, HostExists, NoSuchHost, NotRunning
+    from remuda.hosts import HostError, HostExists, NoSuchHost, NotRunning
 
     try:
         yield

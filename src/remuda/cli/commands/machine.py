@@ -326,7 +326,7 @@ def _within(machine: Obj, data_dir: Path, words: tuple[str, ...]) -> int:
     there anyway. The server has no part in it."""
     import subprocess
 
-    from remuda.hosts.errors import HostError
+    from remuda.hosts import HostError
     from remuda.hosts.hosts import Hosts
     from remuda.kube.objects import dig, name_of
     from remuda.machines import machine_access

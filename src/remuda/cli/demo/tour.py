@@ -18,7 +18,7 @@ from typing import Any
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import load, select
-from remuda.hosts.errors import HostError
+from remuda.hosts import HostError
 from remuda.hosts.hosts import Hosts
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError

@@ -258,7 +258,7 @@ def _finished(work: Coroutine[Any, Any, None]) -> int:
     from remuda.apiserver.keys.encryption import EncryptionError
     from remuda.apiserver.storage.store import StoreError
     from remuda.kube.certificates import PkiError
-    from remuda.lab.distro.errors import DistroError
+    from remuda.lab.distro import DistroError
 
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

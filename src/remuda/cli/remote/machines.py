@@ -23,9 +23,8 @@ from remuda.kube.objects import (
     resource_version_of,
     uid_of,
 )
-from remuda.machines.machineprovision.job_outcome import Ended, outcome_of
+from remuda.machines.machineprovision.job_outcome import Attempt, Ended, attempts_of, outcome_of
 from remuda.machines.machineprovision.machine_status import CREATE_JOB, DELETE_JOB, status_of
-from remuda.machines.machineprovision.pool_attempts import Attempt, attempts_of
 from remuda.machines.machineprovision.well_known import ATTEMPTS, CONFIG_MAPS, JOBS, LOG, attempts_name, job_name, log_name
 from remuda.provisioning.well_known import CLUSTER_NAME, MACHINE_API_VERSION, MACHINE_GROUP, POOL_NAME, resource_of
 

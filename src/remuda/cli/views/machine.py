@@ -11,7 +11,7 @@ import msgspec
 from remuda.kube.duration import human_age
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, namespace_of
 from remuda.machines.machine_access import is_beside_the_server
-from remuda.machines.machineprovision.pool_attempts import Attempt
+from remuda.machines.machineprovision.job_outcome import Attempt
 from remuda.provisioning.well_known import CLONED_FROM_KIND, CLONED_FROM_NAME, MACHINE_GROUP, POOL_NAME
 
 from . import states

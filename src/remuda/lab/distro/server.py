@@ -22,11 +22,10 @@ from remuda.client.interface import Client
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
 
-from . import node, server_identity, supervisor_client
+from . import InUse, PartEnded, node, server_identity, supervisor_client
 from .cluster import apiserver, encryption_keys, node_passwords
 from .cluster.supervisor import Door
 from .config.settings import Settings
-from .errors import InUse, PartEnded
 from .etcd import endpoints, local_member, snapshot_files
 from .etcd.client import EtcdClient, config_for
 from .etcd.local_member import LocalEtcd, Removed

@@ -21,7 +21,7 @@ import aiohttp
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import jsonio
 
-from .errors import DistroError
+from . import DistroError
 from .pki import join_tokens
 from .pki.join_tokens import Token
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from remuda.hosts.errors import HostError, HostExists, NoSuchHost
+from remuda.hosts import HostError, HostExists, NoSuchHost
 from remuda.hosts.hosts import Host, Hosts
 
 from ..driver import Bootstrapping, Driver, Found, Keep, Machine, Options, State, Surroundings

@@ -42,7 +42,7 @@ from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result,
 from remuda.runtime.informer import without_managed_fields
 
 from .. import driver_registry
-from . import machine_status, pool_attempts
+from . import job_outcome, machine_status
 from .decide import Decision, Snapshot, Step, decide, is_forced, is_recorded, needs_state, subject_of
 from .job_arguments import driver_of
 from .job_objects import Made, correction, helpers, is_alike, is_controlled_by, is_pods, job, prepared, runs_ours
@@ -222,8 +222,8 @@ class MachineProvision:
 
     async def _pause(self, infra: Obj, machine: Obj | None) -> float:
         said = self._reading.settings().text("delete-machine-on-failure-after")
-        known = pool_attempts.attempts_of(await self._attempts(infra, machine))
-        return max(0.0 if duration(said) else seconds(said), pool_attempts.pause(known))
+        known = job_outcome.attempts_of(await self._attempts(infra, machine))
+        return max(0.0 if duration(said) else seconds(said), job_outcome.pause(known))
 
     # --- steps ----------------------------------------------------------------------------------------------------------
 
@@ -425,19 +425,19 @@ class MachineProvision:
             return
         uid = uid_of(snapshot.job or {}) or annotations_of(infra).get(JOB_UID) or ""
         machine = labels_of(infra).get(CAPI_MACHINE) or name_of(infra)
-        new = pool_attempts.attempt(uid, machine, infra["kind"], removing=removing, outcome=outcome, abandoned=abandoned)
+        new = job_outcome.attempt(uid, machine, infra["kind"], removing=removing, outcome=outcome, abandoned=abandoned)
         for _ in range(_TRIES):
             found = await find(self._client, CONFIG_MAPS, name, namespace_of(infra))
-            all_of_them = pool_attempts.with_attempt(pool_attempts.attempts_of(found), new)
+            all_of_them = job_outcome.with_attempt(job_outcome.attempts_of(found), new)
             if all_of_them is None:
                 return
             try:
                 if found is None:
                     labels = {CLUSTER_NAME: name_of(owner)}
-                    made = pool_attempts.config_map(name, namespace_of(infra), reference(_kinded(owner)), labels, all_of_them)
+                    made = job_outcome.config_map(name, namespace_of(infra), reference(_kinded(owner)), labels, all_of_them)
                     await self._client.create(CONFIG_MAPS, made, namespace_of(infra), field_manager=CONTROLLER)
                 else:
-                    kept = {**(found.get("data") or {}), pool_attempts.KEY: pool_attempts.text_of(all_of_them)}
+                    kept = {**(found.get("data") or {}), job_outcome.KEY: job_outcome.text_of(all_of_them)}
                     await self._client.update(CONFIG_MAPS, {**found, "data": kept}, field_manager=CONTROLLER)
                 return
             except ApiError as error:

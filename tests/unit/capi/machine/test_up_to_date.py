@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machine.up_to_date import rollout_expired, template_differences, up_to_date
+from remuda.capi.machine.status import rollout_expired, template_differences, up_to_date
 from remuda.kube.clock import rfc3339
 
 Obj = dict[str, Any]

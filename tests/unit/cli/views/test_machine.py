@@ -7,7 +7,7 @@ from typing import Any
 from remuda.cli.remote.machines import Machine
 from remuda.cli.views.machine import attempt_rows, machine_data, machine_lines
 from remuda.kube.clock import parse_rfc3339
-from remuda.machines.machineprovision.pool_attempts import Attempt
+from remuda.machines.machineprovision.job_outcome import Attempt
 
 Obj = dict[str, Any]
 NOW = parse_rfc3339("2026-03-01T00:10:00Z")

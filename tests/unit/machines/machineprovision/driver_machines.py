@@ -18,7 +18,7 @@ from remuda.kube.objects import GroupVersionResource, dig
 from remuda.kube.owners import reference
 from remuda.machines import machine_state
 from remuda.machines.machineprovision.controller import MachineProvision
-from remuda.machines.machineprovision.pool_attempts import Attempt, attempts_of
+from remuda.machines.machineprovision.job_outcome import Attempt, attempts_of
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOBS, STATE_KEY, attempts_name, job_name, state_name
 from remuda.machines.nodedrivers.machine_crds import definitions
 from remuda.machines.runner import job_status

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from remuda.machines.machineprovision.job_outcome import Ended, Outcome, failure_of
-from remuda.machines.machineprovision.pool_attempts import (
+from remuda.machines.machineprovision.job_outcome import (
     MOST,
     Attempt,
+    Ended,
+    Outcome,
     attempt,
     attempts_of,
     config_map,
+    failure_of,
     pause,
     text_of,
     with_attempt,

@@ -16,7 +16,7 @@ from remuda.apiserver.keys.encryption import Envelope, parse_keys, render_keys
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock, Entropy
 
-from ..errors import DistroError
+from .. import DistroError
 from ..etcd.client import EtcdClient, Key
 from ..pki import authorities
 from ..pki.authorities import ENCRYPTION, Authorities, Saved, new_encryption_key

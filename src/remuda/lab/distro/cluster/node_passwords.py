@@ -19,7 +19,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig
 from remuda.kube.private_files import write_private
 
-from ..errors import DistroError
+from .. import DistroError
 
 Obj = dict[str, Any]
 

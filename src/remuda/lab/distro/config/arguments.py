@@ -14,7 +14,7 @@ from typing import Any
 from remuda.access.settings import validation
 from remuda.kube.encoding import yamlio
 
-from ..errors import DistroError
+from .. import DistroError
 
 
 class Kind(StrEnum):

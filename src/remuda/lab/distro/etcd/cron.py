@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ..errors import DistroError
+from .. import DistroError
 
 _WORDS = {
     "@hourly": "0 * * * *",

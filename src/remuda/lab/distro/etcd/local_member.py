@@ -17,8 +17,8 @@ from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.encoding import jsonio
 from remuda.kube.private_files import write_private
 
+from .. import DistroError
 from ..config.settings import ETCD_PEER_PORT, Paths, Settings
-from ..errors import DistroError
 from . import process
 from .client import EtcdClient, config_for
 from .members import new_name

@@ -15,7 +15,7 @@ from remuda.apiserver.storage.etcd.rpc import Refused
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock, Entropy
 
-from ..errors import DistroError
+from .. import DistroError
 from .client import EtcdClient, Member
 
 log = logging.getLogger(__name__)

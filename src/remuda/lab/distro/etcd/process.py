@@ -21,8 +21,8 @@ from pathlib import Path
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock, deadline
 
+from .. import DistroError
 from ..config.settings import ETCD_METRICS_PORT, ETCD_PEER_PORT, ETCD_PORT, Settings, in_url
-from ..errors import DistroError
 from ..pki.certificates import etcd_leaves
 
 log = logging.getLogger(__name__)

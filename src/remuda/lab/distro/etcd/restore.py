@@ -16,9 +16,8 @@ from pathlib import Path
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.private_files import write_private
 
-from .. import server_identity
+from .. import DistroError, server_identity
 from ..config.settings import ETCD_PEER_PORT, Settings
-from ..errors import DistroError
 from ..pki import authorities, certificates
 from . import endpoints, local_member, process, recovery
 from .local_member import LocalEtcd

@@ -18,8 +18,8 @@ from pathlib import Path
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock
 
+from .. import DistroError
 from ..config.settings import Snapshots
-from ..errors import DistroError
 from .client import EtcdClient
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import hmac
 import re
 from dataclasses import dataclass, field
 
-from ..errors import DistroError
+from .. import DistroError
 
 PREFIX = "K10"
 SERVER, NODE = "server", "node"
