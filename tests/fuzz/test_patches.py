@@ -8,12 +8,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.apiserver.apply import managed_fields_problem
 from remuda.apiserver.apply.strategic_merge import apply_strategic_patch
 from remuda.apiserver.scheme import builtin_types
 from remuda.kube.encoding import jsonpatch, mergepatch
 from remuda.kube.errors import ApiError
-from tests.unit.apiserver.apply.schemas import widget, widgets
+from tests.unit.apiserver.apply.schemas import managed_fields_problem, widget, widgets
 
 from .budget import fuzzing
 from .shapes import objects, shaped, texts, values

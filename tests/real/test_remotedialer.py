@@ -21,11 +21,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from remuda.kube.clock import SYSTEM_CLOCK, Rng, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.tunnel import NoSession, Refused, Server, Session, TunnelClient, TunnelServer, join
 from remuda.tunnel.session import PING_EVERY
 from tests.e2e.conftest import SOAK
 from tests.real import need
+from tests.waiting import until
 
 OURS, THEIRS = "remuda", "remotedialer"
 PAIRINGS = [(server, client) for server in (OURS, THEIRS) for client in (OURS, THEIRS)]
@@ -491,7 +492,7 @@ async def test_signs_of_life_are_understood(tunnel: Tunnel) -> None:
     def heard() -> bool:
         return all(session.heard_at > earlier for session, earlier in zip(ours, before, strict=True))
 
-    assert await wait_until(SYSTEM_CLOCK, heard, 6 * PING_EVERY)
+    await until(heard, "a sign of life of each session", quiet=6 * PING_EVERY)
     if SOAK:
         async with tunnel.to(echo) as (reader, writer):
             # Past the minute after which a silent line is dead and streams are compared.

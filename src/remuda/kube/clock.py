@@ -11,7 +11,6 @@ for names that need not be unguessable.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import math
 import os
@@ -198,15 +197,6 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
         raise
     finally:
         timer.cancel()
-
-
-async def wait_until(clock: Clock, predicate: Callable[[], bool], seconds: float, poll: float = 0.05) -> bool:
-    """Poll `predicate` until it holds or `seconds` have passed; True when it held."""
-    with contextlib.suppress(TimeoutError):
-        async with deadline(clock, seconds):
-            while not predicate():
-                await clock.sleep(poll)
-    return predicate()
 
 
 def rfc3339(seconds: float) -> str:

@@ -80,11 +80,6 @@ class WorkQueue(Generic[K]):
     def in_hand(self) -> int:
         return len(self._in_hand)
 
-    @property
-    def next_due(self) -> float | None:
-        """The time of the earliest delayed key, on the clock's monotonic scale."""
-        return min((when for when, _, _ in self._delayed.values()), default=None)
-
     def add(self, key: K, priority: int = FRESH) -> None:
         if self._closed:
             return

@@ -38,11 +38,12 @@ from remuda.gateway.server.path_validation import judge
 from remuda.gateway.server.routing import Asked, Caller
 from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.builtin_resources import NAMESPACES
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Informers
 from remuda.tunnel import TunnelServer
+from tests.waiting import until
 
 CLUSTER = "c-m-bench"
 TOKEN = "token-bench:secret"
@@ -176,7 +177,7 @@ async def gateway(directory: Path, port: str) -> None:
     keeper = asyncio.ensure_future(kcm.run(InProcessClient(server), SYSTEM_CLOCK, rng))
     for crd in crds([GROUP]):
         await client.create(_CRDS, crd)
-    await wait_until(SYSTEM_CLOCK, lambda: server.api.registry.find(GROUP, "v3", "clusters") is not None, 20)
+    await until(lambda: server.api.registry.find(GROUP, "v3", "clusters") is not None, "the definitions")
     services = Services(
         client=client,
         informers=Informers(client, SYSTEM_CLOCK, rng),

@@ -19,7 +19,6 @@ from remuda.kube.clock import (
     rfc3339,
     rfc3339_micro,
     time_of,
-    wait_until,
     yield_to_loop,
 )
 
@@ -97,16 +96,6 @@ async def test_a_cancellation_inside_a_deadline_stays_a_cancellation() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_waiting_until_something_holds() -> None:
-    clock = VirtualClock()
-    ready = clock.time() + 3
-    waiting = asyncio.create_task(wait_until(clock, lambda: clock.time() >= ready, 5))
-    never = asyncio.create_task(wait_until(clock, lambda: False, 5))
-    await clock.advance(6)
-    assert await waiting
-    assert not await never
 
 
 @given(st.integers(0, 4_000_000_000))

@@ -6,7 +6,6 @@ results; `admission` refuses writes that give more than the writer has (`holding
 Not here: how a user is identified (`gateway/auth`), RBAC itself (`kube/authorization`). Read :mod:`.role_rules` first.
 """
 
-from .globalroles import new_user_roles
 from .holdings import InformerSource
 
-__all__ = ["InformerSource", "new_user_roles"]
+__all__ = ["InformerSource"]

@@ -203,11 +203,6 @@ def namespaced(name: str, namespace: str) -> str:
     return safe_concat(name, namespace)
 
 
-def new_user_roles(roles: Iterable[Obj]) -> list[str]:
-    """The GlobalRoles that a new user gets."""
-    return sorted(name_of(role) for role in roles if role.get("newUserDefault"))
-
-
 def _bound(kind: str, role: str, subject: Obj) -> Mapping[str, Any]:
     return {"roleRef": {"apiGroup": RBAC_GROUP, "kind": kind, "name": role}, "subjects": [subject]}
 

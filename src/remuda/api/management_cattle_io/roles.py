@@ -49,7 +49,7 @@ class GlobalRole(Object, total=False):
         FleetWorkspacePermission, Doc("What may be done in every fleet workspace but this server's own.")
     ]
     namespacedRules: Annotated[dict[str, list[PolicyRule]], Doc("What may be done on this server, by namespace.")]
-    newUserDefault: Annotated[bool, Doc("New users get it.")]
+    newUserDefault: Annotated[bool, Doc("Of no effect: users get roles by bindings.")]
     rules: Annotated[list[PolicyRule], Doc("What may be done on this server.")]
     status: GlobalRoleStatus
 

@@ -10,15 +10,12 @@ Not here: JSON and merge patches (`kube/encoding`). Read :mod:`.field_manager` f
 from __future__ import annotations
 
 from ..scheme.builtin_types import empty_builtin
-from .field_manager import FieldManager, managed_fields_problem
-from .managed_fields import ScalePaths, manager_from_user_agent, manager_of, patch_option_errors
+from .field_manager import FieldManager
+from .managed_fields import ScalePaths, manager_from_user_agent
 
 __all__ = [
     "FieldManager",
     "ScalePaths",
     "empty_builtin",
-    "managed_fields_problem",
     "manager_from_user_agent",
-    "manager_of",
-    "patch_option_errors",
 ]

@@ -326,15 +326,6 @@ def _read_or_nothing(entries: Any) -> Owners:
         return {}
 
 
-def managed_fields_problem(obj: Obj) -> str:
-    """The error in an object's managedFields, or ""; admission may have changed them."""
-    try:
-        decode(_entries_of(obj))
-    except ManagedFieldsError as error:
-        return str(error)
-    return ""
-
-
 # --- client-side apply's annotation ---------------------------------------------------------------------------------------
 #
 # The annotation that client-side `kubectl apply` keeps its last configuration in, and how server-side apply treats it.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.encoding.jsonio import dumps_text
-from remuda.kube.errors import FieldError, forbidden_field, go_quote, invalid_value, required, too_long
+from remuda.kube.errors import FieldError, go_quote, invalid_value, too_long
 
 from .field_set import Fields, FieldsError, difference, has, of_paths, parse
 
@@ -189,11 +189,6 @@ def capped(owners: Owners, union: Any) -> Owners:
 MAX_MANAGER_BYTES = 128
 
 
-def manager_of(field_manager: str, user_agent: str) -> str:
-    """The manager that a request names, else the beginning of its User-Agent."""
-    return field_manager or manager_from_user_agent(user_agent)
-
-
 def manager_from_user_agent(user_agent: str) -> str:
     """The printable characters before the first slash, at most 128 bytes of them."""
     found = bytearray()
@@ -209,16 +204,6 @@ def manager_from_user_agent(user_agent: str) -> str:
 
 def _printable(char: str) -> bool:
     return char.isprintable()
-
-
-def patch_option_errors(field_manager: str, force: bool | None, apply: bool) -> list[FieldError]:
-    """Errors in a patch's options; they make a `PatchOptions.meta.k8s.io "" is invalid` Status."""
-    found: list[FieldError] = []
-    if apply and not field_manager:
-        found.append(required("fieldManager", "is required for apply patch"))
-    if not apply and force is not None:
-        found.append(forbidden_field("force", "may not be specified for non-apply patch"))
-    return found + field_manager_errors(field_manager)
 
 
 def field_manager_errors(field_manager: str, path: str = "fieldManager") -> list[FieldError]:

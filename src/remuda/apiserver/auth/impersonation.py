@@ -47,11 +47,6 @@ class ImpersonationRequest:
         return not self.uid and not self.groups and not self.extra
 
 
-def is_impersonation_header(name: str) -> bool:
-    lower = name.lower()
-    return lower in _HEADERS or lower.startswith(_EXTRA_PREFIX)
-
-
 def parse(headers: Iterable[tuple[str, str]]) -> ImpersonationRequest | None:
     """The identity to impersonate; None without such headers. Raises ApiError (400) for headers without a user."""
     name = uid = ""

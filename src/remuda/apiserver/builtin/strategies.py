@@ -99,11 +99,6 @@ def deprecation_warning(group: str, version: str, kind: str) -> str:
     return _DEPRECATED.get((group, version, kind), "")
 
 
-def group_in_errors(group: str, kind: str) -> str:
-    """The group that an Invalid status names: events of both groups are core's."""
-    return "" if (group, kind) == ("events.k8s.io", "Event") else group
-
-
 def is_known(group: str, version: str, kind: str) -> bool:
     return (group, version, kind) in _STRATEGIES
 

@@ -29,7 +29,6 @@ __all__ = [
     "flat_fields",
     "go_type",
     "kinds",
-    "kinds_of",
     "structure",
     "type_of",
 ]
@@ -48,12 +47,6 @@ def kinds() -> tuple[Resource, ...]:
 def type_of(group: str, version: str, kind: str) -> str | None:
     """The definition name of a kind (lists and `DeleteOptions` included), or None."""
     return _description().kinds.get((group, version, kind))
-
-
-@cache
-def kinds_of(name: str) -> tuple[tuple[str, str, str], ...]:
-    """The (group, version, kind) triples whose body is this definition."""
-    return tuple(triple for triple, found in _description().kinds.items() if found == name)
 
 
 def definition_names() -> list[str]:

@@ -13,9 +13,7 @@ from remuda.kube.encoding import varints
 VARINT = 0
 FIXED64 = 1
 BYTES = 2
-GROUP_START = 3
 GROUP_END = 4
-FIXED32 = 5
 
 _MAX_LENGTH = 0x7FFF_FFFF
 _MAX_FIELD_NUMBER = 0x1FFF_FFFF

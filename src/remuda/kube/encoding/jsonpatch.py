@@ -67,16 +67,6 @@ def _undecodable(detail: str, lenient: bool) -> ApiError:
     return bad_request(detail if lenient else f"error decoding patch: {detail}")
 
 
-def unknown_fields(operations: Sequence[Obj]) -> list[str]:
-    """Messages of strict field validation about unknown members of operations."""
-    return [
-        f"json patch unknown field {go_quote(f'[{index}].{name}')}"
-        for index, operation in enumerate(operations)
-        for name in operation
-        if name not in FIELDS
-    ]
-
-
 def refused() -> ApiError:
     """The answer to a patch that does not apply, regardless of the cause."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})

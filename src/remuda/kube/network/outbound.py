@@ -151,7 +151,6 @@ def _administrators(text: str) -> Policy:
 
 
 # For programs that a user starts on the user's own machine.
-UNRESTRICTED = Policy(())
 
 
 def parsed(text: str) -> list[Rule]:

@@ -96,11 +96,6 @@ def kind_names(driver: str) -> tuple[str, str, str]:
     return f"{base}Config", f"{base}Machine", f"{base}MachineTemplate"
 
 
-def definition_names(driver: str) -> tuple[str, str, str]:
-    config, machine, template = (f"{kind.lower()}s" for kind in kind_names(driver))
-    return f"{config}.{CONFIG_GROUP}", f"{machine}.{MACHINE_GROUP}", f"{template}.{MACHINE_GROUP}"
-
-
 def definitions(driver: str, schema: Obj) -> list[Obj]:
     """The definitions of a driver's kinds, from the spec of its DynamicSchema. Raises UnusableField."""
     config, machine, template = kind_names(driver)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.apiserver.apply import FieldManager
+from remuda.apiserver.apply.managed_fields import ManagedFieldsError, decode
 from remuda.kube.clock import VirtualClock
 
 Obj = dict[str, Any]
@@ -105,3 +106,13 @@ def owned(obj: Obj) -> dict[str, Any]:
     """Who owns what: `manager` or `manager/subresource` to its set."""
     entries = obj["metadata"].get("managedFields", [])
     return {"/".join(filter(None, (entry["manager"], entry.get("subresource")))): entry["fieldsV1"] for entry in entries}
+
+
+def managed_fields_problem(obj: Obj) -> str:
+    """The error in an object's managedFields; "" if they are valid."""
+    metadata = obj.get("metadata")
+    try:
+        decode(metadata.get("managedFields") if isinstance(metadata, dict) else None)
+    except ManagedFieldsError as error:
+        return str(error)
+    return ""

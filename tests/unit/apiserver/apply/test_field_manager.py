@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.apply import FieldManager, managed_fields_problem
+from remuda.apiserver.apply import FieldManager
 from remuda.apiserver.apply.compare import compare
 from remuda.apiserver.apply.typed import compile_type
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
 
-from .schemas import WIDGET, Obj, edited, owned, resolve, stored, widget, widgets
+from .schemas import WIDGET, Obj, edited, managed_fields_problem, owned, resolve, stored, widget, widgets
 
 
 def error_of(call: Any, *arguments: Any) -> ApiError:

@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 from remuda.apiserver.builtin.core import service_addresses
-from remuda.apiserver.builtin.strategies import deprecation_warning, group_in_errors, strategy_for
+from remuda.apiserver.builtin.strategies import deprecation_warning, strategy_for
 from remuda.apiserver.registry import object_meta
 from remuda.apiserver.scheme import builtin_types, codec
 from remuda.kube.errors import ApiError, invalid
@@ -21,6 +21,11 @@ _TOLERATIONS = [
     {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for what in ("not-ready", "unreachable")
 ]
+
+
+def _group_in_errors(kind: Kind) -> str:
+    """The group that an Invalid status names: Events of both groups are core's."""
+    return "" if (kind.group, kind.kind) == ("events.k8s.io", "Event") else kind.group
 
 
 def name_of(case: Case) -> str:
@@ -75,10 +80,10 @@ def create(kind: Kind, obj: Obj) -> tuple[Obj, list[str]]:
     strategy.prepare_for_create(obj)
     errors = strategy.validate(obj)
     if errors:
-        raise invalid(group_in_errors(kind.group, kind.kind), kind.kind, obj["metadata"].get("name", ""), errors)
+        raise invalid(_group_in_errors(kind), kind.kind, obj["metadata"].get("name", ""), errors)
     errors = object_meta.validate_object_meta(obj["metadata"], kind.namespaced, object_meta.path_segment_name)
     if errors:
-        raise invalid(group_in_errors(kind.group, kind.kind), kind.kind, obj["metadata"].get("name", ""), errors)
+        raise invalid(_group_in_errors(kind), kind.kind, obj["metadata"].get("name", ""), errors)
     return obj, strategy.warnings(obj, None)
 
 
@@ -104,7 +109,7 @@ def update(kind: Kind, old: Obj, change: Obj, subresource: str) -> tuple[Obj, li
     errors += object_meta.validate_object_meta_update(obj["metadata"], old["metadata"])
     errors += (strategy.validate_status_update if status else strategy.validate_update)(obj, old)
     if errors:
-        raise invalid(group_in_errors(kind.group, kind.kind), kind.kind, obj["metadata"].get("name", ""), errors)
+        raise invalid(_group_in_errors(kind), kind.kind, obj["metadata"].get("name", ""), errors)
     return obj, [] if status else strategy.warnings(obj, old)
 
 

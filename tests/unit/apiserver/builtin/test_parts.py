@@ -14,8 +14,7 @@ from remuda.kube.duration import human_age, human_duration
 from remuda.kube.errors import ApiError
 from remuda.kube.pod_resources import qos_class
 
-from .cases import KINDS, Obj
-from .served import create
+from .cases import Obj
 
 
 @pytest.mark.parametrize(
@@ -155,42 +154,12 @@ def test_finalizing_a_namespace_checks_each_name() -> None:
     ]
 
 
-def test_a_binding_names_a_node() -> None:
-    assert [str(e) for e in pod.validate_binding({"target": {"kind": "Pod"}})] == [
-        'target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"',
-        "target.name: Required value",
-    ]
-    assert pod.validate_binding({"target": {"name": "n"}}) == []
-
-
 def test_a_pod_that_nothing_runs_is_deleted_at_once() -> None:
     spec = {"terminationGracePeriodSeconds": 20}
     assert pod.deletion_grace_seconds({"spec": spec}, None) == 0
     assert pod.deletion_grace_seconds({"spec": {**spec, "nodeName": "n"}}, None) == 20
     assert pod.deletion_grace_seconds({"spec": {**spec, "nodeName": "n"}}, 5) == 5
     assert pod.deletion_grace_seconds({"spec": {**spec, "nodeName": "n"}, "status": {"phase": "Failed"}}, None) == 0
-
-
-def test_ephemeral_containers_are_added_and_never_changed() -> None:
-    old, _ = create(KINDS["Pod"], KINDS["Pod"].base)
-    old["metadata"]["resourceVersion"] = "1"
-    old["spec"]["ephemeralContainers"] = [{"name": "e", "image": "x"}]
-    new = {"metadata": {"resourceVersion": "1"}, "spec": {"ephemeralContainers": []}}
-    pod.prepare_for_ephemeral_update(new, old)
-    assert new["metadata"] == old["metadata"] and new["spec"]["containers"] == old["spec"]["containers"]
-    found = [str(error) for error in pod.validate_ephemeral_update(new, old)]
-    assert found == ['spec.ephemeralContainers: Forbidden: existing ephemeral containers "e" may not be removed\n']
-
-
-def test_resizing_changes_resources_and_nothing_else() -> None:
-    old, _ = create(KINDS["Pod"], KINDS["Pod"].base)
-    old["metadata"]["resourceVersion"] = "1"
-    changed = {**old["spec"]["containers"][0], "image": "other", "resources": {"requests": {"cpu": "1"}}}
-    new = {"metadata": {"resourceVersion": "1"}, "spec": {**old["spec"], "containers": [changed]}}
-    pod.prepare_for_resize(new, old)
-    assert new["spec"]["containers"][0]["image"] == "nginx"
-    assert new["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
-    assert "QOS Class may not change" in str(pod.validate_resize(new, old)[0])
 
 
 def test_finalizers_can_not_be_added_to_what_is_going_away() -> None:
@@ -259,4 +228,3 @@ def test_every_strategy_is_found_by_its_name() -> None:
     assert strategies.strategy_for("", "v1", "Pod").default_grace_seconds == 30
     assert strategies.strategy_for("", "v1", "Event").ttl == 3600
     assert "spec.nodeName" in strategies.strategy_for("", "v1", "Pod").field_names
-    assert strategies.group_in_errors("events.k8s.io", "Event") == ""

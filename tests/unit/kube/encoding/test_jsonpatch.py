@@ -164,12 +164,6 @@ def test_refuses_what_is_no_patch(body: Any, lenient: bool, code: int, message: 
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
-def test_names_unknown_members() -> None:
-    assert jsonpatch.unknown_fields([{"op": "test", "path": "/a"}, {"op": "add", "pth": "/a"}]) == [
-        'json patch unknown field "[1].pth"'
-    ]
-
-
 @given(VALUES, VALUES)
 def test_a_diff_leads_from_one_value_to_the_other(old: Any, new: Any) -> None:
     if not isinstance(old, dict | list) or not isinstance(new, dict | list):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
+from remuda.kube.errors import forbidden_field, invalid_value, required
 from remuda.kube.pod_resources import qos_class
 
 from ...registry import object_meta
@@ -331,99 +331,6 @@ def _host_address_errors(status: Obj, before: Obj) -> Errors:
     if (status.get("hostIP") or "") != first:
         errors.append(invalid_value("status.hostIPs[0].ip", first, "must be equal to `hostIP`"))
     return errors + _address_errors(status, before, "hostIPs")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Subresources
-
-
-def validate_binding(binding: Obj) -> Errors:
-    target = sub(binding, "target")
-    errors: Errors = []
-    if target.get("kind") and target["kind"] != "Node":
-        errors.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
-    if not target.get("name"):
-        errors.append(required("target.name"))
-    return errors
-
-
-def _keep_metadata(obj: Obj, old: Obj) -> None:
-    """Keeps the stored metadata, except for the writer's resourceVersion and managed fields, as for a status."""
-    meta, before = sub(obj, "metadata"), sub(old, "metadata")
-    kept = {key: meta[key] for key in ("resourceVersion", "managedFields") if key in meta}
-    obj["metadata"] = {**before, **kept}
-
-
-def prepare_for_ephemeral_update(obj: Obj, old: Obj) -> None:
-    containers = sub(obj, "spec").get("ephemeralContainers")
-    obj["spec"] = dict(sub(old, "spec"))
-    _set(obj["spec"], "ephemeralContainers", containers)
-    checks.keep_status(obj, old)
-    _keep_metadata(obj, old)
-
-
-def validate_ephemeral_update(obj: Obj, old: Obj) -> Errors:
-    if MIRROR in (sub(old, "metadata").get("annotations") or {}):
-        return [forbidden_field("[]", "static pods do not support ephemeral containers")]
-    errors = checks.meta_update_errors(obj, old) + _spec_errors(obj) + _annotation_update_errors(obj, old)
-    new = {each.get("name"): each for each in sub(obj, "spec").get("ephemeralContainers") or ()}
-    for before in sub(old, "spec").get("ephemeralContainers") or ():
-        name = before.get("name") or ""
-        if name not in new:
-            why = f'existing ephemeral containers "{name}" may not be removed\n'
-            errors.append(forbidden_field("spec.ephemeralContainers", why))
-        elif not same(before, new[name]):
-            changes = internal_types.diff("EphemeralContainer", before, new[name])
-            why = f'existing ephemeral containers "{name}" may not be changed\n{changes}'
-            errors.append(forbidden_field("spec.ephemeralContainers", why))
-    return errors
-
-
-def prepare_for_resize(obj: Obj, old: Obj) -> None:
-    spec = dict(sub(old, "spec"))
-    for field in ("containers", "initContainers"):
-        new, before = sub(obj, "spec").get(field) or [], spec.get(field) or []
-        if [each.get("name") for each in new] != [each.get("name") for each in before]:
-            return
-        if before:
-            spec[field] = [_resized(each, was) for each, was in zip(new, before, strict=True)]
-    obj["spec"] = spec
-    checks.keep_status(obj, old)
-    _keep_metadata(obj, old)
-
-
-def _resized(new: Obj, old: Obj) -> Obj:
-    merged = dict(old)
-    for field in ("resources", "resizePolicy"):
-        _set(merged, field, new.get(field))
-    return merged
-
-
-def validate_resize(obj: Obj, old: Obj) -> Errors:
-    if MIRROR in (sub(old, "metadata").get("annotations") or {}):
-        return [forbidden_field("[]", "static pods cannot be resized")]
-    errors = checks.meta_update_errors(obj, old) + _spec_errors(obj)
-    spec, before = sub(obj, "spec"), sub(old, "spec")
-    if (sub(old, "status").get("qosClass") or qos_class(before)) != qos_class(spec):
-        shown = sub(obj, "status").get("qosClass") or ""
-        errors.append(invalid_value("spec", shown, "Pod QOS Class may not change as a result of resizing"))
-    for field in ("containers", "initContainers"):
-        new, was = spec.get(field) or [], before.get(field) or []
-        if len(new) != len(was):
-            errors.append(forbidden_field(f"spec.{field}", f"{field} may not be added or removed on resize"))
-            return errors
-        for index, (container, old_container) in enumerate(zip(new, was, strict=True)):
-            errors += _removed_errors(container, old_container, f"spec.{field}[{index}].resources")
-    return errors
-
-
-def _removed_errors(new: Obj, old: Obj, path: str) -> Errors:
-    errors: Errors = []
-    for field in ("requests", "limits"):
-        kept = sub(new, "resources").get(field) or {}
-        if any(name not in kept for name in sub(old, "resources").get(field) or {}):
-            errors.append(forbidden_field(f"{path}.{field}", f"resource {field} cannot be removed"))
-    return errors
 
 
 def deletion_grace_seconds(pod: Obj, asked: int | None) -> int:
