@@ -16,7 +16,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
 from remuda.machines.nodedrivers.builtin_drivers import builtin
 from remuda.machines.nodedrivers.dynamicschema import DynamicSchemas
-from remuda.machines.nodedrivers.known_flags import Sources
+from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.nodedriver import NodeDrivers
 from remuda.runtime import Manager
 from tests.unit.machines.nodedrivers.node_drivers import CONFIGS, NOWHERE, config

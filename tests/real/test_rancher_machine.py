@@ -15,7 +15,7 @@ from remuda.machines.errors import DriverError
 from remuda.machines.nodedrivers import known_flags
 from remuda.machines.nodedrivers.builtin_drivers import RANCHERS, python_driver
 from remuda.machines.nodedrivers.driver_schemas import Shape, resource_fields
-from remuda.machines.nodedrivers.known_flags import Sources
+from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.rancher_machine import RancherMachine
 from remuda.machines.options import Flag, FlagKind
 from tests.real import build, describe_flags, need

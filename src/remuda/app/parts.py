@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from remuda.gateway.provisioning_port import ProvisioningDoor
     from remuda.kube.clock import Clock
     from remuda.kube.network.outbound_http import Current
-    from remuda.machines.nodedrivers.known_flags import Sources
+    from remuda.machines.nodedrivers.flag_sources import Sources
     from remuda.machines.runner.controller import Ground
     from remuda.provisioning.bootstrap.rkebootstrap import Scripts
     from remuda.provisioning.etcd.members import DistributionsMembers
@@ -205,7 +205,7 @@ class Parts:
 
     @cached_property
     def driver_sources(self) -> Sources:
-        from remuda.machines.nodedrivers.known_flags import Sources
+        from remuda.machines.nodedrivers.flag_sources import Sources
 
         environment = self.jobs.ground.environment
         return Sources(self.clock, environment, self.jobs.drivers, policy=self._administrators_outbound(environment))

@@ -36,8 +36,9 @@ from ..controller_context import BY_CLUSTER, BY_DEPLOYMENT, Core, cluster_key_of
 from ..external_objects import External
 from ..phases import Phases, Stuck, is_paused, with_paused
 from ..well_known import CLUSTER_NAME, DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_FINALIZER
+from .machineset_view import count, spec_replicas
 from .rollout_execution import Rollouts
-from .scope import NAME, Scope, count, spec_replicas
+from .scope import NAME, Scope
 from .status import OWNED, next_report_at, with_status
 
 Obj = dict[str, Any]

@@ -29,7 +29,7 @@ from ..well_known import (
     TEMPLATE_HASH,
     fnv32a,
 )
-from .scope import ON_DELETE, Bounds, created, spec_replicas, strategy_of
+from .machineset_view import ON_DELETE, Bounds, created, spec_replicas, strategy_of
 
 Obj = dict[str, Any]
 

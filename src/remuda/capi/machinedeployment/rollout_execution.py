@@ -17,8 +17,9 @@ from ..controller_context import Core
 from ..phases import Stuck
 from ..well_known import MAX_REPLICAS, REVISION
 from .desired_machinesets import Found, Identity, current_machine_set, find, identity, new_machine_set, old_machine_set, revised
+from .machineset_view import ON_DELETE, Bounds, MachineSet, count, created, spec_replicas, strategy_of
 from .rollout_plan import Plan, plan_on_delete, plan_rolling_update, plan_scaling
-from .scope import NAME, ON_DELETE, Bounds, MachineSet, Scope, count, created, spec_replicas, strategy_of
+from .scope import NAME, Scope
 from .status import Rolled, is_complete
 
 Obj = dict[str, Any]

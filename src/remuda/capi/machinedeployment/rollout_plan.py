@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .scope import Bounds, MachineSet
+from .machineset_view import Bounds, MachineSet
 
 
 @dataclass(slots=True)

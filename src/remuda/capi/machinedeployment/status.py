@@ -17,7 +17,7 @@ from remuda.kube.selectors import LabelSelector
 
 from .. import kubernetes_versions
 from ..machine_messages import in_deletion_for_long, not_to_be_remediated
-from .scope import Bounds, count, created, max_unavailable_of, spec_replicas
+from .machineset_view import Bounds, count, created, max_unavailable_of, spec_replicas
 
 Obj = dict[str, Any]
 

@@ -26,7 +26,7 @@ from . import driver_schemas
 from .builtin_drivers import BuiltIn, builtin, node_driver, restored
 from .driver_downloads import name_problem
 from .driver_schemas import HINTS, Shape, UnusableFlag, credential_fields, hints, resource_fields
-from .known_flags import Flags, Sources
+from .flag_sources import Flags, Sources
 
 log = logger(__name__)
 

@@ -12,7 +12,7 @@ import pytest
 from remuda import __version__
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.machines.errors import DriverError, Reason
-from remuda.machines.nodedrivers.known_flags import Sources
+from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.rancher_machine import RancherMachine, parsed
 from remuda.machines.options import Flag, FlagKind
 from tests.unit.machines.nodedrivers.node_drivers import NOWHERE

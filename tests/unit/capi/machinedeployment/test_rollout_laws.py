@@ -13,8 +13,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remuda.capi.machinedeployment.machineset_view import Bounds, MachineSet
 from remuda.capi.machinedeployment.rollout_plan import Plan, plan_on_delete, plan_rolling_update, plan_scaling
-from remuda.capi.machinedeployment.scope import Bounds, MachineSet
 
 COUNTS = st.integers(0, 6)
 LIMITS = st.one_of(st.integers(0, 8), st.sampled_from(["0%", "1%", "25%", "34%", "50%", "99%", "100%"]))

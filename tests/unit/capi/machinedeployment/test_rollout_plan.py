@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from remuda.capi.machinedeployment.machineset_view import Bounds, MachineSet
 from remuda.capi.machinedeployment.rollout_plan import plan_on_delete, plan_rolling_update, plan_scaling
-from remuda.capi.machinedeployment.scope import Bounds, MachineSet
 
 Sizes = dict[str, int]
 

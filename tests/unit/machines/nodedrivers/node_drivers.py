@@ -11,7 +11,7 @@ from remuda.kube.builtin_resources import CRDS
 from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.machines.nodedrivers.builtin_drivers import BuiltIn, builtin
 from remuda.machines.nodedrivers.dynamicschema import DynamicSchemas
-from remuda.machines.nodedrivers.known_flags import Sources
+from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.nodedriver import NodeDrivers
 from remuda.runtime import Reconciler
 from remuda.runtime.admitted_types import AdmittedType

@@ -16,9 +16,10 @@ from remuda.kube.clock import Clock, Rng
 from ..store import Compacted, Event, FutureRevision, KeyValue, Op, Range, StoreError, Unavailable, check
 from ..watch_hub import Hub, Replay, Watcher
 from .grpc import Failed
+from .keyspace import COMPACTION_KEY, Keyspace
 from .members import ENOUGH, EtcdConfig, Members
 from .rpc import COMPACT, OUT_OF_RANGE, RANGE, TIME_TO_LIVE, TXN, WATCH, RangeAnswer, Refused, WireKeyValue, number
-from .transactions import COMPACTION_KEY, Keyspace, Writing
+from .transactions import Writing
 from .watch_feed import Feed, replay
 
 Obj = dict[str, Any]

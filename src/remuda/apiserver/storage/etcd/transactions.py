@@ -1,4 +1,4 @@
-"""Transactions, a certain outcome for each, and their keys as etcd has them: with a prefix, as bytes.
+"""Transactions, and a certain outcome for each.
 
 A write whose answer is lost may have been done, or may be held by a hanging member that does it later. So each
 write is sent under an epoch, a key of this process that its transaction compares. When an answer is lost, the epoch is ended:
@@ -15,64 +15,11 @@ from typing import Any, NamedTuple
 
 from remuda.kube.clock import Clock, Rng
 
-from ..store import Delete, Event, KeyValue, Mismatch, Op, Put, StoreError, Unavailable, Unknown, after_prefix
+from ..store import Delete, Event, KeyValue, Mismatch, Op, Put, StoreError, Unavailable, Unknown
+from .keyspace import EPOCHS, Keyspace
 from .members import ENOUGH, Members, Unsure
-from .rpc import GRANT, NOT_FOUND, PUT, TXN, OpAnswer, Refused, WireEvent, WireKeyValue
+from .rpc import GRANT, NOT_FOUND, PUT, TXN, OpAnswer, Refused
 from .watch_feed import Feed
-
-# The key where kube-apiserver, too, notes the compaction of etcd. Outside any prefix: all share one history.
-COMPACTION_KEY = b"compact_rev_key"
-# The keys where processes that lost an answer note that they did (:mod:`.transactions`).
-EPOCHS = b"remuda_epochs/"
-# etcd's notation for "to the end".
-_END = b"\0"
-
-
-def is_bookkeeping(stored: bytes) -> bool:
-    return stored == COMPACTION_KEY or stored.startswith(EPOCHS)
-
-
-class Keyspace:
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._bytes = prefix.encode()
-
-    def stored(self, key: str) -> bytes:
-        return (self._prefix + key).encode()
-
-    def bounds(self, prefix: str, start: str = "") -> Obj:
-        """The range of the keys that begin with `prefix` and are >= `start`."""
-        whole = self._prefix + prefix
-        first = self._prefix + max(prefix, start)
-        return {"key": first.encode() or b"\0", "range_end": after_prefix(whole).encode() if whole else _END}
-
-    @staticmethod
-    def watch_everything(start: int) -> Obj:
-        request = {"key": b"\0", "range_end": _END, "start_revision": start, "prev_kv": True, "progress_notify": True}
-        return {"create_request": request}
-
-    def own(self, stored: bytes) -> str | None:
-        """The key in the API's form; None for a key of another program."""
-        if not stored.startswith(self._bytes) or is_bookkeeping(stored):
-            return None
-        try:
-            return stored[len(self._bytes) :].decode()
-        except UnicodeDecodeError:
-            return None
-
-    def kv(self, wire: WireKeyValue) -> KeyValue:
-        """The value of a key that is our :meth:`own`."""
-        key = wire.key[len(self._bytes) :].decode(errors="replace")
-        return KeyValue(key, wire.value, wire.create_revision, wire.mod_revision)
-
-    def event(self, wire: WireEvent) -> Event | None:
-        key = self.own(wire.kv.key)
-        if key is None:
-            return None
-        prev = None if wire.prev_kv is None else self.kv(wire.prev_kv)
-        kv = None if wire.type == "DELETE" else KeyValue(key, wire.kv.value, wire.kv.create_revision, wire.kv.mod_revision)
-        return Event(wire.kv.mod_revision, key, kv, prev)
-
 
 Obj = dict[str, Any]
 

@@ -18,9 +18,9 @@ from remuda.kube.clock import Clock, deadline
 
 from ..store import Compacted, Event, StoreError
 from .grpc import Failed
+from .keyspace import COMPACTION_KEY, Keyspace
 from .members import Member, Members, Stream
 from .rpc import WATCH, WatchResult, WireEvent, number
-from .transactions import COMPACTION_KEY, Keyspace
 
 log = logging.getLogger(__name__)
 
