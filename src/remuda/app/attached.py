@@ -35,7 +35,7 @@ from remuda.kube.network.unreadable import Runner
 from remuda.kube.objects import dig, name_of
 from remuda.runtime import Elector, Informers, Manager, Registry, Term
 from remuda.runtime.admitted_types import AdmittedType
-from remuda.runtime.controller_choice import Choice
+from remuda.runtime.controller_table import Choice
 from remuda.runtime.webhook_certificates import SharedCertificates
 from remuda.runtime.webhook_server import Address, Registration, WebhookServer, conversion_of
 

@@ -36,7 +36,7 @@ from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.vault import Vault
 from remuda.runtime import Informers
 from remuda.runtime.admitted_types import AdmittedType
-from remuda.runtime.controller_choice import Choice
+from remuda.runtime.controller_table import Choice
 
 from . import controllers as table
 from .admission import admitted_types

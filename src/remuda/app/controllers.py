@@ -6,19 +6,21 @@ stands for all of its rows in `--controllers`, and the programs that run it: `se
 `gateway` on another Kubernetes, which has controllers of its own for its kinds. `--controllers=-NAME` switches a row off, and
 `--controllers=-WORD` a group.
 
+Background tasks are not controllers: a program's parts start them (`beside` of the manager, and of the gateway's services).
+
 :mod:`.embedded`, :mod:`.attached` and :mod:`.attached_gateway` are the programs. They call :func:`add`, and never make a
 controller themselves. Controllers of nodes and workloads run only in clusters: :mod:`remuda.kcm.workloads` lists those.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from remuda.runtime.controller_choice import Choice, choose
+from remuda import kcm
+from remuda.runtime.controller_table import Choice, Row, choose
 
 from .parts import LOCAL, Jobs, Parts
 
@@ -40,60 +42,35 @@ def _only_the_manager(parts: Parts) -> tuple[Any, ...]:
     return (parts.manager,)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One controller. `made_by` is `module:class`, `needs` gives its arguments.
-
-    `runs` tells whether the parts of this process allow it. The API cannot work without a `required` one, which can't be
-    switched off.
-    """
-
-    name: str
-    made_by: str
-    needs: Callable[[Parts], tuple[Any, ...]] = _only_the_manager
-    runs: Callable[[Parts], bool] = lambda parts: True
-    required: bool = False
+def _row(
+    name: str,
+    made_by: str,
+    needs: Callable[[Parts], tuple[Any, ...]] = _only_the_manager,
+    runs: Callable[[Parts], bool] = lambda parts: True,
+) -> Row[Parts]:
+    return Row(name, made_by, needs, runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     word: str
     programs: tuple[Program, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[Row[Any], ...]
 
 
 GROUPS = (
-    # kcm.controllers makes them, since they share their informers and one discovery; simulated clusters run the same ones.
-    Group(
-        KUBERNETES,
-        (Program.SERVE,),
-        (
-            Row("discovery", "remuda.kcm.served_resources:Discovery", required=True),
-            Row("crd-conditions", "remuda.kcm.crds:CrdConditions", required=True),
-            Row("crd-finalizer", "remuda.kcm.crds:CrdCleanup", required=True),
-            Row("autoregister", "remuda.kcm.apiservice_registration:ApiServices", required=True),
-            Row("garbage-collector-controller", "remuda.kcm.garbagecollector:GarbageCollector"),
-            Row("namespace-controller", "remuda.kcm.namespaces:NamespaceController"),
-            Row("serviceaccount-controller", "remuda.kcm.serviceaccounts:DefaultServiceAccounts"),
-            Row("clusterrole-aggregation-controller", "remuda.kcm.clusterrole_aggregation:ClusterRoleAggregation"),
-            Row("persistentvolumeclaim-protection-controller", "remuda.kcm.volume_protection:ClaimProtection"),
-            Row("persistentvolume-protection-controller", "remuda.kcm.volume_protection:VolumeProtection"),
-            Row("resourcequota-controller", "remuda.kcm.resourcequota:QuotaController"),
-            Row("disruption-controller", "remuda.kcm.disruption:DisruptionController"),
-            Row("root-ca-certificate-publisher-controller", "remuda.kcm.serviceaccounts:RootCaPublisher"),
-            Row("serviceaccount-token-controller", "remuda.kcm.serviceaccounts:TokenSecrets"),
-        ),
-    ),
+    # kcm has their table, since simulated clusters run them, too; their arguments are attributes of :class:`remuda.kcm.Parts`.
+    Group(KUBERNETES, (Program.SERVE,), kcm.CONTROLLERS),
     # The core of Cluster API, under the names that upstream's manager gives its controllers.
     Group(
         CAPI,
         (Program.SERVE, Program.CONTROLLERS),
         (
-            Row("cluster", "remuda.capi.cluster:Clusters", lambda p: (p.core,)),
-            Row("machine", "remuda.capi.machine.controller:Machines", lambda p: (p.core,)),
-            Row("machineset", "remuda.capi.machineset:MachineSets", lambda p: (p.core,)),
-            Row("machinedeployment", "remuda.capi.machinedeployment:MachineDeployments", lambda p: (p.core,)),
-            Row("machinehealthcheck", "remuda.capi.machinehealthcheck:MachineHealthChecks", lambda p: (p.core,)),
+            _row("cluster", "remuda.capi.cluster:Clusters", lambda p: (p.core,)),
+            _row("machine", "remuda.capi.machine.controller:Machines", lambda p: (p.core,)),
+            _row("machineset", "remuda.capi.machineset:MachineSets", lambda p: (p.core,)),
+            _row("machinedeployment", "remuda.capi.machinedeployment:MachineDeployments", lambda p: (p.core,)),
+            _row("machinehealthcheck", "remuda.capi.machinehealthcheck:MachineHealthChecks", lambda p: (p.core,)),
         ),
     ),
     # Users, roles and managed clusters. They need a gateway, which `serve` has while any of them is wanted.
@@ -101,62 +78,62 @@ GROUPS = (
         ACCESS,
         (Program.SERVE, Program.GATEWAY),
         (
-            Row(
+            _row(
                 "settings", "remuda.access.settings.controller:Choices", lambda p: (p.client, p.informers, p.clock, p.environment)
             ),
-            Row("user", "remuda.access.users.controllers:UserController", lambda p: (p.client, p.informers)),
-            Row("token", "remuda.access.users.controllers:TokenController", lambda p: (p.client, p.informers, p.clock)),
-            Row(
+            _row("user", "remuda.access.users.controllers:UserController", lambda p: (p.client, p.informers)),
+            _row("token", "remuda.access.users.controllers:TokenController", lambda p: (p.client, p.informers, p.clock)),
+            _row(
                 "builtin-globalroles",
                 "remuda.access.roles.builtin_roles:BuiltinRoles",
                 lambda p: (p.manager, "GlobalRole"),
             ),
-            Row(
+            _row(
                 "builtin-roletemplates",
                 "remuda.access.roles.builtin_roles:BuiltinRoles",
                 lambda p: (p.manager, "RoleTemplate"),
             ),
-            Row("globalrole", "remuda.access.roles.globalroles:GlobalRoles", lambda p: (p.manager, p.views)),
-            Row("globalrolebinding", "remuda.access.roles.globalroles:GlobalRoleBindings", lambda p: (p.manager, p.views)),
-            Row("cluster-memberships", "remuda.access.roles.cluster_memberships:Memberships", lambda p: (p.manager, p.views)),
-            Row("cluster-access", "remuda.access.roles.cluster_access:ClusterAccess", lambda p: (p.manager, p.views)),
-            Row(
+            _row("globalrole", "remuda.access.roles.globalroles:GlobalRoles", lambda p: (p.manager, p.views)),
+            _row("globalrolebinding", "remuda.access.roles.globalroles:GlobalRoleBindings", lambda p: (p.manager, p.views)),
+            _row("cluster-memberships", "remuda.access.roles.cluster_memberships:Memberships", lambda p: (p.manager, p.views)),
+            _row("cluster-access", "remuda.access.roles.cluster_access:ClusterAccess", lambda p: (p.manager, p.views)),
+            _row(
                 "downstream-access",
                 "remuda.access.roles.downstream_access:DownstreamAccess",
                 lambda p: (p.manager, p.views, p.downstreams),
             ),
-            Row("user-bindings", "remuda.access.roles.cluster_memberships:DepartedUsers", lambda p: (p.manager, p.views)),
-            Row(
+            _row("user-bindings", "remuda.access.roles.cluster_memberships:DepartedUsers", lambda p: (p.manager, p.views)),
+            _row(
                 "management-cluster", "remuda.access.clusters.management_cluster:ManagedClusters", lambda p: (p.manager, p.server)
             ),
-            Row(
+            _row(
                 "clusterregistrationtoken",
                 "remuda.access.clusters.clusterregistrationtoken:RegistrationTokens",
                 lambda p: (p.manager, p.server, p.ground.entropy),
             ),
-            Row("system-namespace", "remuda.access.clusters.management_cluster:system_namespaces"),
-            Row("local-cluster", "remuda.access.clusters.management_cluster:local_clusters"),
-            Row(
+            _row("system-namespace", "remuda.access.clusters.management_cluster:system_namespaces"),
+            _row("local-cluster", "remuda.access.clusters.management_cluster:local_clusters"),
+            _row(
                 "cluster-health",
                 "remuda.access.health.cluster_health:ClusterHealth",
                 lambda p: (p.manager, p.downstreams, p.agents, p.followings),
             ),
-            Row("node-sync", "remuda.access.health.nodesync:NodeSync", lambda p: (p.manager, p.followings)),
-            Row("cluster-removal", "remuda.access.health.cluster_removal:Removal", lambda p: (p.manager, p.downstreams)),
-            Row(
+            _row("node-sync", "remuda.access.health.nodesync:NodeSync", lambda p: (p.manager, p.followings)),
+            _row("cluster-removal", "remuda.access.health.cluster_removal:Removal", lambda p: (p.manager, p.downstreams)),
+            _row(
                 "cluster-deploy",
                 "remuda.gateway.agents.agent_deployment:AgentDeployment",
                 lambda p: (p.manager, p.gateway.services, p.gateway.registrations, p.downstreams),
             ),
-            Row("cluster-auth", "remuda.access.clusters.cluster_auth:ClusterAuth", lambda p: (p.manager, p.downstreams)),
-            Row(
+            _row("cluster-auth", "remuda.access.clusters.cluster_auth:ClusterAuth", lambda p: (p.manager, p.downstreams)),
+            _row(
                 "provisioning-cluster",
                 "remuda.provisioning.cluster.provisioning_to_management:ProvisioningMirror",
                 lambda p: (p.manager, p.server, p.ground.entropy),
             ),
-            Row("cluster-management", "remuda.provisioning.cluster.management_to_provisioning:ManagementMirror"),
-            Row("fleetworkspace", "remuda.fleet.fleetworkspace:FleetWorkspaces"),
-            Row("fleetworkspace-default", "remuda.fleet.fleetworkspace:standing", lambda p: (p.manager, p.server)),
+            _row("cluster-management", "remuda.provisioning.cluster.management_to_provisioning:ManagementMirror"),
+            _row("fleetworkspace", "remuda.fleet.fleetworkspace:FleetWorkspaces"),
+            _row("fleetworkspace-default", "remuda.fleet.fleetworkspace:standing", lambda p: (p.manager, p.server)),
         ),
     ),
     # Clusters of machines. They need a gateway, and a Cluster API on the same Kubernetes: ours or another one.
@@ -164,53 +141,53 @@ GROUPS = (
         PROVISIONING,
         (Program.SERVE, Program.GATEWAY),
         (
-            Row(
+            _row(
                 "provisioningcluster",
                 "remuda.provisioning.graph.provisioningcluster:ProvisioningClusters",
                 lambda p: (p.manager, p.ground.access, p.environment),
             ),
-            Row("provisioninglog", "remuda.provisioning.cluster.provisioninglog:ProvisioningLogs"),
-            Row("secret", "remuda.provisioning.references.cloud_credentials:CloudCredentials"),
-            Row("podsecurity-templates", "remuda.provisioning.graph.referenced_objects:builtin_templates_controller"),
-            Row("rkecluster", "remuda.provisioning.cluster.rkecluster:RKEClusters"),
-            Row("rkecontrolplane", "remuda.provisioning.cluster.rkecontrolplane:RKEControlPlanes"),
-            Row(
+            _row("provisioninglog", "remuda.provisioning.cluster.provisioninglog:ProvisioningLogs"),
+            _row("secret", "remuda.provisioning.references.cloud_credentials:CloudCredentials"),
+            _row("podsecurity-templates", "remuda.provisioning.graph.referenced_objects:builtin_templates_controller"),
+            _row("rkecluster", "remuda.provisioning.cluster.rkecluster:RKEClusters"),
+            _row("rkecontrolplane", "remuda.provisioning.cluster.rkecontrolplane:RKEControlPlanes"),
+            _row(
                 "planner",
                 "remuda.provisioning.planner.controller:Planner",
                 lambda p: (p.manager, p.door, p.ground.access, p.ground.entropy, p.environment),
             ),
-            Row(
+            _row(
                 "release-data",
                 "remuda.provisioning.releases.release_data:ReleaseData",
                 lambda p: (p.manager, p.release_fetch, p.environment),
             ),
-            Row(
+            _row(
                 "machine-worker-label", "remuda.provisioning.nodes.worker_label:WorkerLabels", lambda p: (p.manager, p.workloads)
             ),
-            Row(
+            _row(
                 "rke-bootstrap",
                 "remuda.provisioning.bootstrap.rkebootstrap:Bootstraps",
                 lambda p: (p.manager, p.scripts, p.etcd_members, p.script_watches),
             ),
-            Row(
+            _row(
                 "bootstraptoken",
                 "remuda.provisioning.bootstrap.bootstraptoken:BootstrapTokens",
                 lambda p: (p.manager, p.environment),
             ),
-            Row("awaited-host", "remuda.provisioning.nodes.awaitedhost:AwaitedHosts", lambda p: (p.manager, p.environment)),
-            Row("unmanaged-machine", "remuda.provisioning.nodes.unmanaged:Unmanaged"),
-            Row("custom-machine", "remuda.provisioning.nodes.custommachine:CustomMachines", lambda p: (p.manager, p.workloads)),
-            Row(
+            _row("awaited-host", "remuda.provisioning.nodes.awaitedhost:AwaitedHosts", lambda p: (p.manager, p.environment)),
+            _row("unmanaged-machine", "remuda.provisioning.nodes.unmanaged:Unmanaged"),
+            _row("custom-machine", "remuda.provisioning.nodes.custommachine:CustomMachines", lambda p: (p.manager, p.workloads)),
+            _row(
                 "plansecret",
                 "remuda.provisioning.plans.plansecret:PlanSecrets",
                 lambda p: (p.manager, p.ca_checksum, p.script_watches),
             ),
-            Row(
+            _row(
                 "machine-node-lookup",
                 "remuda.provisioning.nodes.machinenodelookup:MachineNodeLookup",
                 lambda p: (p.manager, p.workloads),
             ),
-            Row("machine-drain", "remuda.provisioning.nodes.machinedrain:MachineDrain", lambda p: (p.manager, p.workloads)),
+            _row("machine-drain", "remuda.provisioning.nodes.machinedrain:MachineDrain", lambda p: (p.manager, p.workloads)),
         ),
     ),
     # Machines of node drivers, and the Jobs that make and delete them.
@@ -218,17 +195,17 @@ GROUPS = (
         PROVISIONING,
         (Program.SERVE, Program.GATEWAY),
         (
-            Row("nodedriver", "remuda.machines.nodedrivers.nodedriver:NodeDrivers", lambda p: (p.manager, p.driver_sources)),
-            Row("dynamicschema", "remuda.machines.nodedrivers.dynamicschema:DynamicSchemas"),
-            Row("machineconfigcleanup", "remuda.machines.machineconfigcleanup:MachineConfigCleanup"),
-            Row("machinesecrets", "remuda.machines.secretfields.machinesecrets:MachineSecrets"),
-            Row(
+            _row("nodedriver", "remuda.machines.nodedrivers.nodedriver:NodeDrivers", lambda p: (p.manager, p.driver_sources)),
+            _row("dynamicschema", "remuda.machines.nodedrivers.dynamicschema:DynamicSchemas"),
+            _row("machineconfigcleanup", "remuda.machines.machineconfigcleanup:MachineConfigCleanup"),
+            _row("machinesecrets", "remuda.machines.secretfields.machinesecrets:MachineSecrets"),
+            _row(
                 "machine-provision",
                 "remuda.machines.machineprovision.controller:MachineProvision",
                 lambda p: (p.manager, p.ground.access, p.jobs.ground.environment, p.jobs.runner == LOCAL),
             ),
             # Off with `--job-runner=cluster`, too: then the Jobs are pods.
-            Row(
+            _row(
                 "job-runner",
                 "remuda.machines.runner.controller:JobRunner",
                 lambda p: (p.manager, p.ground.access, p.jobs.ground),
@@ -264,16 +241,11 @@ def reconcilers(parts: Parts, wanted: Collection[str]) -> Iterator[Reconciler]:
     """The controllers of these names, in the order of the table. One without a queue runs beside the others."""
     for row in (row for group in GROUPS if group.word for row in group.rows):
         if row.name in wanted and row.runs(parts):
-            made = _made(row, parts)
+            made = row.make(parts)
             if hasattr(made, "reconcile"):
                 yield made
             else:
                 parts.manager.beside(made.run)
-
-
-def _made(row: Row, parts: Parts) -> Any:
-    module, _, name = row.made_by.partition(":")
-    return getattr(importlib.import_module(module), name)(*row.needs(parts))
 
 
 def serve_gateway(parts: Parts) -> None:

@@ -34,7 +34,7 @@ from remuda.kcm.serviceaccounts import RootCa
 from remuda.kube.clock import Clock, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
 from remuda.runtime import Informers, Manager, Registry, Term
-from remuda.runtime.controller_choice import Choice
+from remuda.runtime.controller_table import Choice
 
 from . import controllers as table
 from .controllers import ACCESS, CAPI, KUBERNETES, PROVISIONING, Program, names
@@ -243,11 +243,11 @@ async def run_controllers(
     server.metrics.others.append(registry.text)
     server.on_trust.append(trusted)
     try:
-        found = kcm.controllers(kubernetes, config.clock, config.rng, root_ca=root_ca, tokens=server.issuer, registry=registry)
+        kcm_parts = kcm.Parts(kubernetes, config.clock, config.rng, root_ca=root_ca, tokens=server.issuer, registry=registry)
+        optional = names(KUBERNETES, required=False)
+        wanted = [name for name in names(KUBERNETES) if name not in optional or name in choice]
         async with asyncio.TaskGroup() as group:
-            optional = names(KUBERNETES, required=False)
-            wanted = [each for each in found if each.name not in optional or each.name in choice]
-            group.create_task(kcm.run_all(wanted), name=kcm.MANAGER)
+            group.create_task(kcm.run_all(kcm.controllers(kcm_parts, wanted)), name=kcm.MANAGER)
             if ours.parts:
                 group.create_task(ours.run(registry), name="remuda")
     finally:

@@ -3,32 +3,28 @@ clusters with nodes.
 
 Each controller is one module with the upstream controller's name, on one `Client`; pure decisions are beside it
 (`disruption_counts`, `pod_placement`).
-Schedulers and kubelets of simulated nodes are `lab/distro/nodes/`. Begin with :func:`controllers` below.
+Not here: schedulers and kubelets of simulated nodes (`lab/distro/nodes/`). Begin with :data:`CONTROLLERS` below.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Collection, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Rng
 from remuda.runtime import Informers, Recorder, Registry
+from remuda.runtime.controller_table import Row
 
-from .apiservice_registration import ApiServices
-from .clusterrole_aggregation import ClusterRoleAggregation
-from .crds import CrdCleanup, CrdConditions
-from .disruption import DisruptionController
-from .garbagecollector import GarbageCollector
-from .namespaces import NamespaceController
-from .resourcequota import QuotaController
-from .served_resources import Discovery
-from .serviceaccounts import DefaultServiceAccounts, RootCa, RootCaPublisher, TokenIssuer, TokenSecrets
-from .volume_protection import ClaimProtection, VolumeProtection
+from .serviceaccounts import RootCa, TokenIssuer
 
-__all__ = ["Runnable", "TokenIssuer", "controllers", "run"]
+if TYPE_CHECKING:
+    from .served_resources import Discovery
+
+__all__ = ["CONTROLLERS", "Parts", "Runnable", "TokenIssuer", "controllers", "run"]
 
 MANAGER = "kube-controller-manager"
 
@@ -40,43 +36,89 @@ class Runnable(Protocol):
         """Work until cancelled."""
 
 
-def controllers(
-    client: Client,
-    clock: Clock,
-    rng: Rng,
-    *,
-    root_ca: str | RootCa = "",
-    tokens: TokenIssuer | None = None,
-    registry: Registry | None = None,
-) -> list[Runnable]:
-    """All controllers. `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets."""
-    root = RootCa(root_ca) if isinstance(root_ca, str) else root_ca
-    watches = Informers(client, clock, rng, registry=registry)
-    discovery = Discovery(client, clock, watches.of(CRDS))
-    found: list[Runnable] = [
-        watches,
-        discovery,
-        CrdConditions(client, clock, rng, watches),
-        CrdCleanup(client, clock, rng, watches),
-        ApiServices(client, clock, rng, watches),
-        GarbageCollector(
-            client, clock, rng, discovery, Recorder(client, clock, GarbageCollector.name, field_manager=MANAGER), watches.registry
-        ),
-        NamespaceController(client, clock, rng, watches, discovery),
-        DefaultServiceAccounts(client, clock, rng, watches),
-        ClusterRoleAggregation(client, clock, rng, watches),
-        ClaimProtection(client, clock, rng, watches),
-        VolumeProtection(client, clock, rng, watches),
-        QuotaController(client, clock, rng, watches, discovery),
-        DisruptionController(
-            client, clock, rng, watches, discovery, Recorder(client, clock, "controllermanager", field_manager=MANAGER)
-        ),
-    ]
-    if root.pem:
-        found.append(RootCaPublisher(client, clock, rng, watches, root))
-    if tokens is not None:
-        found.append(TokenSecrets(client, clock, rng, watches, tokens, root))
-    return found
+class Parts:
+    """The arguments of the controllers, which share their informers and one discovery.
+
+    `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        rng: Rng,
+        *,
+        root_ca: str | RootCa = "",
+        tokens: TokenIssuer | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        self.client = client
+        self.clock = clock
+        self.rng = rng
+        self.root_ca = RootCa(root_ca) if isinstance(root_ca, str) else root_ca
+        self.tokens = tokens
+        self.informers = Informers(client, clock, rng, registry=registry)
+
+    @cached_property
+    def discovery(self) -> Discovery:
+        from .served_resources import Discovery
+
+        return Discovery(self.client, self.clock, self.informers.of(CRDS))
+
+    def recorder(self, component: str) -> Recorder:
+        return Recorder(self.client, self.clock, component, field_manager=MANAGER)
+
+
+def _watches(parts: Parts) -> tuple[Any, ...]:
+    return (parts.client, parts.clock, parts.rng, parts.informers)
+
+
+def discovery(parts: Parts) -> Discovery:
+    """The one that controllers share, which runs as they do."""
+    return parts.discovery
+
+
+# All of them, in the order in which they are made. Those of nodes and workloads are in `workloads/`.
+CONTROLLERS: Final[tuple[Row[Parts], ...]] = (
+    Row("discovery", "remuda.kcm:discovery", lambda p: (p,), required=True),
+    Row("crd-conditions", "remuda.kcm.crds:CrdConditions", _watches, required=True),
+    Row("crd-finalizer", "remuda.kcm.crds:CrdCleanup", _watches, required=True),
+    Row("autoregister", "remuda.kcm.apiservice_registration:ApiServices", _watches, required=True),
+    Row(
+        "garbage-collector-controller",
+        "remuda.kcm.garbagecollector:GarbageCollector",
+        lambda p: (p.client, p.clock, p.rng, p.discovery, p.recorder("garbage-collector-controller"), p.informers.registry),
+    ),
+    Row("namespace-controller", "remuda.kcm.namespaces:NamespaceController", lambda p: (*_watches(p), p.discovery)),
+    Row("serviceaccount-controller", "remuda.kcm.serviceaccounts:DefaultServiceAccounts", _watches),
+    Row("clusterrole-aggregation-controller", "remuda.kcm.clusterrole_aggregation:ClusterRoleAggregation", _watches),
+    Row("persistentvolumeclaim-protection-controller", "remuda.kcm.volume_protection:ClaimProtection", _watches),
+    Row("persistentvolume-protection-controller", "remuda.kcm.volume_protection:VolumeProtection", _watches),
+    Row("resourcequota-controller", "remuda.kcm.resourcequota:QuotaController", lambda p: (*_watches(p), p.discovery)),
+    Row(
+        "disruption-controller",
+        "remuda.kcm.disruption:DisruptionController",
+        lambda p: (*_watches(p), p.discovery, p.recorder("controllermanager")),
+    ),
+    Row(
+        "root-ca-certificate-publisher-controller",
+        "remuda.kcm.serviceaccounts:RootCaPublisher",
+        lambda p: (*_watches(p), p.root_ca),
+        runs=lambda p: bool(p.root_ca.pem),
+    ),
+    Row(
+        "serviceaccount-token-controller",
+        "remuda.kcm.serviceaccounts:TokenSecrets",
+        lambda p: (*_watches(p), p.tokens, p.root_ca),
+        runs=lambda p: p.tokens is not None,
+    ),
+)
+
+
+def controllers(parts: Parts, wanted: Collection[str] | None = None) -> list[Runnable]:
+    """The informers, and the controllers of these names; without names all of them."""
+    rows = (row for row in CONTROLLERS if (wanted is None or row.name in wanted) and row.runs(parts))
+    return [parts.informers, *(row.make(parts) for row in rows)]
 
 
 async def run_all(runnables: Iterable[Runnable]) -> None:
@@ -95,4 +137,4 @@ async def run(
     tokens: TokenIssuer | None = None,
     registry: Registry | None = None,
 ) -> None:
-    await run_all(controllers(client, clock, rng, root_ca=root_ca, tokens=tokens, registry=registry))
+    await run_all(controllers(Parts(client, clock, rng, root_ca=root_ca, tokens=tokens, registry=registry)))

@@ -19,7 +19,7 @@ from remuda.kube.builtin_resources import CRDS
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime.controller_choice import UnknownController
+from remuda.runtime.controller_table import UnknownController
 from tests.waiting import until
 
 Obj = dict[str, Any]

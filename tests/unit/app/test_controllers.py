@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,6 @@ from remuda.app.controllers import (
     MACHINES,
     PROVISIONING,
     Program,
-    Row,
     add,
     chosen,
     names,
@@ -28,7 +28,7 @@ from remuda.kube.clock import Rng
 from remuda.lab.sim.provisioning_world import ProvisioningWorld
 from remuda.machines.runner.controller import Ground
 from remuda.runtime import Manager
-from remuda.runtime.controller_choice import UnknownController
+from remuda.runtime.controller_table import Row, UnknownController
 
 ROWS = [row for group in GROUPS for row in group.rows]
 # Not a reconciler: it keeps Settings and Features without a queue.
@@ -40,7 +40,7 @@ def test_a_name_means_one_controller() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_class_exists(row: Row) -> None:
+def test_the_class_exists(row: Row[Any]) -> None:
     module, _, name = row.made_by.partition(":")
     assert callable(getattr(importlib.import_module(module), name))
 
@@ -60,8 +60,15 @@ async def test_each_row_makes_the_controller_of_its_name() -> None:
 async def test_controllers_of_kubernetes_have_the_names_that_they_tell() -> None:
     async with rehearsal.provisioning(begin=False) as world:
         issuer: TokenIssuer = world.server.issuer
-        made = kcm.controllers(world.client, world.clock, Rng(1), root_ca="x", tokens=issuer)
-    assert {each.name for each in made} - {"informers"} == set(names(KUBERNETES))
+        made = kcm.controllers(kcm.Parts(world.client, world.clock, Rng(1), root_ca="x", tokens=issuer))
+    assert [each.name for each in made] == ["informers", *names(KUBERNETES)]
+
+
+async def test_controllers_of_kubernetes_without_their_parts_are_not_made() -> None:
+    async with rehearsal.provisioning(begin=False) as world:
+        made = kcm.controllers(kcm.Parts(world.client, world.clock, Rng(1)), names(KUBERNETES, required=False))
+    lacking = ("root-ca-certificate-publisher-controller", "serviceaccount-token-controller")
+    assert [each.name for each in made[1:]] == [name for name in names(KUBERNETES, required=False) if name not in lacking]
 
 
 async def test_only_the_wanted_ones_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from .locations import parse_interval
 
 if TYPE_CHECKING:
     from remuda.runtime import Term
-    from remuda.runtime.controller_choice import Choice
+    from remuda.runtime.controller_table import Choice
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -170,7 +170,7 @@ controllers_option = click.option(
 
 def chosen_by(choose: Callable[[str], Choice], wanted: str) -> Choice:
     """What `--controllers` says."""
-    from remuda.runtime.controller_choice import UnknownController
+    from remuda.runtime.controller_table import UnknownController
 
     try:
         return choose(wanted)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from remuda.app.attached import Settings, Socket
     from remuda.client.https import HttpsClient
     from remuda.runtime import Term
-    from remuda.runtime.controller_choice import Choice
+    from remuda.runtime.controller_table import Choice
     from remuda.runtime.webhook_server import Address
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from remuda.capi.controller_context import Options
     from remuda.gateway.server.serving_certificate import Files
     from remuda.runtime import Term
-    from remuda.runtime.controller_choice import Choice
+    from remuda.runtime.controller_table import Choice
 
 ROLES = ("api",)
 

@@ -125,7 +125,7 @@ async def test_an_agent_with_the_checksum_of_the_old_ca_follows_what_that_one_vo
 async def publishing(root_ca: RootCa) -> AsyncIterator[InProcessClient]:
     server = await Server.open(Config(data_dir=None))
     client = InProcessClient(server)
-    found = kcm.controllers(client, SYSTEM_CLOCK, Rng(1), root_ca=root_ca, tokens=server.issuer)
+    found = kcm.controllers(kcm.Parts(client, SYSTEM_CLOCK, Rng(1), root_ca=root_ca, tokens=server.issuer))
     work = asyncio.create_task(kcm.run_all(found))
     try:
         yield client

@@ -1,15 +1,39 @@
-"""The choice of controllers, as in kube-controller-manager's `--controllers`: `*` for all, `a` for one, `-a` for all but one.
+"""Tables of controllers: a row for each, and the choice among them.
 
-A name wins over `*`. With only exceptions, `*` is implied. Some names stand for groups: a choice of `capi` is
-one of every controller in that group, and a choice of one of them by its own name wins over that of its group.
+The choice is as in kube-controller-manager's `--controllers`: `*` for all, `a` for one, `-a` for all but one. A name wins over
+`*`. With only exceptions, `*` is implied. Some names stand for groups: a choice of `capi` is one of every controller in that
+group, and a choice of one of them by its own name wins over that of its group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import importlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+P = TypeVar("P")
 EVERYTHING = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Generic[P]):
+    """One controller. `made_by` is `module:class`, `needs` gives its arguments from the parts that a program has.
+
+    `runs` tells whether the parts of this process allow it. The API cannot work without a `required` one, which can't be
+    switched off.
+    """
+
+    name: str
+    made_by: str
+    needs: Callable[[P], tuple[Any, ...]]
+    runs: Callable[[P], bool] = lambda parts: True
+    required: bool = False
+
+    def make(self, parts: P) -> Any:
+        """The controller. Its module is imported now, so a program loads only what it runs."""
+        module, _, name = self.made_by.partition(":")
+        return getattr(importlib.import_module(module), name)(*self.needs(parts))
 
 
 class UnknownController(ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.runtime.controller_choice import UnknownController, choose
+from remuda.runtime.controller_table import UnknownController, choose
 
 KNOWN = ("gc", "namespaces")
 GROUPS = {"capi": ("cluster", "machine")}
