@@ -9,8 +9,8 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.cli.remote import clusters
 from remuda.cli.views import cluster_tree, states, wait_chain, waits
-from remuda.cli.views.states import Sight
-from remuda.gateway.server.waits_api import Belongings
+from remuda.cli.views.states import ClusterView
+from remuda.gateway.server.waits_api import ClusterObjects
 from remuda.kube.objects import Key, name_of
 from remuda.kube.waits import Code, Ref
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
@@ -28,14 +28,14 @@ class Onlooker:
         self.told: list[str] = []
         self._facts: dict[str, str] = {}
 
-    async def look(self) -> Sight:
+    async def look(self) -> ClusterView:
         client = self._world.client
         sight = await clusters.look(client, await client.get(provisioning.CLUSTERS, DEMO, WORKSPACE))
         machines = {Ref(capi.GROUP, "Machine", WORKSPACE, name_of(each)) for each in sight.machines}
-        belongings = Belongings(Key(WORKSPACE, DEMO), states.identifier_of(sight.wanted), machines)
+        belongings = ClusterObjects(Key(WORKSPACE, DEMO), states.identifier_of(sight.wanted), machines)
         return replace(sight, waits=tuple(self._world.gateway.waits.of(belongings)))
 
-    async def follow(self, until: str, seconds: int = 600) -> Sight:
+    async def follow(self, until: str, seconds: int = 600) -> ClusterView:
         for _ in range(seconds):
             await self._world.settle(1)
             sight = await self.look()
@@ -50,7 +50,7 @@ class Onlooker:
                 return sight
         raise AssertionError(f"never {until}: {self.words}, {self.told[-5:]}")
 
-    def _check(self, sight: Sight, word: str) -> None:
+    def _check(self, sight: ClusterView, word: str) -> None:
         now = self._world.clock.time()
         for found in (sight, replace(sight, waits=None)):
             links = wait_chain.chain(found, now)

@@ -15,7 +15,7 @@ from remuda.apiserver.http.connection_limits import ConnectionLimits
 from remuda.apiserver.http.listener import Listener
 from remuda.app.attached import Endpoints
 from remuda.gateway.auth.authenticator import Callers
-from remuda.gateway.handler import Door
+from remuda.gateway.handler import GatewayHandler
 from remuda.gateway.server.audit_log import Record, render
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.network.unreadable import Runner, reason
@@ -73,7 +73,7 @@ async def door(caplog: pytest.LogCaptureFixture) -> AsyncIterator[tuple[int, lis
         await here.admin()
         here.audit.clear()
         lines = ConnectionLimits(SYSTEM_CLOCK)
-        answering = Door(here.made.services, Callers(here.made.services), Nothing(), here, lines)
+        answering = GatewayHandler(here.made.services, Callers(here.made.services), Nothing(), here, lines)
         listener = Listener(answering, None, lines)
         await listener.open("127.0.0.1", 0)
         try:

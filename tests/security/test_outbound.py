@@ -30,7 +30,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.network import outbound
 from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import Key, dig
-from remuda.machines.driver import ASIDE, DriverError, Machine, Surroundings
+from remuda.machines.driver import ASIDE, DriverContext, DriverError, Machine
 from remuda.machines.drivers.amazonec2.client import Ec2, _session
 from remuda.machines.drivers.amazonec2.driver import AmazonEC2
 from remuda.machines.drivers.digitalocean.client import ADDRESS_VARIABLE, Api
@@ -90,12 +90,12 @@ async def generic(host: str, port: int, policy: Policy, place: Path) -> None:
     (place / "key").write_bytes(KEY)
     given = {"ipAddress": host, "sshPort": port, "sshKey": str(place / "key")}
     machine = Machine("m", Options.read("generic", Generic.flags, given), place)
-    await Generic(Surroundings(outbound=policy)).precreate(machine)
+    await Generic(DriverContext(outbound=policy)).precreate(machine)
 
 
 async def amazonec2(host: str, port: int, policy: Policy, place: Path) -> None:
     given = {"accessKey": "a", "secretKey": "b", "region": "us-east-1", "endpoint": f"http://{host}:{port}", "retries": 0}
-    ec2 = Ec2(Options.read("amazonec2", AmazonEC2.flags, given), Surroundings(outbound=policy))
+    ec2 = Ec2(Options.read("amazonec2", AmazonEC2.flags, given), DriverContext(outbound=policy))
     try:
         await ec2("describe_regions", "asking")
     finally:
@@ -103,7 +103,7 @@ async def amazonec2(host: str, port: int, policy: Policy, place: Path) -> None:
 
 
 async def digitalocean(host: str, port: int, policy: Policy, place: Path) -> None:
-    api = Api("token", Surroundings(environ={ADDRESS_VARIABLE: f"http://{host}:{port}"}, outbound=policy), tries=1)
+    api = Api("token", DriverContext(environ={ADDRESS_VARIABLE: f"http://{host}:{port}"}, outbound=policy), tries=1)
     try:
         await api.get("/v2/account", "asking")
     finally:

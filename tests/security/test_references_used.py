@@ -14,7 +14,7 @@ from remuda.api.provisioning_cattle_io import API_VERSION, CLUSTERS
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.app.rehearsal import provisioning
 from remuda.client.idempotent import find
-from remuda.gateway.server.waits_api import Belongings
+from remuda.gateway.server.waits_api import ClusterObjects
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, owner_references_of, uid_of
 from remuda.lab.sim import machine_jobs
@@ -85,7 +85,7 @@ async def plans(world: ProvisioningWorld, cluster: str) -> list[bytes]:
 
 def lost(world: ProvisioningWorld, cluster: str) -> bool:
     """Whether a controller waits for a right that the cluster's author has lost."""
-    belongings = Belongings(Key(WORKSPACE, cluster), "")
+    belongings = ClusterObjects(Key(WORKSPACE, cluster), "")
     return any("may not read it any more" in wait.evidence for wait in world.gateway.waits.of(belongings))
 
 

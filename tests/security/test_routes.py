@@ -21,7 +21,7 @@ from remuda.gateway.gateway import Gateway
 from remuda.gateway.server.routing import Route, Who
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource
-from remuda.lab.distro.cluster.supervisor import Door
+from remuda.lab.distro.cluster.supervisor import SupervisorHandler
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.pki import authorities
 from remuda.lab.distro.state import State
@@ -281,10 +281,10 @@ async def test_the_api_passes_nothing_on_to_where_a_caller_says() -> None:
 
 
 @asynccontextmanager
-async def supervisor(directory: Path) -> AsyncIterator[tuple[Door, str]]:
+async def supervisor(directory: Path) -> AsyncIterator[tuple[SupervisorHandler, str]]:
     told = settings.of({"node-name": "n", "node-ip": "127.0.0.1"}, directory)
     made = authorities.ensure(told.paths, SYSTEM_CLOCK, Entropy(5))
-    door = Door(State(told, made, "of-servers", "of-nodes", SYSTEM_CLOCK, Entropy(5)))
+    door = SupervisorHandler(State(told, made, "of-servers", "of-nodes", SYSTEM_CLOCK, Entropy(5)))
     listener = Listener(door, None)
     await listener.open("127.0.0.1", 0)
     try:

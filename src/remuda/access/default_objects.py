@@ -15,7 +15,7 @@ log = logger(__name__)
 Obj = dict[str, Any]
 
 
-class Standing:
+class DefaultObjects:
     """`wanted` gives the wanted objects of a cluster-scoped kind by name, as of that moment; `watches` are on what they depend
     on, and queue any key at all."""
 

@@ -59,7 +59,7 @@ from .http.nonresource_paths import NonResourcePaths
 from .http.rotation_paths import RotationPaths
 from .keys.ca_followers import Followers
 from .keys.encryption import Envelope
-from .keys.key_places import Place
+from .keys.key_places import KeyStorage
 from .keys.pki import Pki
 from .keys.rotation import Rotations
 from .limits.flow_control import Flow
@@ -251,7 +251,7 @@ class Server:
             raise
         return server
 
-    async def _start(self, place: Place | None = None) -> None:
+    async def _start(self, place: KeyStorage | None = None) -> None:
         config, clock = self.config, self.config.clock
         if place is not None:
             self.rotations = Rotations(self, place)

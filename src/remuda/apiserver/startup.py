@@ -23,7 +23,7 @@ from .backup.restore_staging import complete
 from .builtin.core.service_addresses import SERVICE_RANGE
 from .keys import key_agreement
 from .keys.encryption import Envelope, load_or_create
-from .keys.key_places import Directory, InStore, OwnFiles, Place
+from .keys.key_places import Directory, InStore, KeyStorage, OwnFiles
 from .keys.pki import Pki
 from .keys.shared_keys import Material, ensure_directory
 from .replicas.server_leases import ServerLease
@@ -90,7 +90,7 @@ async def open_keys(config: Config, store: Store) -> tuple[Pki | None, Envelope 
     return pki, material.envelope(config.entropy)
 
 
-def place_of_keys(config: Config, store: Store) -> Place | None:
+def place_of_keys(config: Config, store: Store) -> KeyStorage | None:
     """The place of keys that may be rotated; None when the server does not keep them itself."""
     if config.data_dir is None:
         return None

@@ -22,7 +22,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.keys.pki import Pki
 from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
-from remuda.gateway.gateway import Gateway, Ground
+from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.gateway.proxy.kubernetes_backend import Kubernetes
 from remuda.gateway.proxy.partial_list import Theirs
 from remuda.gateway.server.dependencies import Access
@@ -31,7 +31,7 @@ from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
-from remuda.machines.runner.controller import Ground as Processes
+from remuda.machines.runner.controller import RunnerConfig as Processes
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.vault import Vault
 from remuda.runtime import Informers
@@ -56,7 +56,7 @@ def chosen(text: str) -> Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class GatewayEndpoint:
     """The gateway's endpoint. `names` are those by which clients reach it, for the certificate that we make without `tls`.
 
     `job_runner` says where the Jobs that make machines run: in the Kubernetes behind it, as pods, or in this process. `room`
@@ -80,7 +80,9 @@ class AttachedGateway(Attached):
     placeholders = ()
     lease, certificates, registration = "remuda-gateway", "remuda-gateway-webhook-certificates", "remuda-gateway"
 
-    def __init__(self, client: HttpsClient, settings: Settings, front: Front, clock: Clock, rng: Rng, entropy: Entropy) -> None:
+    def __init__(
+        self, client: HttpsClient, settings: Settings, front: GatewayEndpoint, clock: Clock, rng: Rng, entropy: Entropy
+    ) -> None:
         super().__init__(client, settings, clock, rng, entropy)
         self._https = client
         self._target = client.target
@@ -104,7 +106,7 @@ class AttachedGateway(Attached):
         certificate = self._certificate()
         access = ReviewedAccess(self._client, self._clock)
         gateway = Gateway(
-            Ground(
+            GatewayDependencies(
                 client=self._client,
                 clock=self._clock,
                 rng=self._rng,
@@ -137,7 +139,7 @@ class AttachedGateway(Attached):
         behind = Kubernetes(self._target, self._clock, access, self._shown(access))
         stack.callback(behind.close)
         await stack.enter_async_context(beside(gateway.run()))
-        listener = Listener(gateway.door(behind), certificate.context, gateway.lines)
+        listener = Listener(gateway.handler(behind), certificate.context, gateway.lines)
         where = self._front.listen
         try:
             await listener.open(where.host, where.port)

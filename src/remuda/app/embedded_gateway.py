@@ -30,12 +30,12 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Front, Server
 from remuda.apiserver.watch.filtered_list import FilteredLists
 from remuda.gateway.auth.access_review import LocalAccess
-from remuda.gateway.gateway import Gateway, Ground
+from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.gateway.server.routing import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import GroupVersionResource
-from remuda.machines.runner.controller import Ground as Processes
+from remuda.machines.runner.controller import RunnerConfig as Processes
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.admission import sealing_of
 from remuda.machines.secretfields.vault import Vault
@@ -139,7 +139,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         certificate = ServingCertificate.own(server.pki, hosts, config.clock, client_ca=server.pki.ca_certificate)
         server.hosts, server.reload = hosts, certificate.look
     gateway = Gateway(
-        Ground(
+        GatewayDependencies(
             client=InProcessClient(server, manager="remuda"),
             clock=config.clock,
             rng=config.rng,
@@ -164,7 +164,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             named = certificate
             gateway.services.beside.append(lambda: _keep_named(gateway, named))
     front = Front(
-        gateway.door(InProcess(server.handler)),
+        gateway.handler(InProcess(server.handler)),
         certificate.context if certificate is not None else None,
         gateway.lines,
         trust_of(certificate, "127.0.0.1") if certificate is not None and files is not None else None,

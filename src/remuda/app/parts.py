@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from remuda.access.clusters import Server
     from remuda.access.downstreams import Agents, Downstreams
-    from remuda.access.health.downstream_caches import Followings
+    from remuda.access.health.downstream_caches import DownstreamCaches
     from remuda.access.roles.role_caches import Views
     from remuda.capi.controller_context import Core, Options
     from remuda.capi.workload_clusters import Connector, Workloads
     from remuda.client.interface import Client
     from remuda.gateway.gateway import Gateway
-    from remuda.gateway.gateway import Ground as GatewayGround
-    from remuda.gateway.provisioning_port import ProvisioningDoor
+    from remuda.gateway.gateway import GatewayDependencies as GatewayGround
+    from remuda.gateway.provisioning_port import ProvisioningPort
     from remuda.kube.clock import Clock
     from remuda.kube.network.outbound_http import Current
     from remuda.machines.nodedrivers.flag_sources import Sources
-    from remuda.machines.runner.controller import Ground
+    from remuda.machines.runner.controller import RunnerConfig
     from remuda.provisioning.bootstrap.rkebootstrap import Scripts
     from remuda.provisioning.etcd.members import DistributionsMembers
     from remuda.provisioning.releases.release_data import Fetch
@@ -41,7 +41,7 @@ class Jobs:
     """How Jobs that make machines run. `runner` is LOCAL or CLUSTER; `ground` the surroundings of their processes. `drivers` is
     the directory of downloaded drivers; without it they are downloaded again when this process restarts."""
 
-    ground: Ground
+    ground: RunnerConfig
     runner: str = LOCAL
     drivers: Path | None = None
 
@@ -160,22 +160,22 @@ class Parts:
         return Views(self.informers, machines=self._machines, provisions=self._provisions)
 
     @cached_property
-    def followings(self) -> Followings:
-        from remuda.access.health.downstream_caches import Followings
+    def followings(self) -> DownstreamCaches:
+        from remuda.access.health.downstream_caches import DownstreamCaches
 
-        return Followings(self.manager, self.downstreams)
+        return DownstreamCaches(self.manager, self.downstreams)
 
     # --- provisioning and machines ---------------------------------------------------------------------------------------------
 
     @cached_property
-    def door(self) -> ProvisioningDoor:
-        from remuda.gateway.provisioning_port import ProvisioningDoor
+    def provisioning_port(self) -> ProvisioningPort:
+        from remuda.gateway.provisioning_port import ProvisioningPort
 
-        return ProvisioningDoor(self.gateway, self.informers)
+        return ProvisioningPort(self.gateway, self.informers)
 
     @property
     def scripts(self) -> Scripts:
-        return self._scripts or self.door.script
+        return self._scripts or self.provisioning_port.script
 
     @property
     def script_watches(self) -> tuple[Watch, ...]:
@@ -185,7 +185,7 @@ class Parts:
     @property
     def ca_checksum(self) -> Callable[[], str]:
         """Gives the checksum of the CA that hosts should trust; empty when there is none."""
-        return str if self._gateway is None else self.door.ca_checksum
+        return str if self._gateway is None else self.provisioning_port.ca_checksum
 
     @cached_property
     def etcd_members(self) -> DistributionsMembers:

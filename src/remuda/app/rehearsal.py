@@ -35,7 +35,7 @@ from remuda.lab.sim.machine_jobs import SimulatedJobs
 from remuda.lab.sim.providers import crds as provider_crds
 from remuda.lab.sim.provisioning_world import GROUPS, WORKSPACE, ProvisioningWorld
 from remuda.lab.sim.workload_clusters import SimulatedClusters
-from remuda.machines.runner.controller import Ground
+from remuda.machines.runner.controller import RunnerConfig
 from remuda.machines.secretfields.vault import Vault
 from remuda.runtime import Informers, Manager
 
@@ -102,7 +102,7 @@ async def embedded(
 def _add_controllers(manager: Manager, world: ProvisioningWorld) -> None:
     """All that `remuda serve` runs, except for the tunnels and the parts behind them, and for the runner of Jobs."""
     ways = world.downstreams
-    jobs = Jobs(Ground(lambda: None, {}))
+    jobs = Jobs(RunnerConfig(lambda: None, {}))
     parts = Parts(manager, world.gateway, connector=world.clusters, downstreams=ways, agents=ways, jobs=jobs, provisions=True)
     machines = ("machine-provision", "machinesecrets") if world.jobs is not None else ()
     provisioning = [name for name in names(PROVISIONING) if name not in MACHINES]

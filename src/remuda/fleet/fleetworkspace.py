@@ -13,7 +13,7 @@ from typing import Any
 
 from remuda.access.clusters.server_settings import Server
 from remuda.access.clusters.well_known import FLEET_LOCAL
-from remuda.access.default_objects import Standing
+from remuda.access.default_objects import DefaultObjects
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES, GROUP
 from remuda.client.idempotent import make
 from remuda.kube.builtin_resources import NAMESPACES
@@ -89,10 +89,10 @@ def workspace(name: str) -> Obj:
     return {"apiVersion": API_VERSION, "kind": "FleetWorkspace", "metadata": {"name": name}}
 
 
-def standing(manager: Manager, server: Server) -> Standing:
+def standing(manager: Manager, server: Server) -> DefaultObjects:
     """The controller that keeps the required workspaces in place."""
 
     def wanted() -> Mapping[str, Obj]:
         return {name: workspace(name) for name in (FLEET_LOCAL, server.facts().workspace)}
 
-    return Standing(manager, "fleetworkspace-default", FLEET_WORKSPACES, wanted, server.watches)
+    return DefaultObjects(manager, "fleetworkspace-default", FLEET_WORKSPACES, wanted, server.watches)

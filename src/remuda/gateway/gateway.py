@@ -35,7 +35,7 @@ from .auth.login import Login
 from .auth.login_providers import LocalProvider, Providers
 from .auth.tokens import Sessions, TokenApi
 from .auth.users_api import UserApi
-from .handler import Auditing, Door, Unaudited
+from .handler import Auditing, GatewayHandler, Unaudited
 from .proxy.cluster_connector import DownstreamConnector
 from .proxy.cluster_proxy import Proxy
 from .proxy.impersonation import Impersonation
@@ -51,7 +51,7 @@ from .server.audit_log import AuditLog
 from .server.dependencies import Access, Authority, Live, Services
 from .server.image_registry import ImageRegistry
 from .server.rate_limit import LoginThrottle
-from .server.routing import Behind
+from .server.routing import Backend
 from .server.waits_api import Waits
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ _PAUSES = Pauses(first=0.05, longest=5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class GatewayDependencies:
     """The dependencies of a gateway. `client` acts as the gateway itself; with `data_dir` None nothing is stored: no audit log.
 
     `names` returns the names of the certificate that is served now; `former` is what `authority` has replaced.
@@ -94,7 +94,7 @@ async def _nobody(request: web.Request) -> str | None:
 
 
 class Gateway:
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: GatewayDependencies) -> None:
         self.ground = ground
         clock, rng = ground.clock, ground.rng
         self.registry = Registry()
@@ -153,11 +153,11 @@ class Gateway:
         """The connector by which Cluster API's controllers reach clusters behind tunnels."""
         return DownstreamConnector(self.services, self.downstreams, self.impersonation, self.callers.of_token, otherwise)
 
-    def door(self, behind: Behind) -> Door:
+    def handler(self, behind: Backend) -> GatewayHandler:
         """The listener's handler; :attr:`lines` watches its connections."""
         self.proxy.behind = behind
         auditing: Auditing = self.audit if self.audit is not None else Unaudited()
-        return Door(self.services, self.callers, behind, auditing, self.lines, self.ground.names)
+        return GatewayHandler(self.services, self.callers, behind, auditing, self.lines, self.ground.names)
 
     async def run(self) -> None:
         """Run until cancelled. Tunnels are cut and the audit log is closed at the end."""

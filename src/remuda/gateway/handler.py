@@ -31,7 +31,7 @@ from .server.audit_log import Record, Result
 from .server.dependencies import Services
 from .server.headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
 from .server.path_validation import BadTarget, Target, judge
-from .server.routing import Asked, Behind, Route, Who
+from .server.routing import Backend, RequestContext, Route, Who
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class WrongMethod(ApiError):
 
 @dataclass(slots=True)
 class _Visit:
-    asked: Asked
+    asked: RequestContext
     began: float
     upgrade: str
     quiet: bool = False
@@ -88,14 +88,14 @@ class _Visit:
     ended: Callable[[], None] | None = None
 
 
-class Door:
+class GatewayHandler:
     """`names` returns those of the listener's certificate, by which clients may address us."""
 
     def __init__(
         self,
         services: Services,
         callers: Callers,
-        behind: Behind,
+        behind: Backend,
         audit: Auditing,
         lines: ConnectionLimits,
         names: Callable[[], Iterable[str]] = tuple,
@@ -113,7 +113,7 @@ class Door:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
         address = address_of(connection) if isinstance(connection, Connection) else ""
-        visit = _Visit(Asked(request, _NOWHERE, address), self._clock.monotonic(), upgrade_of(request.headers.items()))
+        visit = _Visit(RequestContext(request, _NOWHERE, address), self._clock.monotonic(), upgrade_of(request.headers.items()))
         try:
             response = await self._answer(visit)
         except ApiError as failure:
@@ -163,7 +163,7 @@ class Door:
         self._begin(visit, lasting=route.largest is None)
         return await route.answer(asked)
 
-    def _aim(self, asked: Asked) -> bool:
+    def _aim(self, asked: RequestContext) -> bool:
         """Validates the target; True if it is one of the gateway's own."""
         raw = asked.request.raw_path
         try:
@@ -176,7 +176,7 @@ class Door:
             return False
         return self._services.routes.owns(asked.target)
 
-    def _route(self, asked: Asked) -> Route:
+    def _route(self, asked: RequestContext) -> Route:
         found = self._services.routes.find(asked.request.method, asked.target)
         if isinstance(found, tuple):
             route, asked.parameters = found

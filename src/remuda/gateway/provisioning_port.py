@@ -34,7 +34,7 @@ Obj = dict[str, Any]
 _SAID = ("server", "token", "ca_checksum", "pull_secrets")
 
 
-class ProvisioningDoor:
+class ProvisioningPort:
     def __init__(self, gateway: Gateway, informers: Informers) -> None:
         """`informers` are those of the controllers."""
         self._services = gateway.services

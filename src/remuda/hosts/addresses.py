@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from . import HostError, host_directory
-from .host_directory import Place
+from .host_directory import HostDirectory
 
 # 127.0.x.y is in common use, 127.53.x.y and below by some resolvers.
 _FIRST_NETWORK, _NETWORKS = 64, 128
 _SHARED = Path("/var/tmp")
 
 
-def claim(place: Place, wanted: str = "") -> str:
+def claim(place: HostDirectory, wanted: str = "") -> str:
     """An address for a host: the wanted one, which must be free, or the first free one. Raises HostError."""
     notes = _notes()
     with _locked(notes):
@@ -45,7 +45,7 @@ def check_loopback(address: str) -> None:
         raise HostError(f"{address!r} is no address for a host: say one of 127.0.0.0/8, such as 127.70.0.1")
 
 
-def release(place: Place, address: str) -> None:
+def release(place: HostDirectory, address: str) -> None:
     """Free the address, if it was this host's."""
     notes = _notes()
     with _locked(notes):
@@ -66,7 +66,7 @@ def holder(address: str) -> Path | None:
     notes = _notes()
     with _locked(notes):
         noted = _noted(notes / address)
-    return Path(noted) if noted and _is_at(Place(Path(noted)), address) else None
+    return Path(noted) if noted and _is_at(HostDirectory(Path(noted)), address) else None
 
 
 def listeners() -> dict[str, int]:
@@ -82,9 +82,9 @@ def listeners() -> dict[str, int]:
     return found
 
 
-def _problem(notes: Path, place: Place, address: str, listening: Mapping[str, int]) -> str:
+def _problem(notes: Path, place: HostDirectory, address: str, listening: Mapping[str, int]) -> str:
     holder = _noted(notes / address)
-    if holder and holder != str(place.directory) and _is_at(Place(Path(holder)), address):
+    if holder and holder != str(place.directory) and _is_at(HostDirectory(Path(holder)), address):
         return f"{address} is the address of the host in {holder}"
     if address in listening:
         return f"somebody listens on {address}:{listening[address]}, which must be the host's own"
@@ -98,7 +98,7 @@ def _noted(note: Path) -> str:
         return ""
 
 
-def _is_at(place: Place, address: str) -> bool:
+def _is_at(place: HostDirectory, address: str) -> bool:
     try:
         return host_directory.read(place.record).address == address
     except (OSError, HostError):

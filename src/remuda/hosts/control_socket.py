@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import HostError, NotRunning
-from .host_directory import Place
+from .host_directory import HostDirectory
 
 LARGEST = 1 << 20
 
@@ -60,7 +60,7 @@ def reachable(path: Path) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    place, program, *given = Place(Path(arguments[0])), *arguments[1:]
+    place, program, *given = HostDirectory(Path(arguments[0])), *arguments[1:]
     if program == "journalctl":
         return _journal(place, given)
     wanted = {"reboot": ["reboot"], "poweroff": ["poweroff"], "shutdown": _shutdown(given)}.get(program, given)
@@ -79,7 +79,7 @@ def _shutdown(given: list[str]) -> list[str]:
     return ["reboot"] if "-r" in given or "--reboot" in given else ["poweroff"]
 
 
-def _journal(place: Place, given: list[str]) -> int:
+def _journal(place: HostDirectory, given: list[str]) -> int:
     from .units.journal import tail
     from .units.unit_catalog import full_name
 

@@ -18,7 +18,7 @@ from shlex import quote
 import remuda
 
 from . import curl
-from .host_directory import Place, Record
+from .host_directory import HostDirectory, Record
 
 # In the environment of every process of a host: it identifies processes that have lost their init.
 MARK = "REMUDA_HOST_ID"
@@ -30,7 +30,7 @@ _PASSED = (
 )
 
 
-def environment(place: Place, record: Record, caller: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(place: HostDirectory, record: Record, caller: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of the host; `caller` is the caller's environment."""
     asked = os.environ if caller is None else caller
     root = str(place.root)
@@ -104,7 +104,7 @@ esac
 """
 
 
-def write_programs(place: Place, path: str | None = None) -> None:
+def write_programs(place: HostDirectory, path: str | None = None) -> None:
     """Write all of them into the host's directory for programs; `path` is the machine's PATH, if not that of the environment."""
     python = place.programs / "remuda-python"
     _program(python, _python())
@@ -121,7 +121,7 @@ def write_programs(place: Place, path: str | None = None) -> None:
     _program(place.programs / "python3", f'#!/bin/sh\nexec {quote(sys.executable)} "$@"\n')
 
 
-def _asking(python: Path, place: Place, name: str, arguments: str) -> str:
+def _asking(python: Path, place: HostDirectory, name: str, arguments: str) -> str:
     command = f"{quote(str(python))} -P -s -m remuda.hosts.control_socket {quote(str(place.directory))} {name}{arguments}"
     return f'#!/bin/sh\nexec {command} "$@"\n'
 

@@ -21,7 +21,7 @@ UNIT_DIRECTORIES = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/s
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HostDirectory:
     """One host's directory."""
 
     directory: Path

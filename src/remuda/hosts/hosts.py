@@ -23,7 +23,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, rfc3339
 
 from . import HostError, HostExists, NoSuchHost, NotRunning, addresses, control_socket, host_directory, init, processes
 from .environment import MARK, environment, write_programs
-from .host_directory import Place, Record
+from .host_directory import HostDirectory, Record
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # The one file in the directory that belongs to no host.
@@ -40,7 +40,7 @@ class Host:
     """A host and its state; `pid` is that of its init, 0 if it is off."""
 
     record: Record
-    place: Place
+    place: HostDirectory
     pid: int = 0
 
     @property
@@ -151,12 +151,12 @@ class Hosts:
             addresses.release(host.place, host.record.address)
             self._clear_away(host.place)
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> HostDirectory:
         if not _NAME.fullmatch(name):
             raise HostError(f"{name!r} is no name for a host: lower case letters, digits and dashes, at most 63")
-        return Place(self._directory.absolute() / name)
+        return HostDirectory(self._directory.absolute() / name)
 
-    def _make(self, place: Place, address: str, note: str) -> Host:
+    def _make(self, place: HostDirectory, address: str, note: str) -> Host:
         place.furnish()
         found = addresses.claim(place, address)
         try:
@@ -200,7 +200,7 @@ class Hosts:
                 os.close(writer)
         return self.get(host.name)
 
-    def _await_ready(self, place: Place, reader: int) -> None:
+    def _await_ready(self, place: HostDirectory, reader: int) -> None:
         said, _, _ = select.select([reader], [], [], _START_TIMEOUT)
         if not said:
             raise HostError(f"the host {place.name} did not come up within {_START_TIMEOUT:g} s, see {place.boot_log}")
@@ -244,7 +244,7 @@ class Hosts:
             _pause()
         raise HostError(f"processes of the host {host.name} can't be killed")
 
-    def _clear_away(self, place: Place) -> None:
+    def _clear_away(self, place: HostDirectory) -> None:
         """Delete a host's directory; from the first step on it is no host any more."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if place.directory.exists():
@@ -277,12 +277,12 @@ def _pause() -> None:
     select.select([], [], [], 0.05)
 
 
-def _init_of(place: Place) -> int:
+def _init_of(place: HostDirectory) -> int:
     identity = _identity(place)
     return identity.pid if identity is not None and processes.is_alive(identity) else 0
 
 
-def _identity(place: Place) -> processes.Identity | None:
+def _identity(place: HostDirectory) -> processes.Identity | None:
     try:
         said = json.loads(place.identity.read_bytes())
         return processes.Identity(int(said["pid"]), int(said["started"]), str(said["boot"]))
@@ -290,12 +290,12 @@ def _identity(place: Place) -> processes.Identity | None:
         return None
 
 
-def _why_not(place: Place) -> str:
+def _why_not(place: HostDirectory) -> str:
     lines = place.boot_log.read_text(errors="replace").splitlines() if place.boot_log.exists() else []
     return f"the host {place.name} did not come up: {lines[-1] if lines else 'it said nothing'}"
 
 
-def _write_identity_files(place: Place, record: Record) -> None:
+def _write_identity_files(place: HostDirectory, record: Record) -> None:
     (place.root / "etc" / "hostname").write_text(f"{record.name}\n")
     (place.root / "etc" / "machine-id").write_text(f"{record.id}\n")
     (place.root / "etc" / "hosts").write_text(f"{record.address}\t{record.name} localhost\n")

@@ -23,9 +23,9 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, deadline
 
 from . import control_socket, host_directory, processes
 from .environment import environment
-from .host_directory import Place
+from .host_directory import HostDirectory
 from .units.journal import Journal
-from .units.service import Surroundings
+from .units.service import ServiceContext
 from .units.service_order import Board
 from .units.service_processes import Children
 from .units.systemctl import Answer, Systemctl
@@ -40,7 +40,7 @@ _PEER = struct.Struct("3i")
 class Init:
     """Writes to `ready`, and closes it, when the host answers."""
 
-    def __init__(self, place: Place, ready: int, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, place: HostDirectory, ready: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._place = place
         self._record = host_directory.read(place.record)
         self._ready = ready
@@ -74,9 +74,9 @@ class Init:
         self._place.control.unlink(missing_ok=True)
         return self._wanted
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self) -> ServiceContext:
         place, record = self._place, self._record
-        return Surroundings(
+        return ServiceContext(
             catalog=Catalog(place.unit_directories(), {"H": record.name, "h": f"{place.root}/root"}),
             children=self._children,
             clock=self._clock,
@@ -142,7 +142,7 @@ def main(directory: str, ready: int) -> int:
     if os.fork() > 0:
         os._exit(0)
     os.setsid()
-    place = Place(Path(directory))
+    place = HostDirectory(Path(directory))
     # Never closed: the kernel releases it with this process, and only then.
     lock = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

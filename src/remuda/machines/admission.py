@@ -56,7 +56,7 @@ from remuda.runtime.admitted_types import AdmittedType
 
 from .nodedrivers.driver_schemas import PASSWORD, STRING, STRINGS
 from .nodedrivers.machine_crds import WITHOUT_EFFECT
-from .secretfields.markers import Place, is_marker, last_applied, with_last_applied
+from .secretfields.markers import DriverFields, is_marker, last_applied, with_last_applied
 
 Obj = dict[str, Any]
 
@@ -117,7 +117,7 @@ class Rules:
 
     def _sent_errors(self, attributes: Attributes, obj: Obj, path: str) -> list[FieldError]:
         """Of a credential that a machine would send to an address, where the writer wrote either, or the record of authors."""
-        place = Place.of(attributes.group, attributes.kind)
+        place = DriverFields.of(attributes.group, attributes.kind)
         fields, before = (dig(each, *path.split(".")) for each in (obj, attributes.old))
         if place is None or not isinstance(fields, dict):
             return []

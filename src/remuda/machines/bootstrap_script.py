@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from . import ssh
-from .driver import Keep, Machine, Surroundings
+from .driver import DriverContext, Keep, Machine
 from .errors import DriverError, Reason
 
 _TRIES, _PAUSE = 60, 3.0
@@ -48,7 +48,7 @@ def login_of(machine: Machine) -> ssh.Login:
 
 
 @asynccontextmanager
-async def reached(machine: Machine, keep: Keep, around: Surroundings, tries: int = _TRIES) -> AsyncIterator[ssh.Shell]:
+async def reached(machine: Machine, keep: Keep, around: DriverContext, tries: int = _TRIES) -> AsyncIterator[ssh.Shell]:
     """A shell on a machine that may still be coming up. Raises DriverError."""
     login = login_of(machine)
     for attempt in range(1, tries + 1):
@@ -71,7 +71,7 @@ async def reached(machine: Machine, keep: Keep, around: Surroundings, tries: int
         return
 
 
-async def over_ssh(machine: Machine, script: str, keep: Keep, around: Surroundings) -> None:
+async def over_ssh(machine: Machine, script: str, keep: Keep, around: DriverContext) -> None:
     """Run the script; again from the start when the connection breaks. Raises DriverError."""
     for attempt in (1, 2, 3):
         try:
@@ -84,7 +84,7 @@ async def over_ssh(machine: Machine, script: str, keep: Keep, around: Surroundin
             around.say(f"once more: {error.message}")
 
 
-async def run_script(shell: ssh.Shell, script: str, hostname: str, around: Surroundings) -> None:
+async def run_script(shell: ssh.Shell, script: str, hostname: str, around: DriverContext) -> None:
     root = await as_root(shell)
     name = shlex.quote(hostname)
     for command, what in ((_NAME.format(name=name), "the host's name can't be set"), (_CURL, "curl can't be installed")):

@@ -27,6 +27,7 @@ __all__ = [
     "OWNER_VARIABLE",
     "Bootstrapping",
     "Driver",
+    "DriverContext",
     "DriverError",
     "Flag",
     "FlagKind",
@@ -36,7 +37,6 @@ __all__ = [
     "Options",
     "Reason",
     "State",
-    "Surroundings",
 ]
 
 # In a Job's environment: the owner of the machines. One Remuda always has the same: the UID of its namespace kube-system.
@@ -66,7 +66,7 @@ class Bootstrapping(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class DriverContext:
     """The parts of the outside world that a driver may use; tests replace them. `say` takes a line of progress for the log, which
     tenants read. `outbound` says which addresses it may connect to."""
 
@@ -147,8 +147,8 @@ class Driver(ABC):
     # True if pools may use it at once, False if an administrator has to activate it first.
     active: ClassVar[bool] = True
 
-    def __init__(self, surroundings: Surroundings | None = None) -> None:
-        self.around = surroundings or Surroundings()
+    def __init__(self, surroundings: DriverContext | None = None) -> None:
+        self.around = surroundings or DriverContext()
 
     def restored(self, state: Mapping[str, Any]) -> Mapping[str, object]:
         """Options, by name without the driver's, as far as they can be read from a state that rancher-machine wrote: for removing

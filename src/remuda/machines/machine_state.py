@@ -46,7 +46,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class MachineState:
     """All that is known of a machine. `foreign`: rancher-machine made it, so its state has no file of ours."""
 
     name: str
@@ -60,11 +60,11 @@ class Kept:
     options: Mapping[str, Any] = field(default_factory=dict)
     foreign: bool = False
 
-    def with_state(self, changes: Mapping[str, Any]) -> Kept:
+    def with_state(self, changes: Mapping[str, Any]) -> MachineState:
         return replace(self, state={**self.state, **changes})
 
 
-def dumps(kept: Kept, home: str) -> dict[str, bytes]:
+def dumps(kept: MachineState, home: str) -> dict[str, bytes]:
     """The two files, for a store at `home`."""
     driver = {**_BASE, **kept.state, "MachineName": kept.name, "StorePath": home}
     config = {
@@ -93,7 +93,7 @@ def dumps(kept: Kept, home: str) -> dict[str, bytes]:
     return {OURS: json.dumps(ours, indent=4).encode(), CONFIG: json.dumps(config, indent=4).encode()}
 
 
-def loads(files: Mapping[str, bytes], name: str) -> Kept | None:
+def loads(files: Mapping[str, bytes], name: str) -> MachineState | None:
     """The state in the files; None if there is none. Raises ConfigError."""
     if CONFIG not in files:
         return None
@@ -101,7 +101,7 @@ def loads(files: Mapping[str, bytes], name: str) -> Kept | None:
     ours = _parsed(files[OURS], OURS) if OURS in files else {}
     options = config.get("HostOptions") or {}
     try:
-        return Kept(
+        return MachineState(
             name=name,
             driver=str(config["DriverName"]),
             state=dict(config.get("Driver") or {}),
@@ -117,7 +117,7 @@ def loads(files: Mapping[str, bytes], name: str) -> Kept | None:
         raise ConfigError(f"the kept state of {name} can't be read: {error!r}") from None
 
 
-def moved(kept: Kept, before: str, after: str) -> Kept:
+def moved(kept: MachineState, before: str, after: str) -> MachineState:
     """The same in another store: paths in the driver's state follow."""
     if not before or before == after:
         return kept

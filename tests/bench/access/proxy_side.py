@@ -35,7 +35,7 @@ from remuda.gateway.proxy.impersonation import Impersonation
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, TunnelDownstreams
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.routing import Asked, Caller
+from remuda.gateway.server.routing import Caller, RequestContext
 from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
@@ -156,7 +156,7 @@ def handler(services: Services) -> Callable[[web.BaseRequest], Any]:
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/connect":
             return await services.tunnels.handle(cast(web.Request, request))
-        asked = Asked(request, judge(request.raw_path), "127.0.0.1")
+        asked = RequestContext(request, judge(request.raw_path), "127.0.0.1")
         found = services.routes.find(request.method, asked.target)
         if request.headers.get("Authorization") != f"Bearer {TOKEN}" or not isinstance(found, tuple):
             return web.Response(status=401)

@@ -26,7 +26,7 @@ from remuda.cli.programs.event_loop import raise_file_limit
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import load, select
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
-from remuda.tunnel.clusteragent.connections import Attachment, Surroundings
+from remuda.tunnel.clusteragent.connections import Attachment, ConnectionContext
 from remuda.tunnel.clusteragent.own_cluster import OwnCluster
 from remuda.tunnel.clusteragent.server_trust import Trust
 from remuda.tunnel.clusteragent.settings import Settings, checked
@@ -157,7 +157,7 @@ async def run(kubeconfig: Path, url: str, checksum: str, tokens: list[str]) -> N
     client = HttpsClient(target, SYSTEM_CLOCK)
     own = Shared(client, target, SYSTEM_CLOCK, prepared=False)
     introduction = await own.introduction()
-    around = Surroundings(SYSTEM_CLOCK, Rng(), proxy="")
+    around = ConnectionContext(SYSTEM_CLOCK, Rng(), proxy="")
     attachments = [Attachment(checked(url, token, checksum, strict=True), introduction, own, around) for token in tokens]
     async with asyncio.TaskGroup() as group:
         for attachment in attachments:

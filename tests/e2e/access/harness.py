@@ -30,7 +30,7 @@ from typing import Any, Protocol, Self
 
 import yaml
 
-from remuda.access.users.tokens import Wish, make_token
+from remuda.access.users.tokens import TokenSpec, make_token
 from remuda.kube.clock import Entropy
 from tests.api.harness import Answer, Endpoint
 from tests.e2e.serving import Served, eventually
@@ -249,7 +249,7 @@ class Gateway(Served):
         eventually(lambda: endpoint.request("GET", path).json.get("status", {}).get("summary") == "Complete")
         if password:
             return self.once(name, password)
-        token = make_token(Wish(identity, 3600), time.time(), Entropy())
+        token = make_token(TokenSpec(identity, 3600), time.time(), Entropy())
         self.made(f"{MANAGEMENT}/tokens", token.manifest)
         person = Person(self, token.presented.text, name)
         eventually(lambda: person.request("GET", "/v3/users?me=true").status == 200, why=f"{name}'s token is not known")

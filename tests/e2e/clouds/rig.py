@@ -17,7 +17,7 @@ from aiohttp import ClientSession, web
 
 from remuda.kube.clock import Entropy, Rng, SystemClock
 from remuda.kube.network.outbound import Policy
-from remuda.machines.driver import Driver, Keep, Machine, Options, Surroundings
+from remuda.machines.driver import Driver, DriverContext, Keep, Machine, Options
 
 Answer = web.Response
 OWNER = "0f6e3a1c-7b0d-4f5e-9d42-3c1f8f9a7e10"
@@ -212,8 +212,8 @@ async def survives(work: Coroutine[Any, Any, object], way: Way) -> bool:
     return False
 
 
-def surroundings(**environ: str) -> tuple[Surroundings, list[str]]:
+def surroundings(**environ: str) -> tuple[DriverContext, list[str]]:
     """And the lines that the driver says."""
     said: list[str] = []
     # The providers' doubles are on this machine.
-    return Surroundings(FlyingClock(), Entropy(), Rng(), environ, said.append, Policy.of("allow:127.0.0.0/8")), said
+    return DriverContext(FlyingClock(), Entropy(), Rng(), environ, said.append, Policy.of("allow:127.0.0.0/8")), said

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from remuda.hosts import HostError, HostExists, NoSuchHost, NotRunning, addresses, host_directory, processes
-from remuda.hosts.host_directory import Place
+from remuda.hosts.host_directory import HostDirectory
 from remuda.hosts.hosts import Hosts
 from tests.e2e.serving import eventually
 
@@ -64,9 +64,9 @@ def test_a_host_has_a_name_an_address_and_a_root_of_its_own(kit: HostKit) -> Non
 
 def test_an_address_that_somebody_listens_on_is_not_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.63.255.9", 0)), pytest.raises(HostError, match=r"somebody listens on 127\.63\.255\.9"):
-        addresses.claim(Place(tmp_path), "127.63.255.9")
-    assert addresses.claim(Place(tmp_path), "127.63.255.9") == "127.63.255.9"
-    addresses.release(Place(tmp_path), "127.63.255.9")
+        addresses.claim(HostDirectory(tmp_path), "127.63.255.9")
+    assert addresses.claim(HostDirectory(tmp_path), "127.63.255.9") == "127.63.255.9"
+    addresses.release(HostDirectory(tmp_path), "127.63.255.9")
 
 
 def test_a_unit_is_ready_when_it_says_so_and_comes_again_when_it_dies(kit: HostKit) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.machines.driver import Surroundings
+from remuda.machines.driver import DriverContext
 from remuda.machines.drivers.container.driver import Container
 from remuda.machines.errors import Reason, parsed
 from remuda.machines.options import Options
@@ -77,7 +77,7 @@ async def test_it_survives_every_kill(podman: Podman, tmp_path: Path) -> None:
         return podman.containers()
 
     options = {"image": IMAGE}
-    around = Surroundings(environ=podman.environ)
+    around = DriverContext(environ=podman.environ)
     case = Case(Container, lambda: Options.read("container", Container.flags, options), existing, str(tmp_path / "value"), around)
     assert await check_creating(case, sampled=not SOAK) >= 12
     if SOAK:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from remuda.hosts.hosts import Hosts
-from remuda.machines.driver import Surroundings
+from remuda.machines.driver import DriverContext
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.errors import Reason, parsed
 from remuda.machines.options import Options
@@ -150,7 +150,7 @@ def test_without_a_runner_there_is_no_place_for_hosts(site: Site) -> None:
 
 @pytest.mark.soak
 async def test_every_kill_between_steps_is_survived(site: Site) -> None:
-    around = Surroundings(environ=site.environ)
+    around = DriverContext(environ=site.environ)
 
     async def existing() -> list[str]:
         return [host.name for host in Hosts(site.hosts).all()]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.routing import Asked
+from remuda.gateway.server.routing import RequestContext
 from tests.unit.gateway.management_gateway import Management
 
 
@@ -20,7 +20,7 @@ async def door(made: Management) -> AsyncIterator[str]:
         target = judge(request.path_qs)
         found = made.services.routes.find(request.method, target)
         assert isinstance(found, tuple)
-        asked = Asked(request, target, "127.0.0.1", found[1])
+        asked = RequestContext(request, target, "127.0.0.1", found[1])
         made.asked.append(asked)
         return await found[0].answer(asked)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from remuda.access.users.tokens import Presented, Wish, make_token
+from remuda.access.users.tokens import Presented, TokenSpec, make_token
 from remuda.api.management_cattle_io import API_VERSION, SETTINGS, TOKENS, USERS
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.inprocess import InProcessClient
@@ -18,7 +18,7 @@ from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import chosen, running
 from remuda.app.embedded_gateway import Embedded
 from remuda.gateway.gateway import Gateway
-from remuda.gateway.handler import Door
+from remuda.gateway.handler import GatewayHandler
 from remuda.gateway.server.audit_log import Record
 from remuda.gateway.server.routing import InProcess
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
@@ -54,7 +54,7 @@ class Standing:
 
     async def token(self, user: str, ttl: float = 3600, **changes: Any) -> Presented:
         cluster = changes.pop("cluster", "")
-        made = make_token(Wish(user, ttl, cluster=cluster), SYSTEM_CLOCK.time(), Entropy())
+        made = make_token(TokenSpec(user, ttl, cluster=cluster), SYSTEM_CLOCK.time(), Entropy())
         await self.client.create(TOKENS, {**made.manifest, **changes})
         return made.presented
 
@@ -95,7 +95,9 @@ async def standing() -> AsyncIterator[Standing]:
         gateway = holder[0].gateway
         audit = Lines()
         gateway.audit = None
-        door = Door(gateway.services, gateway.callers, InProcess(server.handler), audit, gateway.lines, lambda: ("127.0.0.1",))
+        door = GatewayHandler(
+            gateway.services, gateway.callers, InProcess(server.handler), audit, gateway.lines, lambda: ("127.0.0.1",)
+        )
         listener = Listener(door, None, gateway.lines)
         await listener.open("127.0.0.1", 0)
         await until(lambda: all(informer.synced.is_set() for informer in gateway.services.informers))

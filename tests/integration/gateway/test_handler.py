@@ -15,7 +15,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.gateway import handler as module
 from remuda.gateway.server.audit_log import Result
 from remuda.gateway.server.csrf import CSRF_COOKIE, CSRF_HEADER, issue
-from remuda.gateway.server.routing import Asked, InProcess, Who
+from remuda.gateway.server.routing import InProcess, RequestContext, Who
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import bad_request
 from remuda.kube.objects import GroupVersionResource
@@ -23,22 +23,22 @@ from tests.integration.gateway.running_gateway import Standing, standing
 from tests.waiting import until
 
 
-async def echo(asked: Asked) -> web.StreamResponse:
+async def echo(asked: RequestContext) -> web.StreamResponse:
     body = await asked.request.read()
     user = asked.caller.user.name if asked.caller is not None else ""
     return web.json_response({"user": user, "parameters": dict(asked.parameters), "body": body.decode()})
 
 
-async def broken(asked: Asked) -> web.StreamResponse:
+async def broken(asked: RequestContext) -> web.StreamResponse:
     raise RuntimeError("secret detail")
 
 
-async def refused(asked: Asked) -> web.StreamResponse:
+async def refused(asked: RequestContext) -> web.StreamResponse:
     asked.why = "for the log only"
     raise bad_request("no")
 
 
-async def streaming(asked: Asked) -> web.StreamResponse:
+async def streaming(asked: RequestContext) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(asked.request)
     await response.write(b"piece")
@@ -327,13 +327,13 @@ async def test_one_token_has_so_many_requests_at_once(place: Standing, monkeypat
     monkeypatch.setattr(module, "PER_TOKEN", 1)
     entered, gate = asyncio.Event(), asyncio.Event()
 
-    async def waiting(asked: Asked) -> web.StreamResponse:
+    async def waiting(asked: RequestContext) -> web.StreamResponse:
         entered.set()
         await gate.wait()
         return web.Response(text="done")
 
     place.gateway.services.routes.add("GET", "/v1/waiting", waiting, Who.USER)
-    narrow = module.Door(
+    narrow = module.GatewayHandler(
         place.gateway.services, place.gateway.callers, InProcess(place.server.handler), place.audit, place.gateway.lines
     )
     listener = Listener(narrow, None)

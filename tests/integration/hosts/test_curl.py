@@ -17,7 +17,7 @@ import pytest
 
 from remuda.apiserver.keys.pki import Pki
 from remuda.hosts import curl, environment
-from remuda.hosts.host_directory import Place
+from remuda.hosts.host_directory import HostDirectory
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
 
@@ -97,7 +97,7 @@ def test_a_server_is_believed_by_its_ca_or_by_those_who_ask_for_it(tmp_path: Pat
 
 
 def test_hosts_get_it_only_where_there_is_no_other(tmp_path: Path, plain: str) -> None:
-    place = Place(tmp_path / "host")
+    place = HostDirectory(tmp_path / "host")
     place.furnish()
     (tmp_path / "bin").mkdir()
     environment.write_programs(place, str(tmp_path / "bin"))

@@ -26,7 +26,7 @@ from remuda.app.parts import CLUSTER, LOCAL, Jobs, Parts
 from remuda.kcm.serviceaccounts import TokenIssuer
 from remuda.kube.clock import Rng
 from remuda.lab.sim.provisioning_world import ProvisioningWorld
-from remuda.machines.runner.controller import Ground
+from remuda.machines.runner.controller import RunnerConfig
 from remuda.runtime import Manager
 from remuda.runtime.controller_table import Row, UnknownController
 
@@ -47,7 +47,7 @@ def test_the_class_exists(row: Row[Any]) -> None:
 
 def parts_of(world: ProvisioningWorld, runner: str = LOCAL) -> Parts:
     manager = Manager(world.client, world.clock, Rng(1))
-    return Parts(manager, world.gateway, jobs=Jobs(Ground(lambda: None, {}), runner), provisions=True)
+    return Parts(manager, world.gateway, jobs=Jobs(RunnerConfig(lambda: None, {}), runner), provisions=True)
 
 
 async def test_each_row_makes_the_controller_of_its_name() -> None:

@@ -14,7 +14,7 @@ from remuda.api.management_cattle_io import GROUP
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.gateway.server.dependencies import Services
-from remuda.gateway.server.routing import Asked
+from remuda.gateway.server.routing import RequestContext
 from remuda.kube.authorization.actions import Action
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
@@ -58,7 +58,7 @@ class Management:
         )
         self.services.settings = lambda: Settings((), environment)
         # What was asked where its routes listen.
-        self.asked: list[Asked] = []
+        self.asked: list[RequestContext] = []
 
     async def settle(self, seconds: float = 1.0) -> None:
         """Let time pass; on the system's clock a moment has to do."""

@@ -11,7 +11,7 @@ import pytest
 from remuda import __version__
 from remuda.api import management_cattle_io as management
 from remuda.app.rehearsal import provisioning
-from remuda.gateway.provisioning_port import ProvisioningDoor
+from remuda.gateway.provisioning_port import ProvisioningPort
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import dig
 from remuda.lab.sim.provisioning_world import URL, ProvisioningWorld
@@ -24,14 +24,14 @@ HOST = URL.removeprefix("https://")
 
 
 @asynccontextmanager
-async def doors() -> AsyncIterator[tuple[ProvisioningWorld, ProvisioningDoor, str]]:
+async def doors() -> AsyncIterator[tuple[ProvisioningWorld, ProvisioningPort, str]]:
     async with provisioning() as world:
         managed = await world.want(DEMO, FROM)
         await world.settle(5)
-        yield world, ProvisioningDoor(world.gateway, world.gateway.services.informers), managed
+        yield world, ProvisioningPort(world.gateway, world.gateway.services.informers), managed
 
 
-async def deployment(door: ProvisioningDoor, managed: str, *taints: Taint) -> Obj:
+async def deployment(door: ProvisioningPort, managed: str, *taints: Taint) -> Obj:
     manifest = await door.agent_manifest(managed)
     assert manifest is not None
     found: list[Obj] = [each for each in yamlio.loads_all(manifest(taints)) if each["kind"] == "Deployment"]

@@ -21,8 +21,8 @@ from remuda.client.interface import Client
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import GroupVersionResource
 from remuda.machines import machine_state
-from remuda.machines.driver import Driver, Machine, Surroundings
-from remuda.machines.machine_state import Kept
+from remuda.machines.driver import Driver, DriverContext, Machine
+from remuda.machines.machine_state import MachineState
 from remuda.machines.options import Options
 from remuda.machines.provisioner.session import Order, Session
 from remuda.machines.provisioner.state_store import StateSecret, Store
@@ -43,7 +43,7 @@ class MortalStore(Store):
         self._left = dies_at
         self.moments = 0
 
-    async def save(self, kept: Kept) -> None:
+    async def save(self, kept: MachineState) -> None:
         self._moment()
         await super().save(kept)
         self._moment()
@@ -104,12 +104,12 @@ class Places:
 class Case:
     """A driver to be tried: how to make one, with which options, and how to see what the provider has."""
 
-    driver: Callable[[Surroundings], Driver]
+    driver: Callable[[DriverContext], Driver]
     options: Callable[[], Options]
     # What exists at the provider now, of all machines.
     existing: Callable[[], Awaitable[list[str]]]
     script: str = ""
-    around: Surroundings = field(default_factory=Surroundings)
+    around: DriverContext = field(default_factory=DriverContext)
 
 
 async def run(place: Place, action: Callable[[Session, MortalStore], Awaitable[object]], case: Case, dies_at: int = -1) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from remuda.machines import machine_state
 from remuda.machines import machine_state as state_archive
-from remuda.machines.machine_state import Kept, Phase
+from remuda.machines.machine_state import MachineState, Phase
 
 FILES = {"config.json": b"{}", "id_rsa": b"private", "deep/er/file": b"x"}
 
@@ -90,7 +90,7 @@ def test_a_bomb_does_not_go_off() -> None:
 
 
 def test_a_config_is_rancher_machines_and_ours_beside_it() -> None:
-    known = Kept(
+    known = MachineState(
         "m-3", "amazonec2", {"InstanceId": "i-1", "SSHPort": 22}, "/run/script", "short", Phase.CREATED, "t", "o", {"a-b": 1}
     )
     files = machine_state.dumps(known, "/store")
@@ -138,7 +138,7 @@ def test_what_rancher_machine_made_is_known_as_its_own() -> None:
 
 
 def test_paths_in_a_state_follow_it_to_another_store() -> None:
-    known = Kept("m", "d", {"SSHKeyPath": "/a/machines/m/id_rsa", "StorePath": "/a", "Other": "/ab", "N": 1})
+    known = MachineState("m", "d", {"SSHKeyPath": "/a/machines/m/id_rsa", "StorePath": "/a", "Other": "/ab", "N": 1})
     moved = machine_state.moved(known, "/a", "/home/x")
     assert moved.state == {"SSHKeyPath": "/home/x/machines/m/id_rsa", "StorePath": "/home/x", "Other": "/ab", "N": 1}
 

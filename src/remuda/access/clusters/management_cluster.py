@@ -29,7 +29,7 @@ from remuda.kube.owners import is_owned_by, reference
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, created_or_deleted, logger, synced
 
-from ..default_objects import Standing
+from ..default_objects import DefaultObjects
 from ..rancher_conditions import ERROR, FALSE, TRUE, condition_of, tell_status, with_condition
 from .server_settings import Server
 from .well_known import (
@@ -238,13 +238,13 @@ def namespace(name: str) -> Obj:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def system_namespaces(manager: Manager) -> Standing:
+def system_namespaces(manager: Manager) -> DefaultObjects:
     """The controller that keeps the system's namespaces in place."""
     wanted: Mapping[str, Obj] = {name: namespace(name) for name in SYSTEM_NAMESPACES}
-    return Standing(manager, "system-namespace", NAMESPACES, lambda: wanted)
+    return DefaultObjects(manager, "system-namespace", NAMESPACES, lambda: wanted)
 
 
-def local_clusters(manager: Manager) -> Standing:
+def local_clusters(manager: Manager) -> DefaultObjects:
     """The controller that keeps the cluster `local` in place."""
     wanted: Mapping[str, Obj] = {LOCAL: local_cluster()}
-    return Standing(manager, "local-cluster", CLUSTERS, lambda: wanted)
+    return DefaultObjects(manager, "local-cluster", CLUSTERS, lambda: wanted)

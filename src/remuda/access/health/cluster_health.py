@@ -25,7 +25,7 @@ from ..downstreams import Agents, Downstreams, while_working
 from ..rancher_conditions import tell_status
 from .cluster_conditions import ADMINISTRATED, Seen, is_internal, judged
 from .cluster_resources import Summary, summary_of
-from .downstream_caches import Following, Followings
+from .downstream_caches import DownstreamCache, DownstreamCaches
 
 log = logger(__name__)
 
@@ -65,11 +65,11 @@ class _Memory:
     # The Secret for the cluster's keys when they were read; without keys it can't prove itself from another address.
     place: str = ""
     summary: Summary | None = None
-    made_of: tuple[Following, int, str] | None = None
+    made_of: tuple[DownstreamCache, int, str] | None = None
 
 
 class ClusterHealth:
-    def __init__(self, manager: Manager, downstreams: Downstreams, agents: Agents, followings: Followings) -> None:
+    def __init__(self, manager: Manager, downstreams: Downstreams, agents: Agents, followings: DownstreamCaches) -> None:
         self.controller = Controller(CONTROLLER, CLUSTERS, when=changed(_telling), concurrency=32, lane=lambda key: key)
         self._manager = manager
         self._client = manager.client
@@ -145,7 +145,7 @@ class ClusterHealth:
         return self._clock.monotonic() - memory.asked_at >= _API_EVERY
 
     @staticmethod
-    def _sum(following: Following, memory: _Memory) -> Summary:
+    def _sum(following: DownstreamCache, memory: _Memory) -> Summary:
         version = str((memory.version or {}).get("gitVersion") or "")
         made_of = (following, following.changes, version)
         if memory.summary is None or memory.made_of != made_of:

@@ -40,7 +40,7 @@ _MOST_NODES: Final = 20_000
 _MACHINE_LETTERS, _MACHINE_LENGTH = "bcdfghjklmnpqrstvwxz2456789", 10
 
 
-class Following:
+class DownstreamCache:
     """The caches of one cluster. Not to be read before it is `filled`."""
 
     def __init__(self, client: Client, clock: Clock, rng: Rng) -> None:
@@ -119,21 +119,21 @@ def _nodes(pod: Obj) -> tuple[str, ...]:
     return (pod["node"],)
 
 
-class Followings:
+class DownstreamCaches:
     """The caches of all connected clusters, while the controllers of `manager` run."""
 
     def __init__(self, manager: Manager, downstreams: Downstreams) -> None:
         self._manager = manager
         self._downstreams = downstreams
         self._clusters = manager.informers.of(CLUSTERS)
-        self._running: dict[str, tuple[Following, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[DownstreamCache, asyncio.Task[None]]] = {}
         self._handlers: list[Callable[[str, list[str] | None], None]] = []
         self._node_handlers: list[Callable[[str], None]] = []
         self._filling = asyncio.Semaphore(_AT_ONCE)
         self._group: asyncio.TaskGroup | None = None
         manager.beside(self.run)
 
-    def get(self, cluster: str) -> Following | None:
+    def get(self, cluster: str) -> DownstreamCache | None:
         """The caches of a cluster; None if it is not connected, or its caches are not filled yet."""
         found = self._running.get(cluster)
         return found[0] if found is not None and found[0].filled else None
@@ -178,11 +178,11 @@ class Followings:
             task.cancel()
             del self._running[cluster]
         if downstream is not None:
-            following = Following(downstream.client, self._manager.clock, self._manager.rng)
+            following = DownstreamCache(downstream.client, self._manager.clock, self._manager.rng)
             task = group.create_task(self._follow(cluster, following), name=f"nodes and pods of {cluster}")
             self._running[cluster] = (following, task)
 
-    async def _follow(self, cluster: str, following: Following) -> None:
+    async def _follow(self, cluster: str, following: DownstreamCache) -> None:
         def changed(machines: Iterable[str]) -> None:
             listed = list(machines)
             for handler in self._handlers:
@@ -214,7 +214,7 @@ class Followings:
             following.looked_at = self._manager.clock.monotonic()
             self._running[cluster] = (following, self._group.create_task(self._glance(following)))
 
-    async def _glance(self, following: Following) -> None:
+    async def _glance(self, following: DownstreamCache) -> None:
         with contextlib.suppress(TimeoutError):
             async with deadline(self._manager.clock, _LOOKED_WITHIN):
                 await following.look()

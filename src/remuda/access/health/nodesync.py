@@ -20,7 +20,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
 from ..rancher_conditions import condition_of, with_condition
 from .cluster_resources import Load, roles_of, shown
-from .downstream_caches import Followings, machine_name
+from .downstream_caches import DownstreamCaches, machine_name
 
 log = logger(__name__)
 
@@ -42,7 +42,7 @@ _KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 class NodeSync:
     controller = Controller(CONTROLLER, MANAGEMENT_NODES, concurrency=8)
 
-    def __init__(self, manager: Manager, followings: Followings) -> None:
+    def __init__(self, manager: Manager, followings: DownstreamCaches) -> None:
         self._manager = manager
         self._client = manager.client
         self._followings = followings

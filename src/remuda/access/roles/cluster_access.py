@@ -174,7 +174,7 @@ class ClusterAccess:
         user = self._views.users.get("", subject["name"]) if subject["kind"] == "User" else None
         return user is not None and not is_enabled(user)
 
-    def _snapshot(self, cluster: Obj) -> Snapshot:
+    def _snapshot(self, cluster: Obj) -> AccessSnapshot:
         views, name = self._views, name_of(cluster)
         given = []
         for binding in views.bindings_of(name):
@@ -183,16 +183,16 @@ class ClusterAccess:
             subject = views.subject_of(binding)
             if included and subject is not None and not self._is_shut_out(subject):
                 rules = [rule for each in included for rule in views.rules_of(each)]
-                given.append(Given(Key.of(binding), template, subject, rules))
+                given.append(ActiveBinding(Key.of(binding), template, subject, rules))
         provisioning = sorted(views.provisioning.indexed("cluster", name), key=Key.of)
-        return Snapshot(
+        return AccessSnapshot(
             cluster,
             given,
             views.secrets.indexed("namespace", name),
             [(each, self._belongings(each)) for each in provisioning],
         )
 
-    def _belongings(self, provisioning: Obj) -> Belongings:
+    def _belongings(self, provisioning: Obj) -> WorkspaceObjects:
         views, key = self._views, Key.of(provisioning)
         capi = views.capi_clusters.get(*key) if views.capi_clusters is not None else None
         ours = capi is not None and is_made_for(capi, provisioning)
@@ -224,7 +224,7 @@ class ClusterAccess:
         if ours:
             # It has no label with its cluster's name; it is the cluster.
             others[CAPI_CLUSTERS.group_resource] = sorted({key.name, *others.get(CAPI_CLUSTERS.group_resource, ())})
-        return Belongings(secrets, others)
+        return WorkspaceObjects(secrets, others)
 
     async def _tell(self, binding: Obj, problems: list[str]) -> None:
         views, said = self._views, list(problems)
@@ -264,7 +264,7 @@ _KUBECONFIG = "-kubeconfig"
 
 
 @dataclass(frozen=True, slots=True)
-class Belongings:
+class WorkspaceObjects:
     """Other objects in the workspace that belong to one provisioning Cluster. `others` are names, by group and plural."""
 
     secrets: Sequence[Obj] = ()
@@ -272,7 +272,7 @@ class Belongings:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ActiveBinding:
     """A ClusterRoleTemplateBinding in force: its subject, and the rules of its template."""
 
     binding: Key
@@ -286,16 +286,16 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class AccessSnapshot:
     """`secrets` are those of the cluster's namespace, `provisioning` its provisioning Clusters with what belongs to them."""
 
     cluster: Obj
-    given: Sequence[Given] = ()
+    given: Sequence[ActiveBinding] = ()
     secrets: Sequence[Obj] = ()
-    provisioning: Sequence[tuple[Obj, Belongings]] = ()
+    provisioning: Sequence[tuple[Obj, WorkspaceObjects]] = ()
 
 
-def desired(snapshot: Snapshot) -> list[Obj]:
+def desired(snapshot: AccessSnapshot) -> list[Obj]:
     """Every role and binding that this cluster needs on the management API; the namespaced ones after the others."""
     made = _Making(snapshot.cluster)
     name = name_of(snapshot.cluster)
@@ -318,11 +318,11 @@ def desired(snapshot: Snapshot) -> list[Obj]:
     return made.objects
 
 
-def _by_template(given: Iterable[Given]) -> dict[str, Sequence[Rule]]:
+def _by_template(given: Iterable[ActiveBinding]) -> dict[str, Sequence[Rule]]:
     return {each.template: each.rules for each in given}
 
 
-def _workspace(made: _Making, snapshot: Snapshot, provisioning: Obj, belongings: Belongings) -> None:
+def _workspace(made: _Making, snapshot: AccessSnapshot, provisioning: Obj, belongings: WorkspaceObjects) -> None:
     namespace, name = Key.of(provisioning)
     for admin in (True, False):
         concerned = [given for given in snapshot.given if given.owning is admin]
@@ -394,7 +394,7 @@ class _Making:
             {"apiVersion": RBAC_VERSION, "kind": kind, "metadata": self._metadata(namespace, name, {}), "rules": rules}
         )
 
-    def binding(self, namespace: str, role_kind: str, role: str, given: Given) -> None:
+    def binding(self, namespace: str, role_kind: str, role: str, given: ActiveBinding) -> None:
         kind, prefix = ("RoleBinding", "rb") if namespace else ("ClusterRoleBinding", "crb")
         # A binding's roleRef can't be changed, so it is part of its name.
         who = f"{given.subject['kind']}/{given.subject['name']}"

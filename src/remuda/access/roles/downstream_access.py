@@ -109,14 +109,14 @@ class DownstreamAccess:
             await say(self._client, self._clock, CLUSTER_ROLE_TEMPLATE_BINDINGS, binding, status)
         return DONE
 
-    def _snapshot(self, cluster: str) -> Snapshot:
+    def _snapshot(self, cluster: str) -> DownstreamSnapshot:
         views = self._views
         given = []
         for binding in views.bindings_of(cluster):
             subject, included = views.subject_of(binding), views.included(binding.get("roleTemplateName") or "")
             if subject is not None and included:
-                given.append(Given(Key.of(binding), subject, [self._template(each) for each in included]))
-        return Snapshot(cluster, given, {} if cluster == LOCAL else self._admins())
+                given.append(DownstreamBinding(Key.of(binding), subject, [self._template(each) for each in included]))
+        return DownstreamSnapshot(cluster, given, {} if cluster == LOCAL else self._admins())
 
     def _template(self, template: Obj) -> Template:
         return Template(
@@ -155,7 +155,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DownstreamBinding:
     """A ClusterRoleTemplateBinding in force; `templates` are its template and all that it includes."""
 
     binding: Key
@@ -164,15 +164,15 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DownstreamSnapshot:
     """`admins` are the subjects of the bindings of the GlobalRole `admin`, by the binding's name."""
 
     cluster: str
-    given: Sequence[Given] = ()
+    given: Sequence[DownstreamBinding] = ()
     admins: Mapping[str, Obj] = field(default_factory=dict)
 
 
-def desired(snapshot: Snapshot) -> list[Obj]:
+def desired(snapshot: DownstreamSnapshot) -> list[Obj]:
     """Roles first: a binding to a role that does not exist yet is an error in some clients."""
     roles: dict[str, Obj] = {}
     bindings: list[Obj] = []

@@ -45,7 +45,7 @@ def wanted_feature(name: str) -> Obj:
     return {"default": FEATURES[name], "description": DESCRIPTIONS.get(name, ""), "dynamic": True}
 
 
-class Choices:
+class SettingsController:
     """Keeps these objects in place while :meth:`run` runs. Only the leader does so."""
 
     def __init__(self, client: Client, informers: Informers, clock: Clock, environment: Mapping[str, str]) -> None:

@@ -59,7 +59,7 @@ class NewToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TokenSpec:
     """The properties of a new token. `ttl` is in seconds, 0 for one that never expires; `derived` means that it is no session."""
 
     user: str
@@ -76,7 +76,7 @@ class Wish:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def make_token(wish: Wish, now: float, entropy: Entropy) -> NewToken:
+def make_token(wish: TokenSpec, now: float, entropy: Entropy) -> NewToken:
     if not 0 <= wish.ttl <= LONGEST_TTL:
         raise ValueError("a token's time to live must be from 0 (no end) to a hundred years")
     name = wish.name or NAME_PREFIX + entropy.token_text(5)

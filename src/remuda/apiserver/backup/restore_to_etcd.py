@@ -34,7 +34,7 @@ _OPS, _BYTES = 100, 512 * 1024
 _PAGE = 100
 
 
-class Place(NamedTuple):
+class EtcdTarget(NamedTuple):
     """The etcd, its servers' keys, and the directory for a copy of the old state."""
 
     etcd: EtcdConfig
@@ -47,7 +47,7 @@ async def restore(
     backup: Backup,
     key: bytes,
     passphrase: str,
-    place: Place,
+    place: EtcdTarget,
     clock: Clock,
     rng: Rng,
     entropy: Entropy,
@@ -160,7 +160,7 @@ class RestoreMark:
             await _write(self.store, [Delete(server_leases.RESTORING, self._mark)])
 
 
-async def _put_aside(store: EtcdStore, place: Place, passphrase: str, clock: Clock, entropy: Entropy, cost: Cost) -> Path:
+async def _put_aside(store: EtcdStore, place: EtcdTarget, passphrase: str, clock: Clock, entropy: Entropy, cost: Cost) -> Path:
     """A backup of the old state, sealed with the same passphrase."""
     try:
         source = await of_store(store, place.etcd.prefix, place.pki_dir, place.token, entropy)
@@ -196,7 +196,7 @@ async def _clear(marked: RestoreMark, revision: int) -> int:
 
 
 async def _fill(
-    marked: RestoreMark, found: Contents, place: Place, clock: Clock, entropy: Entropy, expected: int, progress: Progress
+    marked: RestoreMark, found: Contents, place: EtcdTarget, clock: Clock, entropy: Entropy, expected: int, progress: Progress
 ) -> Restored:
     done = over = size = first = 0
     ops: list[Op] = []

@@ -25,7 +25,7 @@ from remuda.kube.objects import dig
 
 from ..auth.token_keys import peek
 from ..keys import rotation_record
-from ..keys.ca_followers import Behind, Trust, judged
+from ..keys.ca_followers import Trust, UnpreparedClient, judged
 from ..keys.rotation import Rotations
 from ..keys.rotation_record import KEEPING, Found, Rotation
 from ..storage.store import StoreError
@@ -85,7 +85,7 @@ class RotationPaths:
             raise ApiError(503, "ServiceUnavailable", f"{error}; look at remuda rotate status, and try again") from error
         return await self._answer(request, left)
 
-    async def _do(self, kind: str, wish: FinishOptions) -> tuple[Behind, ...]:
+    async def _do(self, kind: str, wish: FinishOptions) -> tuple[UnpreparedClient, ...]:
         """Do what was requested; the clients that it leaves behind."""
         rotations = self._rotations
         if kind == SERVING:
@@ -107,7 +107,7 @@ class RotationPaths:
         await rotations.finish(kind)
         return ()
 
-    async def _finish_ca(self, wish: FinishOptions) -> tuple[Behind, ...]:
+    async def _finish_ca(self, wish: FinishOptions) -> tuple[UnpreparedClient, ...]:
         rotations = self._rotations
         if wish.no_handover and await rotations.end_handovers():
             return ()
@@ -147,7 +147,7 @@ class RotationPaths:
 
     # --- responses --------------------------------------------------------------------------------------------------------
 
-    async def _answer(self, request: web.BaseRequest, left: Sequence[Behind] = ()) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, left: Sequence[UnpreparedClient] = ()) -> web.StreamResponse:
         try:
             told = await self._told()
             if left:

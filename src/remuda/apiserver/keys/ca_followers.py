@@ -27,7 +27,7 @@ class Follower(msgspec.Struct, frozen=True, kw_only=True):
     silent_since: str = ""
 
 
-class Behind(msgspec.Struct, frozen=True):
+class UnpreparedClient(msgspec.Struct, frozen=True):
     """A client that would lose access with the old CA."""
 
     kind: str
@@ -51,7 +51,7 @@ class Trust(msgspec.Struct, frozen=True):
     """The number of clients, and those that don't trust the new CA yet."""
 
     total: int
-    behind: tuple[Behind, ...]
+    behind: tuple[UnpreparedClient, ...]
 
 
 # Lists all clients of one kind, as they are now.
@@ -62,7 +62,7 @@ def judged(found: Iterable[Follower], new: str, old: Collection[str]) -> Trust:
     """The clients that trust the CA with the fingerprint `new`. One that reports nothing counts as not trusting."""
     all_found = sorted(found, key=lambda each: (each.kind, each.cluster, each.name))
     behind = [
-        Behind(each.kind, each.name, each.cluster, reason, each.silent_since)
+        UnpreparedClient(each.kind, each.name, each.cluster, reason, each.silent_since)
         for each in all_found
         if (reason := why_behind(each, new, old))
     ]

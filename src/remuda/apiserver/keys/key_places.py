@@ -23,7 +23,7 @@ from .shared_keys import CA_CERTIFICATE, CA_KEY, ENCRYPTION, FILES, SERVICE_ACCO
 from .token_sealing import Cost
 
 
-class Place(Protocol):
+class KeyStorage(Protocol):
     @property
     def where(self) -> str:
         """For people."""

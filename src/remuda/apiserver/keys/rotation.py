@@ -26,7 +26,7 @@ from ..storage import key_layout
 from ..storage.store import Delete, KeyValue, Mismatch, Op, Put, StoreError, Unknown
 from . import rotation_record
 from .encryption import EncryptionError, parse_keys
-from .key_places import Place
+from .key_places import KeyStorage
 from .rotation_record import DROPPING, KEEPING, MAKING, REWRITING, SPREADING, SWITCHING, Found, Handover, Note, Record, Rotation
 from .shared_keys import Material
 
@@ -45,7 +45,7 @@ _HELD_UP = (StoreError, PkiError, EncryptionError, OSError)
 class Rotations:
     """This server's part of rotations. `place` is the place of its keys."""
 
-    def __init__(self, server: Server, place: Place) -> None:
+    def __init__(self, server: Server, place: KeyStorage) -> None:
         self._server = server
         self._store = server.store
         self._clock = server.config.clock
@@ -67,7 +67,7 @@ class Rotations:
         return f"{socket.gethostname()}:{self._server.port}"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> KeyStorage:
         return self._place
 
     @property

@@ -217,7 +217,7 @@ def _restored(
     clock, entropy = SYSTEM_CLOCK, Entropy()
     if sharing.etcd is None:
         return restore.restore(backup, key, data_dir, sharing.pki_dir, clock, entropy, force=force, progress=progress)
-    place = restore_to_etcd.Place(sharing.etcd, sharing.pki_dir, sharing.token, data_dir)
+    place = restore_to_etcd.EtcdTarget(sharing.etcd, sharing.pki_dir, sharing.token, data_dir)
     work = restore_to_etcd.restore(backup, key, passphrase, place, clock, Rng(), entropy, force=force, progress=progress)
     return asyncio.run(work)
 

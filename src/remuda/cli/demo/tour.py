@@ -29,7 +29,7 @@ from ..remote import clusters
 from ..remote.connection import WORKSPACE
 from ..remote.kubeconfigs import of_clusters
 from ..views import cluster_tree, states, wait_chain
-from ..views.states import Sight
+from ..views.states import ClusterView
 from . import cluster, leftovers, server
 from .cluster import NAME, SERVERS, WORKERS, Declared, next_minor
 from .server import Server
@@ -43,7 +43,7 @@ _LOOK_SECONDS = 0.5
 _TIMEOUT = "10s"
 
 
-def settled(sight: Sight, wanted: Declared, gone: str = "") -> bool:
+def settled(sight: ClusterView, wanted: Declared, gone: str = "") -> bool:
     """Whether the cluster is what was asked for: as many machines, all ready, of that version, and one of them gone."""
     machines = sight.machines
     if states.of_cluster(sight.wanted, sight.managed, sight.plane).word != states.ACTIVE:
@@ -53,7 +53,7 @@ def settled(sight: Sight, wanted: Declared, gone: str = "") -> bool:
     return all(states.of_machine(each).word == states.READY and states.kubelet_of(each) == wanted.version for each in machines)
 
 
-def facts(sight: Sight) -> dict[str, str]:
+def facts(sight: ClusterView) -> dict[str, str]:
     """The little that is told line by line: no messages, which change all the time."""
     state = states.of_cluster(sight.wanted, sight.managed, sight.plane)
     told = {f"cluster {name_of(sight.wanted)}": state.word}
@@ -279,12 +279,12 @@ class Tour:
                         raise
                 await self._clock.sleep(_LOOK_SECONDS / 2)
 
-    async def _look(self) -> Sight:
+    async def _look(self) -> ClusterView:
         self._seen.look()
         stub = {"metadata": {"name": NAME, "namespace": WORKSPACE}}
         return await clusters.look(self._connected(), stub)
 
-    async def _follow(self, title: str, done: Callable[[Sight], bool], *, gone: bool = False) -> Sight:
+    async def _follow(self, title: str, done: Callable[[ClusterView], bool], *, gone: bool = False) -> ClusterView:
         """Show the cluster until that is so; `gone`: until it is not there any more, which raises _Gone."""
         until = self._clock.monotonic() + self._limit
         with self._acting(title) as act:
@@ -300,7 +300,7 @@ class Tour:
                     await self._clock.sleep(1 / PACE)
                     act.show()
 
-    async def _seen_now(self, act: Act, gone: bool) -> Sight | None:
+    async def _seen_now(self, act: Act, gone: bool) -> ClusterView | None:
         try:
             sight = await self._look()
         except ApiError as error:

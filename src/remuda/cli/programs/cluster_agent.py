@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     from remuda.client.kubeconfig import Target
     from remuda.tunnel.clusteragent.agent import Agent
-    from remuda.tunnel.clusteragent.connections import Place
+    from remuda.tunnel.clusteragent.connections import AllowedAddress
     from remuda.tunnel.clusteragent.settings import Source
 
 _TOKEN_VARIABLE = "REMUDA_CLUSTER_AGENT_TOKEN"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def _place(text: str | Place) -> Place:
-    from remuda.tunnel.clusteragent.connections import Place
+def _place(text: str | AllowedAddress) -> AllowedAddress:
+    from remuda.tunnel.clusteragent.connections import AllowedAddress
 
-    if isinstance(text, Place):
+    if isinstance(text, AllowedAddress):
         return text
     try:
-        return Place.parse(text)
+        return AllowedAddress.parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -98,7 +98,7 @@ def command(
     token_file: Path | None,
     ca_checksum: str,
     strict_verify: bool,
-    allowed: tuple[Place, ...],
+    allowed: tuple[AllowedAddress, ...],
     credentials: Path,
     service_account: Path,
     log_format: str,
@@ -113,7 +113,7 @@ def command(
 
     HTTPS_PROXY and NO_PROXY count. SIGTERM or Ctrl-C closes the connection and stops.
     """
-    from remuda.tunnel.clusteragent.settings import Given, Mounted, SettingsError
+    from remuda.tunnel.clusteragent.settings import AgentOptions, Mounted, SettingsError
 
     from . import logs
     from .event_loop import loop_factory, raise_file_limit
@@ -126,7 +126,7 @@ def command(
     if token or token_file is not None:
         if not server:
             raise click.UsageError("--server is missing")
-        source: Source = Given(server, token, token_file, ca_checksum, strict_verify)
+        source: Source = AgentOptions(server, token, token_file, ca_checksum, strict_verify)
     elif credentials.is_dir():
         given = {"CATTLE_SERVER": server, "CATTLE_CA_CHECKSUM": ca_checksum, "STRICT_VERIFY": str(strict_verify)}
         source = Mounted(credentials, given)
@@ -143,7 +143,7 @@ def command(
         runner.run(_run(source, found, allowed, prepared=kubeconfig is None))
 
 
-async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[Place, ...], *, prepared: bool) -> None:
+async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[AllowedAddress, ...], *, prepared: bool) -> None:
     from .event_loop import tell
 
     def told(line: str) -> None:
@@ -157,19 +157,24 @@ async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[Pla
 
 
 def _agent(
-    source: Source, targets: Callable[[], Target], allowed: tuple[Place, ...], told: Callable[[str], None], *, prepared: bool
+    source: Source,
+    targets: Callable[[], Target],
+    allowed: tuple[AllowedAddress, ...],
+    told: Callable[[str], None],
+    *,
+    prepared: bool,
 ) -> Agent:
     from remuda.client.https import HttpsClient
     from remuda.kube.clock import SYSTEM_CLOCK, Rng
     from remuda.tunnel.clusteragent.agent import Agent
-    from remuda.tunnel.clusteragent.connections import Surroundings
+    from remuda.tunnel.clusteragent.connections import ConnectionContext
     from remuda.tunnel.clusteragent.own_cluster import OwnCluster
 
     def enter(target: Target) -> OwnCluster:
         return OwnCluster(HttpsClient(target, SYSTEM_CLOCK), target, SYSTEM_CLOCK, prepared=prepared)
 
     known = os.environ.get("CATTLE_AGENT_CONNECT", "").lower() == "true"
-    return Agent(source, targets, enter, Surroundings(SYSTEM_CLOCK, Rng(), allowed, known=known), told)
+    return Agent(source, targets, enter, ConnectionContext(SYSTEM_CLOCK, Rng(), allowed, known=known), told)
 
 
 def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVICE_ACCOUNT) -> Callable[[], Target]:

@@ -19,7 +19,7 @@ from .logs import log_options
 
 if TYPE_CHECKING:
     from remuda.app.attached import Settings
-    from remuda.app.attached_gateway import Front
+    from remuda.app.attached_gateway import GatewayEndpoint
     from remuda.client.https import HttpsClient
     from remuda.gateway.server.serving_certificate import Files
 from remuda.kube.builtin_resources import CRDS
@@ -59,7 +59,7 @@ def command(
     be an administrator's. SIGTERM or Ctrl-C ends tunnels, lets requests finish and stops.
     """
     from remuda.app.attached import Socket
-    from remuda.app.attached_gateway import Front, chosen
+    from remuda.app.attached_gateway import GatewayEndpoint, chosen
     from remuda.client.https import HttpsClient
 
     from . import logs
@@ -70,14 +70,14 @@ def command(
     client = HttpsClient.from_kubeconfig(kubeconfig)
     settings = attachment.settings(client, choice)
     where = Socket(listen.host, listen.port)
-    front = Front(where, data_dir.absolute(), tls_san, tls, logs.say, job_runner, room(connections_per_address))
+    front = GatewayEndpoint(where, data_dir.absolute(), tls_san, tls, logs.say, job_runner, room(connections_per_address))
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_run(client, settings, front, waiting=wait_for_cluster_api))
 
 
-async def _run(client: HttpsClient, settings: Settings, front: Front, *, waiting: bool) -> None:
+async def _run(client: HttpsClient, settings: Settings, front: GatewayEndpoint, *, waiting: bool) -> None:
     from remuda.api.crd_installation import InstallError
     from remuda.app.attached import CantListen
     from remuda.app.attached_gateway import AttachedGateway

@@ -30,7 +30,7 @@ from remuda.provisioning.well_known import UNINSTALL, plan_name
 from ..exit_codes import Code as ExitCode
 from ..exit_codes import Failure
 from ..views import states
-from ..views.states import Said, Sight
+from ..views.states import ClusterView, LastLine
 
 if TYPE_CHECKING:
     from .connection import Remote
@@ -95,7 +95,7 @@ async def find(client: Client, namespace: str, name: str) -> Obj:
         return await client.get(provisioning.CLUSTERS, ref["name"], ref.get("namespace") or "")
 
 
-async def look(client: Client, wanted: Obj) -> Sight:
+async def look(client: Client, wanted: Obj) -> ClusterView:
     """At a cluster that :func:`find` gave, as it is now. Raises ApiError, also when it is gone."""
     namespace, name = Key.of(wanted)
     fresh = await client.get(provisioning.CLUSTERS, name, namespace)
@@ -109,7 +109,7 @@ async def look(client: Client, wanted: Obj) -> Sight:
         _if_any(client.raw("GET", _WAITS, query={"cluster": f"{namespace}/{name}"})),
     )
     leader = states.one_line(str(waits.get("leader") or "")) if isinstance(waits, dict) else ""
-    return Sight(fresh, managed, cluster, plane, tuple(machines or ()), said_in(said), waits_in(waits), leader)
+    return ClusterView(fresh, managed, cluster, plane, tuple(machines or ()), said_in(said), waits_in(waits), leader)
 
 
 async def machines_of(client: Client, wanted: Obj) -> list[Obj]:
@@ -119,7 +119,7 @@ async def machines_of(client: Client, wanted: Obj) -> list[Obj]:
     return sorted((each for each in _items(listed) if _is_of(each, key)), key=name_of)
 
 
-async def with_plans(client: Client, sight: Sight, wanted: Callable[[Obj], bool]) -> Sight:
+async def with_plans(client: Client, sight: ClusterView, wanted: Callable[[Obj], bool]) -> ClusterView:
     """With the plan Secrets of some machines, as far as they are for this reader."""
     chosen = [each for each in sight.machines if wanted(each)][:_MOST_PLANS]
     names = {name_of(each): plan_name(str(dig(each, "spec", "bootstrap", "configRef", "name") or "")) for each in chosen}
@@ -151,10 +151,10 @@ def _is_of(machine: Obj, cluster: Key) -> bool:
     return (namespace_of(machine), said) == cluster
 
 
-def said_in(answer: Any) -> dict[str, Said]:
+def said_in(answer: Any) -> dict[str, LastLine]:
     found = answer.get("machines") if isinstance(answer, dict) else None
     return {
-        name: Said(str(line.get("time") or ""), states.one_line(str(line.get("text") or "")))
+        name: LastLine(str(line.get("time") or ""), states.one_line(str(line.get("text") or "")))
         for name, line in (found or {}).items()
         if isinstance(line, dict)
     }

@@ -19,7 +19,7 @@ from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import Key, dig, name_of, namespace_of
 from remuda.machines import driver_registry
 from remuda.machines import options as credential_variables
-from remuda.machines.driver import Driver, DriverError, Found, Options, Surroundings
+from remuda.machines.driver import Driver, DriverContext, DriverError, Found, Options
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.machineprovision.job_arguments import instance_name
 from remuda.machines.options import flag_of
@@ -30,7 +30,7 @@ from remuda.provisioning.well_known import MACHINE_API_VERSION, resource_of
 from ..exit_codes import Code, Failure
 
 
-async def search(client: Client, chosen: str, elsewhere: Place | None, here: Mapping[str, str]) -> Search:
+async def search(client: Client, chosen: str, elsewhere: SearchScope | None, here: Mapping[str, str]) -> Search:
     """Of all drivers in Python, or the `chosen` one; and `elsewhere`, where no machine leads. `here` is the environment that
     drivers have on this machine. Raises ApiError, and Failure."""
     result = Search()
@@ -79,14 +79,14 @@ async def _served(client: Client) -> list[str]:
 
 
 async def _of_driver(
-    client: Client, driver: type[Driver], owner: str, elsewhere: Place | None, result: Search, here: Mapping[str, str]
+    client: Client, driver: type[Driver], owner: str, elsewhere: SearchScope | None, result: Search, here: Mapping[str, str]
 ) -> None:
     if driver is Local and HOSTS_VARIABLE not in here:
         where = "in the server's data directory: run this on its machine as its user, with --data-dir DIR"
         result.problems.append(f"{driver.name}: its hosts are {where}")
         return
     machines, templates = [await _listed(client, driver.name, suffix) for suffix in ("Machine", "MachineTemplate")]
-    places = set[Place]()
+    places = set[SearchScope]()
     for each in (*machines, *templates):
         try:
             places.add(place_of(driver, await opened(client, each, driver.file_fields), GLOBAL))
@@ -96,13 +96,13 @@ async def _of_driver(
         places.add(elsewhere)
     if not driver.private_fields and not places:
         # It needs no credential, so there is one place.
-        places.add(Place(driver.name))
+        places.add(SearchScope(driver.name))
     known = {instance_name(each) for each in machines}
     found = []
     for place in sorted(places, key=lambda each: (str(each.credential), each.fields)):
         try:
             environ = await _environment(client, place)
-            around = Surroundings(environ={**here, **environ}, outbound=await _outbound(client, here))
+            around = DriverContext(environ={**here, **environ}, outbound=await _outbound(client, here))
             found += await found_at(driver, place, environ, owner, around)
         except DriverError as error:
             result.problems.append(f"{driver.name}: {error}")
@@ -121,7 +121,7 @@ async def _outbound(client: Client, here: Mapping[str, str]) -> Policy:
         return Settings(environment=here).outbound()
 
 
-async def _environment(client: Client, place: Place) -> dict[str, str]:
+async def _environment(client: Client, place: SearchScope) -> dict[str, str]:
     if place.credential is None:
         return {}
     secret = await client.get(SECRETS, place.credential.name, place.credential.namespace)
@@ -129,7 +129,7 @@ async def _environment(client: Client, place: Place) -> dict[str, str]:
     return credential_variables.environment(place.driver, data)
 
 
-def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> Place | None:
+def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> SearchScope | None:
     """What somebody says on the command line. Raises ValueError."""
     if not driver:
         if credential or options:
@@ -142,7 +142,7 @@ def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> Plac
         raise ValueError("--set takes FIELD=VALUE, as in region=us-west-2")
     namespace, colon, name = credential.partition(":")
     key = (Key(namespace, name) if colon else Key(GLOBAL, credential)) if credential else None
-    return Place(driver, key, json.dumps(said, sort_keys=True))
+    return SearchScope(driver, key, json.dumps(said, sort_keys=True))
 
 
 # --- orphans ---------------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ _NOT_OPTIONS = frozenset({"common", "providerID"})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchScope:
     """A place for a driver to search: `credential` is the Secret that it uses, `fields` (as JSON) the fields of machine
     configs."""
 
@@ -181,7 +181,7 @@ class Search:
     problems: list[str] = field(default_factory=list)
 
 
-def place_of(driver: type[Driver], obj: Obj, global_credentials: str) -> Place:
+def place_of(driver: type[Driver], obj: Obj, global_credentials: str) -> SearchScope:
     """Of a machine or a template: with its credential, and all options that are no files."""
     spec = dig(obj, "spec", "template", "spec") or obj.get("spec") or {}
     known = {flag.name for flag in driver.flags}
@@ -193,11 +193,11 @@ def place_of(driver: type[Driver], obj: Obj, global_credentials: str) -> Place:
     named = str(dig(spec, "common", "cloudCredentialSecretName") or "")
     namespace, colon, rest = named.partition(":")
     key = Key(namespace, rest) if colon and namespace == global_credentials else Key(namespace_of(obj), named)
-    return Place(driver.name, key if named else None, json.dumps(said, sort_keys=True))
+    return SearchScope(driver.name, key if named else None, json.dumps(said, sort_keys=True))
 
 
 async def found_at(
-    driver: type[Driver], place: Place, environ: Mapping[str, str], owner: str, around: Surroundings
+    driver: type[Driver], place: SearchScope, environ: Mapping[str, str], owner: str, around: DriverContext
 ) -> list[Found]:
     """All of this owner's at a place. Raises DriverError."""
     options = Options.read(driver.name, driver.flags, json.loads(place.fields), environ)

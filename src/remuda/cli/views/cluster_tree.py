@@ -15,7 +15,7 @@ from remuda.kube.objects import dig, metadata, name_of, namespace_of
 
 from . import states
 from .output import is_terminal, paint
-from .states import Sight, State
+from .states import ClusterView, State
 
 Obj = dict[str, Any]
 
@@ -60,7 +60,7 @@ def plain(line: Line) -> str:
 # --- a cluster as a tree ------------------------------------------------------------------------------------------------------
 
 
-def of_cluster(sight: Sight, now: float, *, metered: bool = False) -> Branch:
+def of_cluster(sight: ClusterView, now: float, *, metered: bool = False) -> Branch:
     """`metered` shows how far each machine has come, in the place of its node's name."""
     wanted = sight.wanted
     state = states.of_cluster(wanted, sight.managed, sight.plane)
@@ -72,13 +72,13 @@ def of_cluster(sight: Sight, now: float, *, metered: bool = False) -> Branch:
     return Branch(line, own, tuple(below))
 
 
-def _control_plane(sight: Sight) -> Iterable[Branch]:
+def _control_plane(sight: ClusterView) -> Iterable[Branch]:
     if sight.plane is not None:
         state = states.of_plane(sight.plane)
         yield Branch(_headed("control plane", "", state), _said(state))
 
 
-def _machines(sight: Sight, now: float, metered: bool) -> Branch:
+def _machines(sight: ClusterView, now: float, metered: bool) -> Branch:
     found = sorted(sight.machines, key=_order)
     line = (Piece("machines ", "bold"), Piece(states.count(sight.wanted, sight.managed, found)))
     rows = [_metered(each) if metered else _cells(each) for each in found]
@@ -86,7 +86,7 @@ def _machines(sight: Sight, now: float, metered: bool) -> Branch:
     return Branch(line, (), tuple(_machine(sight, each, row, widths, now) for each, row in zip(found, rows, strict=True)))
 
 
-def _machine(sight: Sight, machine: Obj, row: Sequence[str], widths: Sequence[int], now: float) -> Branch:
+def _machine(sight: ClusterView, machine: Obj, row: Sequence[str], widths: Sequence[int], now: float) -> Branch:
     state = states.of_machine(machine)
     cells = [f"{text.ljust(width)}  " for text, width in zip(row, widths, strict=True) if width]
     colours = ("bold", state.colour, *("dim",) * len(cells))
@@ -139,7 +139,7 @@ def _age(obj: Obj, now: float) -> str:
 # --- what changes -------------------------------------------------------------------------------------------------------------
 
 
-def facts(sight: Sight) -> dict[str, str]:
+def facts(sight: ClusterView) -> dict[str, str]:
     """What there is to be told, by what it is about. Without ages: they always change."""
     wanted = sight.wanted
     about = f"cluster {name_of(wanted)}"
@@ -173,7 +173,7 @@ def news(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 # --- for programs -------------------------------------------------------------------------------------------------------------
 
 
-def data(sight: Sight) -> Obj:
+def data(sight: ClusterView) -> Obj:
     machines = []
     for machine in sorted(sight.machines, key=_order):
         said = sight.said.get(name_of(machine))

@@ -219,7 +219,7 @@ def one_line(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LastLine:
     """The last line of a host."""
 
     time: str
@@ -227,7 +227,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ClusterView:
     """Of a provisioning Cluster, `wanted`. What is not there, or not for this reader, is None or empty.
 
     `waits` None: nobody could be asked but the conditions; `leader` is the host where they are known, if that is told. `said` is
@@ -239,7 +239,7 @@ class Sight:
     cluster: Obj | None = None
     plane: Obj | None = None
     machines: tuple[Obj, ...] = ()
-    said: Mapping[str, Said] = field(default_factory=dict)
+    said: Mapping[str, LastLine] = field(default_factory=dict)
     waits: tuple[Wait, ...] | None = None
     leader: str = ""
     plans: Mapping[str, Obj] = field(default_factory=dict)

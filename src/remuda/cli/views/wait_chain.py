@@ -17,7 +17,7 @@ from remuda.provisioning.well_known import MACHINE_GROUP, PLAN_FAILURE, PLAN_UPD
 
 from . import states
 from .cluster_tree import Branch, Line, Piece
-from .states import Sight
+from .states import ClusterView
 from .waits import EFFECTS, FOR_OTHERS, all_waits, in_order, machine_ref
 
 Obj = dict[str, Any]
@@ -44,7 +44,7 @@ class Link:
 # --- the chain ------------------------------------------------------------------------------------------------------------
 
 
-def chain(sight: Sight, now: float) -> tuple[Link, ...]:
+def chain(sight: ClusterView, now: float) -> tuple[Link, ...]:
     """From the cluster itself to its machines; an object that another one waits on is told below it, and only there."""
     by_subject: dict[Ref, list[Wait]] = {}
     for wait in all_waits(sight):
@@ -54,7 +54,7 @@ def chain(sight: Sight, now: float) -> tuple[Link, ...]:
 
 
 class _Walk:
-    def __init__(self, sight: Sight, by_subject: Mapping[Ref, list[Wait]], now: float) -> None:
+    def __init__(self, sight: ClusterView, by_subject: Mapping[Ref, list[Wait]], now: float) -> None:
         self._machines = {machine_ref(each): each for each in sight.machines}
         self._sight = sight
         self._by_subject = by_subject
@@ -124,7 +124,7 @@ def _next_try(note: str | None) -> list[str]:
 # --- showing it -----------------------------------------------------------------------------------------------------------
 
 
-def of_chain(sight: Sight, links: tuple[Link, ...], now: float) -> Branch:
+def of_chain(sight: ClusterView, links: tuple[Link, ...], now: float) -> Branch:
     state = states.of_cluster(sight.wanted, sight.managed, sight.plane)
     line = (Piece("cluster "), Piece(f"{name_of(sight.wanted)}  ", "bold"), Piece(state.word, state.colour))
     below = [_branch(link, now) for link in links if not link.again]

@@ -22,7 +22,7 @@ from remuda.provisioning.etcd.removal import LAST_ETCD
 from remuda.provisioning.planner import waits as texts
 
 from . import states
-from .states import Sight
+from .states import ClusterView
 
 Obj = dict[str, Any]
 
@@ -69,7 +69,7 @@ FOR_OTHERS: Final = frozenset({Code.TIER, Code.TURN})
 EFFECTS: Final = frozenset({Code.PROVISIONING, Code.CONNECTION, Code.NODE})
 
 
-def all_waits(sight: Sight) -> list[Wait]:
+def all_waits(sight: ClusterView) -> list[Wait]:
     """Those that are told, and for objects of which nothing is told, those that their conditions speak of."""
     told = list(sight.waits or ())
     known = {wait.subject for wait in told}
@@ -86,13 +86,13 @@ def _misses_its_agent(wait: Wait) -> bool:
     return about and (wait.subject.group, wait.subject.kind) == (management.GROUP, "Cluster")
 
 
-def read_off(sight: Sight) -> list[Wait]:
+def read_off(sight: ClusterView) -> list[Wait]:
     of_machines = [wait for each in sight.machines for wait in _of_machine(each)]
     acting = [wait for wait in of_machines if wait.code not in FOR_OTHERS]
     return [*_of_wanted(sight), *_of_plane(sight, acting), *of_machines]
 
 
-def _of_wanted(sight: Sight) -> Iterable[Wait]:
+def _of_wanted(sight: ClusterView) -> Iterable[Wait]:
     ref = cluster_ref(sight.wanted)
     for kind, status, code, actor in (
         ("Stalled", conditions.TRUE, Code.MALFORMED, Actor.USER),
@@ -109,7 +109,7 @@ def _of_wanted(sight: Sight) -> Iterable[Wait]:
         yield _wait(managed, Code.CLUSTER_AGENT, Actor.USER, {**connected, "message": state.message})
 
 
-def _of_plane(sight: Sight, machines: list[Wait]) -> Iterable[Wait]:
+def _of_plane(sight: ClusterView, machines: list[Wait]) -> Iterable[Wait]:
     ready = conditions.get(sight.plane or {}, "Ready")
     if sight.plane is None or ready is None or ready.get("status") == conditions.TRUE:
         return
@@ -167,7 +167,7 @@ def machine_ref(machine: Obj) -> Ref:
     return Ref(capi.GROUP, "Machine", *Key.of(machine))
 
 
-def in_order(sight: Sight) -> Iterable[Ref]:
+def in_order(sight: ClusterView) -> Iterable[Ref]:
     """What brings the others on comes first."""
     key = Key.of(sight.wanted)
     yield cluster_ref(sight.wanted)

@@ -31,7 +31,7 @@ from remuda.tunnel import Refused, Session
 from ..registration.registration_tokens import Registration, Registrations, digest
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from .agent_claims import IMPORT_LIKE, BadParams, Change, Params, change_of, parse_params
 from .agent_verification import Unproven, ping, prove
 from .credential_store import CredentialKeeper, Known
@@ -105,7 +105,7 @@ class Tunnels:
 
     # --- accepting agents ------------------------------------------------------------------------------------------------
 
-    async def answer(self, asked: Asked) -> web.StreamResponse:
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
         if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
             return _turned_away(asked, 503, "not ready yet", "asked before the caches were filled")
         if self.takes_turns and not self._turns:
@@ -130,7 +130,7 @@ class Tunnels:
                 await self._note_trust(known, let.params)
         return await self._services.tunnels.accept(asked.request, let.key, mark=let.mark, admit=admit)
 
-    def _authorize(self, asked: Asked) -> _Let | None:
+    def _authorize(self, asked: RequestContext) -> _Let | None:
         """Authorize by the first kind of credential that is valid; raises the first refusal."""
         refusal: Refused | None = None
         for authorizer in (self._by_tunnel_token, self._by_bearer):
@@ -146,7 +146,7 @@ class Tunnels:
             raise refusal
         return None
 
-    def _by_tunnel_token(self, asked: Asked) -> _Let | None:
+    def _by_tunnel_token(self, asked: RequestContext) -> _Let | None:
         headers = asked.request.headers
         tokens = headers.getall("X-API-Tunnel-Token", [])
         if not tokens:
@@ -162,7 +162,7 @@ class Tunnels:
             raise Refused(str(error)) from None
         return _Let(registration.cluster, digest(tokens[0]), registration, params)
 
-    def _by_bearer(self, asked: Asked) -> _Let | None:
+    def _by_bearer(self, asked: RequestContext) -> _Let | None:
         values = asked.request.headers.getall("Authorization", [])
         matched = _BEARER.fullmatch(values[0]) if len(values) == 1 else None
         if matched is None:
@@ -170,7 +170,7 @@ class Tunnels:
         registration = self._registration(asked, matched[1])
         return _Let(AGENT_PREFIX + registration.cluster, digest(matched[1]), registration)
 
-    def _registration(self, asked: Asked, token: str) -> Registration:
+    def _registration(self, asked: RequestContext, token: str) -> Registration:
         found = self._registrations.cluster_of(token)
         if found is None:
             asked.why = "the registration token is unknown or has expired"
@@ -194,7 +194,7 @@ class Tunnels:
             # The next connection reports it again; until then the stored list of trusted CAs is too short.
             log.warning("the CAs that the agent of %s trusts could not be stored: %s", name_of(known.cluster), error.message)
 
-    def _admission(self, asked: Asked, cluster: str, params: Params) -> Callable[[Session], Any]:
+    def _admission(self, asked: RequestContext, cluster: str, params: Params) -> Callable[[Session], Any]:
         async def admit(session: Session) -> None:
             try:
                 async with self._proving.at(cluster):
@@ -276,7 +276,7 @@ def keys_of(cluster: str) -> tuple[str, str]:
     return cluster, AGENT_PREFIX + cluster
 
 
-def _turned_away(asked: Asked, status: int, text: str, why: str) -> web.Response:
+def _turned_away(asked: RequestContext, status: int, text: str, why: str) -> web.Response:
     asked.why = why
     headers = {"Retry-After": "5"} if status in (429, 503) else {}
     return web.Response(status=status, text=text, headers=headers)

@@ -36,7 +36,7 @@ from remuda.runtime import Informer, synced
 from ..server.credentials import BadCredential, Presented, parse_token, presented
 from ..server.csrf import cookie_counts
 from ..server.dependencies import Services
-from ..server.routing import Asked, Caller
+from ..server.routing import Caller, RequestContext
 from .session_revocation import Ongoing
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Callers:
         """Wait until users and tokens are cached."""
         await synced(self._tokens, self._users)
 
-    async def identify(self, asked: Asked, cluster: str = "") -> Caller | None:
+    async def identify(self, asked: RequestContext, cluster: str = "") -> Caller | None:
         """The caller by the request's credential; None without one. Raises NotLetIn, and 503 before the caches are filled."""
         headers = asked.request.headers
         try:
@@ -140,7 +140,7 @@ class Callers:
             return None
         return await self._of_certificate(asked)
 
-    async def identify_behind(self, asked: Asked) -> Caller | None:
+    async def identify_behind(self, asked: RequestContext) -> Caller | None:
         """The same at the Kubernetes API, which checks certificates itself and also takes a token from a websocket's protocols.
         Such a token is treated as one in `Authorization`: limited in number, audited, and its long requests end with it."""
         headers = asked.request.headers
@@ -152,7 +152,7 @@ class Callers:
         token = parse_token(protocol_token(shown[0]))
         return None if token is None else await self.of_token(token, HERE, headers.get("Host", ""))
 
-    async def _of_certificate(self, asked: Asked) -> Caller | None:
+    async def _of_certificate(self, asked: RequestContext) -> Caller | None:
         der = getattr(asked.request.protocol, "peer_certificate", None)
         if self._certificates is None or der is None:
             return None

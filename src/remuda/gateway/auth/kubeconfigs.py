@@ -29,7 +29,7 @@ from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import told
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from ..server.serving_certificate import ca_text
 from .tokens import Sessions, TokenApi
 
@@ -175,7 +175,7 @@ class Kubeconfigs:
         add("POST", "/v3/clusters", told(self.for_several), Who.USER, largest=body)
         add("POST", "/v3/clusters/{id}", told(self.for_one), Who.USER, largest=body)
 
-    async def for_one(self, asked: Asked) -> web.StreamResponse:
+    async def for_one(self, asked: RequestContext) -> web.StreamResponse:
         self._check_action(asked)
         identity = asked.parameters["id"]
         asked.cluster = identity
@@ -189,7 +189,7 @@ class Kubeconfigs:
         kept = [endpoint for endpoint in found if credential.token or not endpoint.direct]
         return _answer([Entry(endpoint, found[0].context, credential) for endpoint in kept])
 
-    async def for_several(self, asked: Asked) -> web.StreamResponse:
+    async def for_several(self, asked: RequestContext) -> web.StreamResponse:
         self._check_action(asked)
         body = await norman.body_of(asked)
         wanted = body.get("clusters")
@@ -202,14 +202,14 @@ class Kubeconfigs:
         return _answer(await self._entries(asked, found, norman.flag_of(body, "direct") is True, alone=alone))
 
     @staticmethod
-    def _check_action(asked: Asked) -> None:
+    def _check_action(asked: RequestContext) -> None:
         if norman.action_of(asked) != ACTION:
             raise bad_request("there is no such action")
 
-    async def _may_see(self, asked: Asked, name: str) -> bool:
+    async def _may_see(self, asked: RequestContext, name: str) -> bool:
         return await self._services.access.allowed(Action(asked.user, "get", GROUP, VERSION, CLUSTERS.resource, name=name))
 
-    async def _visible(self, asked: Asked) -> list[Obj]:
+    async def _visible(self, asked: RequestContext) -> list[Obj]:
         everything = sorted(self._clusters.objects(), key=name_of)
         if await self._may_see(asked, ""):
             return everything
@@ -220,7 +220,7 @@ class Kubeconfigs:
         ca = ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
         return endpoints(cluster, context, base, ca, nodes)
 
-    async def _entries(self, asked: Asked, clusters: list[Obj], direct: bool, *, alone: bool) -> list[Entry]:
+    async def _entries(self, asked: RequestContext, clusters: list[Obj], direct: bool, *, alone: bool) -> list[Entry]:
         base = norman.base_url(asked, self._services)
         named = context_names(clusters)
         credential = await self._credential(asked, base, name_of(clusters[0]) if alone else "")
@@ -237,7 +237,7 @@ class Kubeconfigs:
                 entries += [Entry(endpoint, name_of(cluster), bound) for endpoint in others]
         return entries
 
-    async def _credential(self, asked: Asked, base: str, bound: str) -> Credential:
+    async def _credential(self, asked: RequestContext, base: str, bound: str) -> Credential:
         settings = self._services.settings()
         if not settings.flag("kubeconfig-generate-token"):
             return Credential(login=base)

@@ -19,7 +19,7 @@ from remuda.kube.errors import bad_request, no_such_path
 from ..server import csrf, norman
 from ..server.dependencies import Services
 from ..server.norman import Refused, told
-from ..server.routing import Asked, Caller, Who
+from ..server.routing import Caller, RequestContext, Who
 from .login_providers import Principal, Provider, Providers
 from .tokens import KUBECONFIG, Sessions, cluster_of, described, session_seconds, token_resource
 
@@ -42,15 +42,15 @@ class Login:
 
     # --- the providers ---------------------------------------------------------------------------------------------------
 
-    async def listed(self, asked: Asked) -> web.StreamResponse:
+    async def listed(self, asked: RequestContext) -> web.StreamResponse:
         base = norman.base_url(asked, self._services)
         data = [self._resource(provider, base) for provider in self._providers]
         return norman.shown(norman.collection("authProvider", data, base + asked.target.path))
 
-    async def get(self, asked: Asked) -> web.StreamResponse:
+    async def get(self, asked: RequestContext) -> web.StreamResponse:
         return norman.shown(self._resource(self._provider(asked), norman.base_url(asked, self._services)))
 
-    def _provider(self, asked: Asked) -> Provider:
+    def _provider(self, asked: RequestContext) -> Provider:
         found = self._providers.named(asked.parameters["provider"])
         kind = asked.parameters["kind"]
         if found is None or kind not in (f"{found.type}s", "authProviders"):
@@ -71,20 +71,20 @@ class Login:
 
     # --- logging in -----------------------------------------------------------------------------------------------------
 
-    async def at_provider(self, asked: Asked) -> web.StreamResponse:
+    async def at_provider(self, asked: RequestContext) -> web.StreamResponse:
         provider = self._provider(asked)
         if norman.action_of(asked) != "login":
             raise bad_request("there is no such action")
         return await self._login(asked, provider, await norman.body_of(asked))
 
-    async def by_type(self, asked: Asked) -> web.StreamResponse:
+    async def by_type(self, asked: RequestContext) -> web.StreamResponse:
         body = await norman.body_of(asked)
         provider = self._providers.of_type(norman.text_of(body, "type", "localProvider"))
         if provider is None:
             raise norman.invalid("there is no such login provider")
         return await self._login(asked, provider, body)
 
-    async def _login(self, asked: Asked, provider: Provider, body: Obj) -> web.StreamResponse:
+    async def _login(self, asked: RequestContext, provider: Provider, body: Obj) -> web.StreamResponse:
         self._check_origin(asked)
         kind = norman.text_of(body, "responseType", JSON)
         cluster = _cluster_of_kind(kind)
@@ -106,7 +106,7 @@ class Login:
         body = {**token_resource(made, base, self._services.clock.time(), new=new), "mustChangePassword": newcomer}
         return norman.shown(body, 201)
 
-    def _check_origin(self, asked: Asked) -> None:
+    def _check_origin(self, asked: RequestContext) -> None:
         """Another site's page must not log the browser's user in here under its own name."""
         headers = asked.request.headers
         ours = (self._services.settings().text("server-url"), f"https://{headers.get('Host', '')}")
@@ -114,7 +114,7 @@ class Login:
         if problem:
             raise Refused(403, "Forbidden", problem)
 
-    def _note(self, asked: Asked, principal: Principal, new: NewToken) -> None:
+    def _note(self, asked: RequestContext, principal: Principal, new: NewToken) -> None:
         """Set the caller for the audit line."""
         identity = identity_of(principal.user)
         asked.caller = Caller(User(identity, identity), new.presented)

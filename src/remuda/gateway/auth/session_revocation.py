@@ -16,7 +16,7 @@ from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.kube.objects import is_being_deleted, name_of
 
 from ..server.dependencies import Services
-from ..server.routing import Asked
+from ..server.routing import RequestContext
 
 Obj = dict[str, Any]
 
@@ -30,8 +30,8 @@ class Ongoing:
         self._tokens = services.informers.of(TOKENS)
         users = services.informers.of(USERS)
         # By token, and by user: the requests in progress, in the order in which they began.
-        self._by_token: dict[str, dict[int, Asked]] = {}
-        self._by_user: dict[str, dict[int, Asked]] = {}
+        self._by_token: dict[str, dict[int, RequestContext]] = {}
+        self._by_user: dict[str, dict[int, RequestContext]] = {}
         self._number = 0
         self._tokens.on_change(self._token_changed)
         users.on_change(self._user_changed)
@@ -40,7 +40,7 @@ class Ongoing:
     def __len__(self) -> int:
         return sum(map(len, self._by_token.values()))
 
-    def begin(self, asked: Asked) -> Callable[[], None]:
+    def begin(self, asked: RequestContext) -> Callable[[], None]:
         """From now on the request may be cut; call the result when it has ended."""
         caller = asked.caller
         if caller is None or caller.presented is None:
@@ -82,7 +82,7 @@ class Ongoing:
                 _cut(self._by_token.get(name, {}).values())
 
 
-def _cut(requests: Iterable[Asked]) -> None:
+def _cut(requests: Iterable[RequestContext]) -> None:
     for asked in list(requests):
         asked.why = asked.why or GONE
         transport = asked.request.transport

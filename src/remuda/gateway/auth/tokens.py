@@ -16,7 +16,7 @@ from aiohttp import web
 
 from remuda.access.settings.settings import Settings
 from remuda.access.users.controllers import user_of_token
-from remuda.access.users.tokens import NewToken, Wish, ends_at, is_expired, make_token
+from remuda.access.users.tokens import NewToken, TokenSpec, ends_at, is_expired, make_token
 from remuda.access.users.user_objects import identity_of, text_problem
 from remuda.api.management_cattle_io import GROUP, TOKENS, VERSION
 from remuda.client.idempotent import remove
@@ -28,7 +28,7 @@ from remuda.kube.objects import labels_of, metadata, name_of, resource_version_o
 from ..server import csrf, norman
 from ..server.dependencies import Services
 from ..server.norman import Refused, invalid, told
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from .login_providers import Principal
 
 Obj = dict[str, Any]
@@ -86,7 +86,7 @@ class Sessions:
     async def begin(self, principal: Principal, wished: float, description: str) -> tuple[Obj, NewToken]:
         """A session for a user who has just logged in."""
         seconds = session_seconds(self._services.settings(), wished)
-        wish = Wish(
+        wish = TokenSpec(
             user=identity_of(principal.user),
             ttl=seconds,
             kind=SESSION_KIND,
@@ -108,7 +108,7 @@ class Sessions:
     async def for_kubeconfig(self, principal: Principal, wished: float, description: str, cluster: str) -> tuple[Obj, NewToken]:
         """A token for a program, for a user who has just logged in."""
         now = self._services.clock.time()
-        wish = Wish(
+        wish = TokenSpec(
             user=identity_of(principal.user),
             ttl=derived_seconds(self._services.settings(), wished, None, now, KUBECONFIG_TTL),
             kind=KUBECONFIG,
@@ -130,7 +130,7 @@ class Sessions:
             raise Refused(403, "Forbidden", "a token for one cluster can't make one for another")
         user = str(parent.get("userId") or "")
         usual = KUBECONFIG_TTL if kubeconfig else MAX_TTL
-        wish = Wish(
+        wish = TokenSpec(
             user=user,
             ttl=derived_seconds(self._services.settings(), wished, parent, self._services.clock.time(), usual),
             kind=KUBECONFIG if kubeconfig else "",
@@ -146,7 +146,7 @@ class Sessions:
     def _kubeconfig_name(self, user: str) -> str:
         return f"{KUBECONFIG}-{user}-{self._services.entropy.token_text(5)}"
 
-    async def _create(self, wish: Wish) -> tuple[Obj, NewToken]:
+    async def _create(self, wish: TokenSpec) -> tuple[Obj, NewToken]:
         if wish.derived and sum(token.get("isDerived") is not False for token in self.of(wish.user)) >= MOST_TOKENS:
             raise Refused(409, "TooManyTokens", f"a user can have at most {MOST_TOKENS} tokens: remove some first")
         for _ in range(_TRIES):
@@ -267,7 +267,7 @@ class TokenApi:
 
     # --- own tokens ------------------------------------------------------------------------------------------------------
 
-    def shown_token(self, asked: Asked) -> Obj:
+    def shown_token(self, asked: RequestContext) -> Obj:
         """The Token object of the caller's credential; refused for callers with a certificate."""
         assert asked.caller is not None
         shown = asked.caller.presented
@@ -276,27 +276,27 @@ class TokenApi:
             raise Refused(403, "Forbidden", "this requires a token: log in first")
         return found
 
-    def _resource(self, asked: Asked, token: Obj, new: NewToken | None = None) -> Obj:
+    def _resource(self, asked: RequestContext, token: Obj, new: NewToken | None = None) -> Obj:
         assert asked.caller is not None
         current = asked.caller.presented.name if asked.caller.presented is not None else ""
         base = norman.base_url(asked, self._services)
         return token_resource(token, base, self._services.clock.time(), current, new)
 
-    async def listed(self, asked: Asked) -> web.StreamResponse:
+    async def listed(self, asked: RequestContext) -> web.StreamResponse:
         mine = sorted(self._sessions.of(asked.user.name), key=name_of)
         itself = f"{norman.base_url(asked, self._services)}/v3/tokens"
         return norman.shown(norman.collection("token", [self._resource(asked, token) for token in mine], itself))
 
-    async def get(self, asked: Asked) -> web.StreamResponse:
+    async def get(self, asked: RequestContext) -> web.StreamResponse:
         return norman.shown(self._resource(asked, await self._reached(asked, "get")))
 
-    async def remove(self, asked: Asked) -> web.StreamResponse:
+    async def remove(self, asked: RequestContext) -> web.StreamResponse:
         token = await self._reached(asked, "delete")
         shown = self._resource(asked, token)
         await self._sessions.end(token)
         return norman.shown(shown)
 
-    async def _reached(self, asked: Asked, verb: str) -> Obj:
+    async def _reached(self, asked: RequestContext, verb: str) -> Obj:
         name = asked.parameters["name"]
         token = self._sessions.tokens.get("", name)
         if token is not None and token.get("userId") == asked.user.name:
@@ -309,7 +309,7 @@ class TokenApi:
 
     # --- actions --------------------------------------------------------------------------------------------------------
 
-    async def act(self, asked: Asked) -> web.StreamResponse:
+    async def act(self, asked: RequestContext) -> web.StreamResponse:
         assert asked.caller is not None
         match norman.action_of(asked):
             case "logout":
@@ -323,14 +323,14 @@ class TokenApi:
                 return await self._create(asked)
         raise bad_request("there is no such action")
 
-    async def _create(self, asked: Asked) -> web.StreamResponse:
+    async def _create(self, asked: RequestContext) -> web.StreamResponse:
         parent = self.shown_token(asked)
         body = await norman.body_of(asked)
         wished = norman.milliseconds_of(body, "ttl") / 1000
         made, new = await self._sessions.derive(parent, wished, described(body), cluster_of(body))
         return norman.shown(self._resource(asked, made, new), 201)
 
-    async def logout(self, asked: Asked) -> web.StreamResponse:
+    async def logout(self, asked: RequestContext) -> web.StreamResponse:
         await self._sessions.end(self.shown_token(asked))
         response = web.Response(status=200)
         for cookie in csrf.ended_cookies():

@@ -22,7 +22,7 @@ from remuda.kube.objects import labels_of, metadata, name_of, resource_version_o
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import Refused, told
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from .login_providers import LocalProvider
 from .tokens import Sessions
 
@@ -52,7 +52,7 @@ class UserApi:
 
     # --- reading --------------------------------------------------------------------------------------------------------
 
-    async def listed(self, asked: Asked) -> web.StreamResponse:
+    async def listed(self, asked: RequestContext) -> web.StreamResponse:
         parameters = norman.parameters_of(asked)
         itself = f"{norman.base_url(asked, self._services)}/v3/users"
         if parameters.get("me") == "true":
@@ -66,10 +66,10 @@ class UserApi:
                 found = [user for user in found if user.get("username") == parameters["username"]]
         return norman.shown(norman.collection("user", [self._resource(asked, user) for user in found], itself))
 
-    async def get(self, asked: Asked) -> web.StreamResponse:
+    async def get(self, asked: RequestContext) -> web.StreamResponse:
         return norman.shown(self._resource(asked, await self._reached(asked, "get")))
 
-    async def _reached(self, asked: Asked, verb: str) -> Obj:
+    async def _reached(self, asked: RequestContext, verb: str) -> Obj:
         """The user of the path. Callers who may not read other users get the same answer for missing ones."""
         name = asked.parameters["name"]
         if verb != "get" or name != asked.user.name:
@@ -82,16 +82,16 @@ class UserApi:
                 raise not_found(GROUP, USERS.resource, name) from None
             raise
 
-    async def _check(self, asked: Asked, verb: str, name: str = "") -> None:
+    async def _check(self, asked: RequestContext, verb: str, name: str = "") -> None:
         await norman.check(self._services, Action(asked.user, verb, GROUP, VERSION, USERS.resource, name=name))
 
     @staticmethod
-    def _check_settled(asked: Asked) -> None:
+    def _check_settled(asked: RequestContext) -> None:
         assert asked.caller is not None
         if asked.caller.must_change_password:
             raise Refused(403, "Forbidden", "the password must be changed first")
 
-    def _resource(self, asked: Asked, user: Obj) -> Obj:
+    def _resource(self, asked: RequestContext, user: Obj) -> Obj:
         itself = f"{norman.base_url(asked, self._services)}/v3/users/{name_of(user)}"
         return {
             "id": name_of(user),
@@ -113,7 +113,7 @@ class UserApi:
 
     # --- one's own password ---------------------------------------------------------------------------------------------
 
-    async def act(self, asked: Asked) -> web.StreamResponse:
+    async def act(self, asked: RequestContext) -> web.StreamResponse:
         match norman.action_of(asked):
             case "changepassword":
                 return await self._change(asked)
@@ -122,7 +122,7 @@ class UserApi:
                 return await self._create(asked)
         raise bad_request("there is no such action")
 
-    async def _change(self, asked: Asked) -> web.StreamResponse:
+    async def _change(self, asked: RequestContext) -> web.StreamResponse:
         assert asked.caller is not None
         body = await norman.body_of(asked)
         current, new = norman.text_of(body, "currentPassword"), norman.text_of(body, "newPassword")
@@ -165,7 +165,7 @@ class UserApi:
 
     # --- other users -----------------------------------------------------------------------------------------------------
 
-    async def _create(self, asked: Asked) -> web.StreamResponse:
+    async def _create(self, asked: RequestContext) -> web.StreamResponse:
         await self._check(asked, "create")
         body = await norman.body_of(asked)
         username, password = norman.text_of(body, "username"), norman.text_of(body, "password")
@@ -210,7 +210,7 @@ class UserApi:
                     raise
         raise unavailable("no free id was found for the user: try again", retry_after=1)
 
-    async def update(self, asked: Asked) -> web.StreamResponse:
+    async def update(self, asked: RequestContext) -> web.StreamResponse:
         user = await self._reached(asked, "update")
         body = await norman.body_of(asked)
         change: Obj = {}
@@ -235,7 +235,7 @@ class UserApi:
         await self._sessions.seen(self._users.reach(resource_version_of(changed)))
         return norman.shown(self._resource(asked, changed))
 
-    async def act_on(self, asked: Asked) -> web.StreamResponse:
+    async def act_on(self, asked: RequestContext) -> web.StreamResponse:
         if norman.action_of(asked) != "setpassword":
             raise bad_request("there is no such action")
         assert asked.caller is not None
@@ -248,7 +248,7 @@ class UserApi:
         await self._set(user, password, current, must_change=norman.flag_of(body, "mustChangePassword") is True)
         return norman.shown(self._resource(asked, await self._services.client.get(USERS, name_of(user))))
 
-    async def remove(self, asked: Asked) -> web.StreamResponse:
+    async def remove(self, asked: RequestContext) -> web.StreamResponse:
         user = await self._reached(asked, "delete")
         self._check_other(asked, "remove")
         await self._check_not_above(asked, user)
@@ -257,11 +257,11 @@ class UserApi:
         return norman.shown(shown)
 
     @staticmethod
-    def _check_other(asked: Asked, what: str) -> None:
+    def _check_other(asked: RequestContext, what: str) -> None:
         if asked.parameters["name"] == asked.user.name:
             raise norman.invalid(f"you can't {what} yourself")
 
-    async def _check_not_above(self, asked: Asked, user: Obj) -> None:
+    async def _check_not_above(self, asked: RequestContext, user: Obj) -> None:
         name, held = name_of(user), self._services.holdings
         may = name == asked.user.name if held is None else held.may_stand_for(asked.user, name)
         if not may:

@@ -33,7 +33,7 @@ from ..auth.access_review import acting
 from ..server.dependencies import Services
 from ..server.headers import PROXIED_ANSWER, Cleaned, Headers, for_cluster, from_cluster, upgrade_of, without_shown_tokens
 from ..server.path_validation import judge
-from ..server.routing import Asked, Behind, Who
+from ..server.routing import Backend, RequestContext, Who
 from .impersonation import Impersonation, headers_for
 from .reverse_proxy import Exchange
 from .tunnel_downstreams import LOCAL, Reach, TunnelDownstreams
@@ -54,7 +54,7 @@ class Proxy:
     """`behind` is the management API; the code that opens the listener sets it."""
 
     def __init__(self, services: Services, downstreams: TunnelDownstreams, impersonation: Impersonation) -> None:
-        self.behind: Behind | None = None
+        self.behind: Backend | None = None
         self._services = services
         self._downstreams = downstreams
         self._impersonation = impersonation
@@ -64,7 +64,7 @@ class Proxy:
         for route in ("/k8s/clusters/{cluster}/{path*}", "/k8s/proxy/{cluster}/{path*}"):
             services.routes.add(_METHODS, route, self.answer, Who.USER, largest=None)
 
-    async def answer(self, asked: Asked) -> web.StreamResponse:
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
         _carry(asked.request, PROXIED_ANSWER)
         cluster = asked.cluster = asked.parameters["cluster"]
         await self._check_access(asked.user, cluster)
@@ -87,7 +87,7 @@ class Proxy:
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
 
-    async def _acting(self, asked: Asked, cleaned: Cleaned) -> User | Account:
+    async def _acting(self, asked: RequestContext, cleaned: Cleaned) -> User | Account:
         """The user to act as in the cluster: the caller, or the user they may impersonate by the management API's rules."""
         wanted = parsing.parse(cleaned.impersonation)
         if wanted is None:
@@ -109,7 +109,7 @@ class Proxy:
 
     # --- the target ------------------------------------------------------------------------------------------------------
 
-    async def _answer_locally(self, asked: Asked, target: str) -> web.StreamResponse:
+    async def _answer_locally(self, asked: RequestContext, target: str) -> web.StreamResponse:
         """The management API's own handler authenticates and impersonates, as it does at `/`."""
         if self.behind is None:
             raise errors.unavailable("the server has just started", RETRY_AFTER)
@@ -158,7 +158,7 @@ class Proxy:
     # --- the exchange ----------------------------------------------------------------------------------------------------
 
     async def _pass_on(
-        self, asked: Asked, reach: Reach, target: str, prefix: str, cleaned: Cleaned, who: User | Account
+        self, asked: RequestContext, reach: Reach, target: str, prefix: str, cleaned: Cleaned, who: User | Account
     ) -> web.StreamResponse:
         request, clock = asked.request, self._services.clock
         upgrade = upgrade_of(request.headers.items())

@@ -23,7 +23,7 @@ from remuda.kube.errors import unavailable
 from ..auth.access_review import acting, impersonation_headers
 from ..server.dependencies import Access
 from ..server.headers import Cleaned, for_cluster, from_cluster, upgrade_of, without_shown_tokens
-from ..server.routing import Asked
+from ..server.routing import RequestContext
 from .connection_pool import Pool, direct
 from .partial_list import Theirs
 from .reverse_proxy import Exchange
@@ -56,7 +56,7 @@ class Kubernetes:
         self._ours.close()
         self._theirs.close()
 
-    async def answer(self, asked: Asked) -> web.StreamResponse:
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
         cleaned = for_cluster(asked.request.headers.items())
         asked.forged = tuple(dict.fromkeys((*asked.forged, *cleaned.forged)))
         caller = asked.caller
@@ -70,19 +70,19 @@ class Kubernetes:
         shown = await self._shown.answer(asked, user) if self._shown is not None else None
         return shown if shown is not None else await self._as(asked, cleaned, user)
 
-    async def _as_they_are(self, asked: Asked, cleaned: Cleaned) -> web.StreamResponse:
+    async def _as_they_are(self, asked: RequestContext, cleaned: Cleaned) -> web.StreamResponse:
         """Pass the request on with the caller's own credential."""
         shown = [("Authorization", value) for value in asked.request.headers.getall("Authorization", [])]
         headers = [("Host", self._host), *cleaned.headers, *shown, *cleaned.impersonation]
         return await self._pass_on(asked, self._theirs, headers)
 
-    async def _as(self, asked: Asked, cleaned: Cleaned, user: User) -> web.StreamResponse:
+    async def _as(self, asked: RequestContext, cleaned: Cleaned, user: User) -> web.StreamResponse:
         own = await self._credentials.current()
         kept = without_shown_tokens(cleaned.headers)
         shown = [("Authorization", own.authorization)] if own.authorization else []
         return await self._pass_on(asked, self._ours, [("Host", self._host), *kept, *shown, *impersonation_headers(user)])
 
-    async def _pass_on(self, asked: Asked, pool: Pool, headers: list[tuple[str, str]]) -> web.StreamResponse:
+    async def _pass_on(self, asked: RequestContext, pool: Pool, headers: list[tuple[str, str]]) -> web.StreamResponse:
         request, target = asked.request, asked.target
         path = f"{target.path}?{target.query}" if target.query else target.path
         async with Exchange(request, pool, self._clock, what="the Kubernetes API") as exchange:

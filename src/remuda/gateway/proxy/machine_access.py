@@ -32,7 +32,7 @@ from remuda.provisioning.well_known import MACHINE_GROUP
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 
 if TYPE_CHECKING:
     import asyncssh
@@ -58,7 +58,7 @@ class MachineAccessApi:
         # A websocket's body is never buffered: `largest` None also says that the request is long.
         services.routes.add("GET", PATH, self.answer, Who.USER, largest=None)
 
-    async def answer(self, asked: Asked) -> web.StreamResponse:
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
         said = norman.parameters_of(asked)
         link = said.get("link", "")
         if link not in ("", "sshkeys", "shell"):
@@ -88,25 +88,25 @@ class MachineAccessApi:
 
     # --- the target ------------------------------------------------------------------------------------------------------
 
-    def _action(self, asked: Asked, verb: str, subresource: str = "") -> Action:
+    def _action(self, asked: RequestContext, verb: str, subresource: str = "") -> Action:
         namespace, name = asked.parameters["namespace"], asked.parameters["name"]
         return Action(asked.user, verb, *capi.MACHINES, subresource, namespace, name)
 
-    async def _check(self, asked: Asked, verb: str) -> None:
+    async def _check(self, asked: RequestContext, verb: str) -> None:
         action = self._action(asked, verb)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
 
-    async def _check_entry(self, asked: Asked) -> None:
+    async def _check_entry(self, asked: RequestContext) -> None:
         """Require update on the Machine, as Rancher does, or create on `machines/shell`, which cluster owners have."""
         if not await self._may_enter(asked):
             raise forbidden_action(self._action(asked, "update"))
 
-    async def _may_enter(self, asked: Asked) -> bool:
+    async def _may_enter(self, asked: RequestContext) -> bool:
         ways = (self._action(asked, "update"), self._action(asked, "create", "shell"))
         return any([await self._services.access.allowed(each) for each in ways])
 
-    async def _machine(self, asked: Asked) -> Obj:
+    async def _machine(self, asked: RequestContext) -> Obj:
         namespace, name = asked.parameters["namespace"], asked.parameters["name"]
         machine = await find(self._services.client, capi.MACHINES, name, namespace)
         if machine is None:
@@ -127,7 +127,7 @@ class MachineAccessApi:
             raise ApiError(404, "NotFound", f"{name_of(machine)}: the machine has no state yet: it is still being created")
         return secret
 
-    async def _shown(self, asked: Asked, machine: Obj) -> web.Response:
+    async def _shown(self, asked: RequestContext, machine: Obj) -> web.Response:
         itself = norman.base_url(asked, self._services) + asked.target.path
         links = {"self": itself}
         made_here = dig(machine, "spec", "infrastructureRef", "apiGroup") == MACHINE_GROUP
@@ -137,7 +137,7 @@ class MachineAccessApi:
 
     # --- the terminal ---------------------------------------------------------------------------------------------------
 
-    async def _shell(self, asked: Asked, secret: Obj, found: MachineAccess, command: str) -> web.StreamResponse:
+    async def _shell(self, asked: RequestContext, secret: Obj, found: MachineAccess, command: str) -> web.StreamResponse:
         if len(command) > _LONGEST_COMMAND:
             raise bad_request("the command is too long")
         socket = web.WebSocketResponse(protocols=(PROTOCOL,), compress=False, max_msg_size=_LARGEST_MESSAGE, heartbeat=_HEARTBEAT)

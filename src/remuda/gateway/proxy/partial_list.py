@@ -35,7 +35,7 @@ from remuda.kube.errors import ApiError, internal
 from remuda.kube.objects import GroupVersionResource, Key
 
 from ..server.dependencies import Access
-from ..server.routing import Asked
+from ..server.routing import RequestContext
 
 Obj = dict[str, Any]
 
@@ -66,7 +66,7 @@ class Theirs:
         self._access = access
         self._shown = Shown()
 
-    async def answer(self, asked: Asked, user: User) -> web.StreamResponse | None:
+    async def answer(self, asked: RequestContext, user: User) -> web.StreamResponse | None:
         """None for requests that the foreign Kubernetes is to answer itself."""
         if asked.request.method != "GET" or "Upgrade" in asked.request.headers or not self._source.is_complete():
             return None
@@ -86,7 +86,7 @@ class Theirs:
             self._list(asked, action, target, permitted) if target.verb == "list" else self._watch(asked, action, target)
         )
 
-    async def _list(self, asked: Asked, action: Action, target: paths.Target, permitted: Permitted) -> web.Response:
+    async def _list(self, asked: RequestContext, action: Action, target: paths.Target, permitted: Permitted) -> web.Response:
         watching = action.but(verb="watch")
         # Before the list is read: objects granted in between are told twice rather than never.
         sight = sight_of(self._rbac, watching)
@@ -100,7 +100,7 @@ class Theirs:
         query = {key: value for key, value in target.query.items() if key not in _NOT_PASSED_ON | leave_out}
         return await self._reader.raw("GET", _path(action), query=query, accept=accept)
 
-    async def _watch(self, asked: Asked, action: Action, target: paths.Target) -> web.StreamResponse:
+    async def _watch(self, asked: RequestContext, action: Action, target: paths.Target) -> web.StreamResponse:
         query = {key: value for key, value in target.query.items() if key not in ("includeObject", "limit", "continue")}
         query["watch"] = "true"
         revision = query.get("resourceVersion", "")
@@ -147,7 +147,7 @@ def _path(action: Action) -> str:
     return object_path(GroupVersionResource(action.group, action.version, action.resource), action.namespace)
 
 
-def _accepted(asked: Asked) -> str:
+def _accepted(asked: RequestContext) -> str:
     """The forms of JSON that the caller accepts: no other could be filtered."""
     forms = [form.strip() for value in asked.request.headers.getall("Accept", []) for form in value.split(",")]
     return ",".join(form for form in forms if form.partition(";")[0].strip().lower() == "application/json") or "application/json"
@@ -196,7 +196,7 @@ class Listing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class VisibleObjects:
     """The objects that a caller may watch at one moment; `permitted` is None for all."""
 
     permitted: Permitted | None
@@ -205,17 +205,17 @@ class Sight:
         return self.permitted is None or self.permitted.allows(*key)
 
 
-def sight_of(rbac: Rbac, action: Action) -> Sight:
-    return Sight(None if rbac.authorize(action).allowed else rbac.permitted(action))
+def sight_of(rbac: Rbac, action: Action) -> VisibleObjects:
+    return VisibleObjects(None if rbac.authorize(action).allowed else rbac.permitted(action))
 
 
 class Shown:
     """The objects that a caller saw of a resource at the revision at which a list or watch of theirs ended."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Hashable, Sight | None] = OrderedDict()
+        self._known: OrderedDict[Hashable, VisibleObjects | None] = OrderedDict()
 
-    def note(self, action: Action, revision: str, sight: Sight) -> None:
+    def note(self, action: Action, revision: str, sight: VisibleObjects) -> None:
         key = self._key(action, revision)
         # Two clients saw different things at the same revision: then a new one could be either.
         self._known[key] = sight if self._known.get(key, sight) == sight else None
@@ -223,8 +223,8 @@ class Shown:
         if len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def at(self, action: Action, revision: str) -> Sight:
-        return self._known.get(self._key(action, revision)) or Sight(NOTHING)
+    def at(self, action: Action, revision: str) -> VisibleObjects:
+        return self._known.get(self._key(action, revision)) or VisibleObjects(NOTHING)
 
     @staticmethod
     def _key(action: Action, revision: str) -> Hashable:
@@ -246,7 +246,7 @@ class PartialWatch:
         self._revision = "" if initial else revision
         self._sight = sight_of(rbac, action) if initial else shown.at(action, revision)
         # Earlier permissions in this watch; and the objects reported as deleted that still exist.
-        self._before: list[Sight] = []
+        self._before: list[VisibleObjects] = []
         self._told_gone: set[Key] = set()
 
     async def follow(self, lines: AsyncIterator[bytes], send: Send, left: asyncio.Event) -> None:

@@ -22,7 +22,7 @@ from remuda.kube.errors import no_such_path
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from ..server.serving_certificate import ca_checksum, ca_text
 
 UNINSTALL: Final = "system-agent-uninstall.sh"
@@ -60,20 +60,20 @@ class AgentFiles:
         add("GET HEAD", "/wins-agent-install.ps1", self.windows, Who.ANYBODY, largest=0, quiet=True)
         add("GET HEAD", "/assets/{name}", self.asset, Who.ANYBODY, largest=0, quiet=True)
 
-    async def install(self, asked: Asked) -> web.StreamResponse:
+    async def install(self, asked: RequestContext) -> web.StreamResponse:
         await asyncio.to_thread(assets)
         text = script(self._services, norman.base_url(asked, self._services), checksum=assets()[ARCHIVE].checksum)
         # It contains this server's address and CA, which may change.
         return web.Response(text=text, headers={"Cache-Control": "no-store"})
 
-    async def uninstall(self, asked: Asked) -> web.StreamResponse:
+    async def uninstall(self, asked: RequestContext) -> web.StreamResponse:
         return web.Response(text=uninstall_script())
 
-    async def windows(self, asked: Asked) -> web.StreamResponse:
+    async def windows(self, asked: RequestContext) -> web.StreamResponse:
         """Tells users of the command for Windows that it is not supported, and runs nothing."""
         return web.Response(text=_WINDOWS)
 
-    async def asset(self, asked: Asked) -> web.StreamResponse:
+    async def asset(self, asked: RequestContext) -> web.StreamResponse:
         name = asked.parameters["name"]
         found = await asyncio.to_thread(assets)
         if name in found:
@@ -113,7 +113,7 @@ def _binaries(services: Services) -> dict[str, Path]:
     return {name: path for name, path in places.items() if path.is_file()}
 
 
-def _sent(asked: Asked, found: Asset) -> web.StreamResponse:
+def _sent(asked: RequestContext, found: Asset) -> web.StreamResponse:
     tag = f'"{found.checksum}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     known = asked.request.headers.get("If-None-Match", "")

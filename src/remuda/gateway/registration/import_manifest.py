@@ -20,7 +20,7 @@ from remuda.kube.errors import unavailable
 from remuda.kube.objects import dig, is_being_deleted
 
 from ..server.dependencies import Services
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from ..server.serving_certificate import ca_checksum
 from .agent_manifest import Wanted, render
 from .registration_tokens import SECRETS, Registrations
@@ -39,7 +39,7 @@ class Importing:
         self._clusters = services.informers.of(CLUSTERS)
         services.routes.add("GET HEAD", "/v3/import/{file}", self.answer, Who.ANYBODY, largest=0)
 
-    async def answer(self, asked: Asked) -> web.StreamResponse:
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
         if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
             raise unavailable("not ready yet, please try again", retry_after=1)
         token, cluster, why = self._judge(asked.parameters["file"])
@@ -68,7 +68,7 @@ class Importing:
             return "", None, "there is no such cluster to import"
         return token, cluster, ""
 
-    async def _wanted(self, asked: Asked, cluster: Obj, token: str) -> Wanted:
+    async def _wanted(self, asked: RequestContext, cluster: Obj, token: str) -> Wanted:
         return await wanted(self._services, cluster, token, f"https://{asked.request.host}")
 
 

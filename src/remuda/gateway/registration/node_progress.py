@@ -27,7 +27,7 @@ from remuda.provisioning.nodes.host_registration import HostRegistrations
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from .node_registration import WrongTokens, bearer_of
 
 Obj = dict[str, Any]
@@ -129,7 +129,7 @@ class Progress:
 
     # --- hosts ----------------------------------------------------------------------------------------------------------
 
-    async def heard(self, asked: Asked) -> web.StreamResponse:
+    async def heard(self, asked: RequestContext) -> web.StreamResponse:
         token = bearer_of(asked)
         self._wrong.check(asked)
         speaker = await self._speaker(asked, token)
@@ -141,7 +141,7 @@ class Progress:
         self.rings.add(speaker.machine, speaker.cluster, [clean(line) for line in lines[-MOST_LINES:]])
         return norman.shown({})
 
-    async def _speaker(self, asked: Asked, token: str) -> _Speaker:
+    async def _speaker(self, asked: RequestContext, token: str) -> _Speaker:
         mark, now = digest(token), self._clock.monotonic()
         known = self._known.get(mark)
         if known is not None and now < known.until:
@@ -159,7 +159,7 @@ class Progress:
 
     # --- users -----------------------------------------------------------------------------------------------------------
 
-    async def read(self, asked: Asked) -> web.StreamResponse:
+    async def read(self, asked: RequestContext) -> web.StreamResponse:
         """`?machine=NAMESPACE/NAME`, optionally with `&after=NUMBER`: its lines. `?cluster=NAMESPACE/NAME`: the last line of
         each."""
         said = norman.parameters_of(asked)
@@ -172,7 +172,7 @@ class Progress:
         last = await self._readable(asked, cluster.namespace, self.rings.of_cluster(*cluster))
         return norman.shown({"cluster": said["cluster"], "machines": {name: line.shown() for name, line in sorted(last.items())}})
 
-    async def _readable(self, asked: Asked, namespace: str, last: Mapping[str, Line]) -> Mapping[str, Line]:
+    async def _readable(self, asked: RequestContext, namespace: str, last: Mapping[str, Line]) -> Mapping[str, Line]:
         """All for callers who may list machines; else the machines that they may get by name, as members of a cluster."""
         listing = self._action(asked, "list", namespace)
         if await self._services.access.allowed(listing):
@@ -183,12 +183,12 @@ class Progress:
             raise forbidden_action(listing)
         return found
 
-    async def _check(self, asked: Asked, verb: str, namespace: str, name: str = "") -> None:
+    async def _check(self, asked: RequestContext, verb: str, namespace: str, name: str = "") -> None:
         action = self._action(asked, verb, namespace, name)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
 
-    def _action(self, asked: Asked, verb: str, namespace: str, name: str = "") -> Action:
+    def _action(self, asked: RequestContext, verb: str, namespace: str, name: str = "") -> Action:
         return Action(asked.user, verb, *capi.MACHINES, namespace=namespace, name=name)
 
 

@@ -44,7 +44,7 @@ from ..auth.authenticator import NotLetIn
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from ..server.serving_certificate import ca_text
 from .registration_tokens import Registrations
 
@@ -93,7 +93,7 @@ class Joining:
 
     # --- registration ----------------------------------------------------------------------------------------------------
 
-    async def agent(self, asked: Asked) -> web.StreamResponse:
+    async def agent(self, asked: RequestContext) -> web.StreamResponse:
         machine_id, token = machine_id_of(asked), bearer_of(asked)
         self._wrong.check(asked)
         if not self._registrations.informer.synced.is_set():
@@ -108,7 +108,7 @@ class Joining:
             raise unavailable(str(error), AGAIN_SECONDS) from None
         return self._connection(asked, access)
 
-    async def _machine(self, asked: Asked, token: str, machine_id: str) -> Obj:
+    async def _machine(self, asked: RequestContext, token: str, machine_id: str) -> Obj:
         registration = self._registrations.cluster_of(token)
         if registration is None:
             return await self._awaited(asked, token, machine_id)
@@ -118,7 +118,7 @@ class Joining:
             raise unauthorized("this is the cluster's own token: hosts register with that of node-token")
         return await self._newcomer(asked, registration.cluster, machine_id)
 
-    async def _awaited(self, asked: Asked, token: str, machine_id: str) -> Obj:
+    async def _awaited(self, asked: RequestContext, token: str, machine_id: str) -> Obj:
         """Registers a host for an existing machine, by the token in its install script."""
         layout = _layout_of(asked)
         known_as = await self._known_as(asked, machine_id)
@@ -138,7 +138,7 @@ class Joining:
                     raise
         raise AssertionError("unreachable")
 
-    async def _newcomer(self, asked: Asked, cluster: str, machine_id: str) -> Obj:
+    async def _newcomer(self, asked: RequestContext, cluster: str, machine_id: str) -> Obj:
         said = _said(asked)
         known_as = await self._known_as(asked, machine_id)
         seat = self._waiting.enter(cluster)
@@ -152,7 +152,7 @@ class Joining:
             except Refused as error:
                 raise forbidden("", "", "", str(error)) from None
 
-    async def _known_as(self, asked: Asked, machine_id: str) -> Obj | None:
+    async def _known_as(self, asked: RequestContext, machine_id: str) -> Obj | None:
         """The Machine whose plan token the host sent, if it is the host's own."""
         shown = asked.request.headers.getall(PLAN_TOKEN, [])
         if len(shown) != 1:
@@ -175,7 +175,7 @@ class Joining:
                 return access
             await self._clock.sleep(_LOOK_SECONDS)
 
-    def _connection(self, asked: Asked, access: PlanAccess) -> web.Response:
+    def _connection(self, asked: RequestContext, access: PlanAccess) -> web.Response:
         settings = self._services.settings()
         ca = ca_text(settings.text("cacerts") or self._services.authority.ca)
         told = {
@@ -187,7 +187,7 @@ class Joining:
 
     # --- queries ---------------------------------------------------------------------------------------------------------
 
-    async def config_yaml(self, asked: Asked) -> web.StreamResponse:
+    async def config_yaml(self, asked: RequestContext) -> web.StreamResponse:
         """The distribution's configuration in a host's plan, for callers with the plan's token: the plan contains it anyway."""
         machine_id, token = machine_id_of(asked), bearer_of(asked)
         self._wrong.check(asked)
@@ -201,7 +201,7 @@ class Joining:
             raise not_found("", "secrets", name)
         return _answer(content)
 
-    async def cluster_info(self, asked: Asked) -> web.StreamResponse:
+    async def cluster_info(self, asked: RequestContext) -> web.StreamResponse:
         """The Kubernetes version of a cluster, for its hosts."""
         machine_id_of(asked)
         token = bearer_of(asked)
@@ -212,7 +212,7 @@ class Joining:
             raise bad_request("X-Cattle-Field must be kubernetesversion")
         return _answer(gojson.dumps({"kubernetesversion": version}))
 
-    async def _version(self, asked: Asked, token: str) -> str:
+    async def _version(self, asked: RequestContext, token: str) -> str:
         registration = self._registrations.cluster_of(token)
         if registration is not None:
             asked.cluster = registration.cluster
@@ -243,7 +243,7 @@ def kubeconfig(server: str, ca: str, token: str) -> str:
     )
 
 
-def _said(asked: Asked) -> dict[str, list[str]]:
+def _said(asked: RequestContext) -> dict[str, list[str]]:
     """The fields of a host's request that are stored. Raises 400 for invalid ones."""
     headers = asked.request.headers
     found = {key: headers.getall(f"{PREFIX}{key}") for key in SAID if f"{PREFIX}{key}" in headers}
@@ -254,7 +254,7 @@ def _said(asked: Asked) -> dict[str, list[str]]:
     return found
 
 
-def _layout_of(asked: Asked) -> Layout | None:
+def _layout_of(asked: RequestContext) -> Layout | None:
     """Parsed before its token is checked: a host with an invalid layout must not become the machine."""
     said = asked.request.headers.get(f"{PREFIX}Layout")
     try:
@@ -293,17 +293,17 @@ class WrongTokens:
     def __init__(self, clock: Clock) -> None:
         self._tries = Buckets(clock, _WRONG_TOKENS_BURST, _WRONG_TOKENS_PER_SECOND)
 
-    def check(self, asked: Asked) -> None:
+    def check(self, asked: RequestContext) -> None:
         if not self._tries.has(network_of(asked.address)):
             raise too_many_requests("too many wrong tokens came from this address: try again later", 5)
 
-    def refuse(self, asked: Asked, why: str) -> ApiError:
+    def refuse(self, asked: RequestContext, why: str) -> ApiError:
         """The error to raise; the caller does not get the reason."""
         self._tries.take(network_of(asked.address))
         return NotLetIn(why)
 
 
-def bearer_of(asked: Asked) -> str:
+def bearer_of(asked: RequestContext) -> str:
     """The request's only bearer token. Raises NotLetIn."""
     values = asked.request.headers.getall("Authorization", [])
     matched = _BEARER.fullmatch(values[0].strip()) if len(values) == 1 else None
@@ -312,7 +312,7 @@ def bearer_of(asked: Asked) -> str:
     return matched[1]
 
 
-def machine_id_of(asked: Asked) -> str:
+def machine_id_of(asked: RequestContext) -> str:
     """Raises NotLetIn for a missing id, as hosts expect it, and 400 for an invalid one."""
     values = asked.request.headers.getall(f"{PREFIX}Id", [])
     if not values or not values[0].strip():

@@ -28,7 +28,7 @@ from remuda.kube.objects import resource_version_of
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 from ..server.serving_certificate import ca_text
 from .registration_tokens import Registrations
 
@@ -59,13 +59,13 @@ class Facts:
         if healthz:
             add("GET HEAD", "/healthz", self.health, Who.ANYBODY, largest=0, quiet=True)
 
-    async def ping(self, asked: Asked) -> web.StreamResponse:
+    async def ping(self, asked: RequestContext) -> web.StreamResponse:
         return web.Response(text="pong")
 
-    async def health(self, asked: Asked) -> web.StreamResponse:
+    async def health(self, asked: RequestContext) -> web.StreamResponse:
         return web.Response(text="ok")
 
-    async def version(self, asked: Asked) -> web.StreamResponse:
+    async def version(self, asked: RequestContext) -> web.StreamResponse:
         return _json({"Version": f"v{__version__}", "GitCommit": "", "RancherPrime": "false"})
 
     # --- the CA ---------------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Facts:
         """The CA that clients are to trust: the one set by an administrator, else the authority of our own certificate."""
         return ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
 
-    async def cacerts(self, asked: Asked) -> web.StreamResponse:
+    async def cacerts(self, asked: RequestContext) -> web.StreamResponse:
         body = self.ca().encode()
         response = web.Response(body=body, headers={"Content-Type": "text/plain"})
         proof = self._proof(asked, body)
@@ -82,7 +82,7 @@ class Facts:
             response.headers["X-Cattle-Hash"] = proof
         return response
 
-    async def former(self, asked: Asked) -> web.StreamResponse:
+    async def former(self, asked: RequestContext) -> web.StreamResponse:
         """The bundles that `/cacerts` served before CAs were dropped, as long as those vouch for the current one.
 
         An agent that has the checksum of one of them finds there the CA that it trusts, and verifies our certificate by it.
@@ -90,7 +90,7 @@ class Facts:
         set_by_user = self._services.settings().text("cacerts")
         return _json({"bundles": [] if set_by_user else list(self._services.former())})
 
-    def _proof(self, asked: Asked, body: bytes) -> str:
+    def _proof(self, asked: RequestContext, body: bytes) -> str:
         headers = asked.request.headers
         nonce, scheme = headers.get("X-Cattle-Nonce", ""), headers.get("Authorization", "").split(" ")
         if not nonce or len(nonce) > _LONGEST_NONCE or len(scheme) != 2 or scheme[0].lower() != "bearer":
@@ -104,17 +104,17 @@ class Facts:
 
     # --- settings -------------------------------------------------------------------------------------------------------
 
-    async def public_setting(self, asked: Asked) -> web.StreamResponse:
+    async def public_setting(self, asked: RequestContext) -> web.StreamResponse:
         return _json(self._shown(asked, self._services.settings().effective(asked.target.segments[-1])))
 
-    async def setting(self, asked: Asked) -> web.StreamResponse:
+    async def setting(self, asked: RequestContext) -> web.StreamResponse:
         name = asked.parameters["name"]
         await self._check(asked, "get", name)
         if name not in SETTINGS:
             raise not_found(GROUP, "settings", name)
         return _json(self._shown(asked, self._services.settings().effective(name), await self._may_set(asked, name)))
 
-    async def set(self, asked: Asked) -> web.StreamResponse:
+    async def set(self, asked: RequestContext) -> web.StreamResponse:
         """Set `value`; empty or null for the default."""
         name = asked.parameters["name"]
         await norman.check(self._services, self._action(asked, "update", name))
@@ -136,7 +136,7 @@ class Facts:
                 await self._settings.reach(resource_version_of(stored))
         return norman.shown(self._shown(asked, Settings([stored], self._services.environment).effective(name), True))
 
-    async def settings(self, asked: Asked) -> web.StreamResponse:
+    async def settings(self, asked: RequestContext) -> web.StreamResponse:
         await self._check(asked, "list")
         may_set = await self._may_set(asked)
         shown = [self._shown(asked, effective, may_set) for effective in self._services.settings().everything()]
@@ -150,21 +150,21 @@ class Facts:
         )
 
     @staticmethod
-    def _action(asked: Asked, verb: str, name: str = "") -> Action:
+    def _action(asked: RequestContext, verb: str, name: str = "") -> Action:
         return Action(asked.user, verb, GROUP, VERSION, "settings", name=name)
 
-    async def _may_set(self, asked: Asked, name: str = "") -> bool:
+    async def _may_set(self, asked: RequestContext, name: str = "") -> bool:
         return await self._services.access.allowed(self._action(asked, "update", name))
 
-    async def _check(self, asked: Asked, verb: str, name: str = "") -> None:
+    async def _check(self, asked: RequestContext, verb: str, name: str = "") -> None:
         action = self._action(asked, verb, name)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
 
-    def _address(self, asked: Asked) -> str:
+    def _address(self, asked: RequestContext) -> str:
         return self._services.settings().text("server-url") or f"https://{asked.request.headers.get('Host', '')}"
 
-    def _shown(self, asked: Asked, effective: Effective, may_set: bool = False) -> dict[str, Any]:
+    def _shown(self, asked: RequestContext, effective: Effective, may_set: bool = False) -> dict[str, Any]:
         # Agents hash this text with a line end added, so it must not have one already
         # (docs/reference/tunnel.md#start-of-a-cluster-agent, docs/reference/registration.md#ca-and-checksum).
         value = self.ca().rstrip("\n") if effective.name == "cacerts" else effective.value

@@ -29,7 +29,7 @@ from remuda.runtime import Informer
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import told
-from ..server.routing import Asked, Who
+from ..server.routing import RequestContext, Who
 
 __all__ = ["NODE_TOKEN", "PREFIX", "SECRETS", "Registration", "Registrations", "digest"]
 
@@ -185,7 +185,7 @@ class RegistrationApi:
             services.routes.add("GET", path, told(self.listed), Who.USER, largest=0)
             services.routes.add("GET", f"{path}/{{id}}", told(self.get), Who.USER, largest=0)
 
-    async def listed(self, asked: Asked) -> web.StreamResponse:
+    async def listed(self, asked: RequestContext) -> web.StreamResponse:
         cluster = norman.parameters_of(asked).get("clusterId", "")
         if not is_cluster_id(cluster):
             raise norman.invalid("clusterId must be the id of a cluster, such as c-m-bcdfg245")
@@ -195,7 +195,7 @@ class RegistrationApi:
         shown = [resource(crt, base) for each in found if (crt := await self._revealed(asked, each)) is not None]
         return norman.shown(norman.collection(_KIND, shown, f"{base}{_PATHS[0]}?clusterId={cluster}"))
 
-    async def get(self, asked: Asked) -> web.StreamResponse:
+    async def get(self, asked: RequestContext) -> web.StreamResponse:
         cluster, _, name = asked.parameters["id"].partition(":")
         asked.cluster = cluster if is_cluster_id(cluster) else ""
         found = self._crts.get(cluster, name)
@@ -205,7 +205,7 @@ class RegistrationApi:
             raise not_found(GROUP, CLUSTER_REGISTRATION_TOKENS.resource, asked.parameters["id"])
         return norman.shown(resource(crt, norman.base_url(asked, self._services)))
 
-    async def _revealed(self, asked: Asked, crt: Obj) -> Obj | None:
+    async def _revealed(self, asked: RequestContext, crt: Obj) -> Obj | None:
         """The object with its token; None for callers who may not read it."""
         cluster, name = namespace_of(crt), name_of(crt)
         if not await self._may_read(asked, cluster, name):
@@ -213,7 +213,7 @@ class RegistrationApi:
         node = self._registrations.token_of(cluster, NODE_TOKEN) if await self._may_read(asked, cluster, NODE_TOKEN) else ""
         return revealed(crt, self._registrations.token_of(cluster, name), node)
 
-    async def _may_read(self, asked: Asked, cluster: str, name: str) -> bool:
+    async def _may_read(self, asked: RequestContext, cluster: str, name: str) -> bool:
         action = Action(asked.user, "get", "", "v1", "secrets", namespace=cluster, name=token_secret(name))
         return await self._services.access.allowed(action)
 

@@ -19,7 +19,7 @@ from remuda.images import Layout, LayoutError, images_directory, installer
 from remuda.kube.encoding import jsonio
 
 from .dependencies import Services
-from .routing import Asked, Who
+from .routing import RequestContext, Who
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ImageRegistry:
         services.routes.add("GET HEAD", "/v2/{path*}", self.answer, Who.ANYBODY, largest=0, quiet=True)
         services.routes.add("*", "/v2/{path*}", self.refuse, Who.ANYBODY, largest=0)
 
-    async def answer(self, asked: Asked) -> web.StreamResponse:
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
         path = asked.parameters["path"]
         if not path:
             return _json({})
@@ -78,7 +78,7 @@ class ImageRegistry:
             self._made = True
             return True
 
-    async def refuse(self, asked: Asked) -> web.StreamResponse:
+    async def refuse(self, asked: RequestContext) -> web.StreamResponse:
         refusal = _error(405, "UNSUPPORTED", "this registry is read-only")
         refusal.headers["Allow"] = "GET, HEAD"
         return refusal

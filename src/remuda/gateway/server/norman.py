@@ -20,7 +20,7 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, bad_request, too_large
 
 from .dependencies import Services
-from .routing import Answer, Asked
+from .routing import Answer, RequestContext
 
 Obj = dict[str, Any]
 
@@ -46,7 +46,7 @@ def invalid(message: str) -> ApiError:
 def told(answer: Answer) -> Answer:
     """`answer` with its errors in Rancher's form."""
 
-    async def answered(asked: Asked) -> web.StreamResponse:
+    async def answered(asked: RequestContext) -> web.StreamResponse:
         try:
             return await answer(asked)
         except ApiError as error:
@@ -75,7 +75,7 @@ def collection(kind: str, data: list[Obj], itself: str) -> Obj:
     return {"type": "collection", "resourceType": kind, "links": {"self": itself}, "data": data}
 
 
-async def body_of(asked: Asked) -> Obj:
+async def body_of(asked: RequestContext) -> Obj:
     """The object in the body; an empty one without a body."""
     if (asked.request.content_length or 0) > LARGEST_BODY:
         raise too_large(f"limit is {LARGEST_BODY}")
@@ -123,7 +123,7 @@ def milliseconds_of(body: Obj, field: str) -> int:
     return value
 
 
-def parameters_of(asked: Asked) -> Mapping[str, str]:
+def parameters_of(asked: RequestContext) -> Mapping[str, str]:
     """The query. Duplicate parameters are refused: two readers could choose differently."""
     try:
         found = parse_qs(asked.target.query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
@@ -134,12 +134,12 @@ def parameters_of(asked: Asked) -> Mapping[str, str]:
     return {name: values[0] for name, values in found.items()}
 
 
-def action_of(asked: Asked) -> str:
+def action_of(asked: RequestContext) -> str:
     """The action, in lower case: clients differ in how they write it."""
     return parameters_of(asked).get("action", "").lower()
 
 
-def base_url(asked: Asked, services: Services) -> str:
+def base_url(asked: RequestContext, services: Services) -> str:
     """The server's URL for the caller: the setting, else the host that they requested."""
     said = services.settings().text("server-url")
     if said:

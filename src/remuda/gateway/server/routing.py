@@ -37,7 +37,7 @@ class Caller:
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestContext:
     """`parameters` are the named parts of the route's path. The route fills in `cluster` and `why`."""
 
     request: web.BaseRequest
@@ -58,7 +58,7 @@ class Asked:
         return self.caller.user
 
 
-Answer = Callable[[Asked], Awaitable[web.StreamResponse]]
+Answer = Callable[[RequestContext], Awaitable[web.StreamResponse]]
 # The largest body, unless a route says otherwise.
 LARGEST_BODY = 1 << 20
 
@@ -146,8 +146,8 @@ class Routes:
 # (:mod:`..proxy.kubernetes_backend`). Either way :mod:`..handler` passes it all requests for other paths than the gateway's own.
 
 
-class Behind(Protocol):
-    async def answer(self, asked: Asked) -> web.StreamResponse:
+class Backend(Protocol):
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
         """Set in `asked` the caller, as far as it is known here."""
         ...
 
@@ -159,7 +159,7 @@ class InProcess:
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
-    async def answer(self, asked: Asked) -> web.StreamResponse:
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
         try:
             return await self._handler(asked.request)
         finally:

@@ -29,7 +29,7 @@ from remuda.kube.waits import Ref, Wait
 
 from . import norman
 from .dependencies import Services
-from .routing import Asked, Who
+from .routing import RequestContext, Who
 
 Obj = dict[str, Any]
 Source = Callable[[], Iterable[Wait]]
@@ -50,7 +50,7 @@ _CALLED_SO: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Belongings:
+class ClusterObjects:
     """The objects of a cluster: those with its name, those in the namespace of its id, and those of its machines."""
 
     cluster: Key
@@ -74,12 +74,12 @@ class Waits:
         self._sources.append(source)
         return lambda: self._sources.remove(source)
 
-    def of(self, belongings: Belongings) -> list[Wait]:
+    def of(self, belongings: ClusterObjects) -> list[Wait]:
         # The same manager may have been added twice.
         found = dict.fromkeys(wait for source in self._sources for wait in source())
         return [wait for wait in found if belongings.holds(wait.subject)]
 
-    async def read(self, asked: Asked) -> web.StreamResponse:
+    async def read(self, asked: RequestContext) -> web.StreamResponse:
         """The waits for `?cluster=NAMESPACE/NAME`, a provisioning Cluster."""
         said = norman.parameters_of(asked).get("cluster", "")
         namespace, slash, name = said.partition("/")
@@ -103,7 +103,7 @@ class Waits:
             return ""
         return str(dig(lease or {}, "spec", "holderIdentity") or "").rpartition("_")[0]
 
-    async def _belongings(self, cluster: Key) -> Belongings:
+    async def _belongings(self, cluster: Key) -> ClusterObjects:
         client = self._services.client
         wanted = await client.get(provisioning.CLUSTERS, cluster.name, cluster.namespace)
         try:
@@ -114,7 +114,7 @@ class Waits:
                 raise
             listed = {}
         machines = {ref for each in listed.get("items") or () for ref in _parts(each)}
-        return Belongings(cluster, str(dig(wanted, "status", "clusterName") or ""), machines)
+        return ClusterObjects(cluster, str(dig(wanted, "status", "clusterName") or ""), machines)
 
 
 def shown(wait: Wait) -> Obj:

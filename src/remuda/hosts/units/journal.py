@@ -11,7 +11,7 @@ from pathlib import Path
 
 from remuda.kube.clock import Clock, rfc3339
 
-from ..host_directory import Place
+from ..host_directory import HostDirectory
 
 LARGEST = 4 << 20
 KEPT = 2
@@ -121,7 +121,7 @@ def tail(path: Path, count: int | None) -> list[str]:
 _PAUSE = 0.2
 
 
-def follow(place: Place, only: Path | None, count: int | None, go_on: bool) -> Iterator[str]:
+def follow(place: HostDirectory, only: Path | None, count: int | None, go_on: bool) -> Iterator[str]:
     """Lines, with the unit's name in front if there are several units; with `go_on`, also new ones, without end."""
     sizes: dict[Path, int] = {}
     for path in _paths(place, only):
@@ -133,7 +133,7 @@ def follow(place: Place, only: Path | None, count: int | None, go_on: bool) -> I
             yield from (_named(path, only, line) for line in _more(path, sizes))
 
 
-def _paths(place: Place, only: Path | None) -> list[Path]:
+def _paths(place: HostDirectory, only: Path | None) -> list[Path]:
     return [only] if only is not None else sorted(place.logs.glob("*.log"))
 
 

@@ -43,7 +43,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ServiceContext:
     """The things that an init gives its services."""
 
     catalog: Catalog
@@ -80,7 +80,7 @@ class _Failed(Exception):
 
 
 class Service:
-    def __init__(self, name: str, around: Surroundings) -> None:
+    def __init__(self, name: str, around: ServiceContext) -> None:
         self.name = name
         self.state = State.INACTIVE
         self.sub = "dead"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from .service import Service, State, Surroundings
+from .service import Service, ServiceContext, State
 from .unit_catalog import Catalog
 from .unitfile import Unit, UnitError
 
 
 class Board:
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ServiceContext) -> None:
         self._around = around
         self._services: dict[str, Service] = {}
 

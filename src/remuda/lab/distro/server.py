@@ -24,7 +24,7 @@ from remuda.kube.encoding import jsonio
 
 from . import InUse, PartEnded, node, server_identity, supervisor_client
 from .cluster import apiserver, encryption_keys, node_passwords
-from .cluster.supervisor import Door
+from .cluster.supervisor import SupervisorHandler
 from .config.settings import Settings
 from .etcd import endpoints, local_member, snapshot_files
 from .etcd.client import EtcdClient, config_for
@@ -111,7 +111,7 @@ class ServerRole:
     async def _open_door(self, state: State) -> None:
         tls = self._settings.paths.tls
         context = server_context(tls / "serving-kube-apiserver.crt", tls / "serving-kube-apiserver.key", None)
-        door = Listener(Door(state), context)
+        door = Listener(SupervisorHandler(state), context)
         await door.open(self._settings.bind_address, self._settings.supervisor_port)
         self._stack.push_async_callback(door.close, 1.0)
 
@@ -197,7 +197,7 @@ class ServerRole:
         envelope = encryption_keys.live(state.authorities, self._entropy)
         serving = apiserver.serving(settings, state.authorities, envelope, etcd.config, self._clock, self._rng, self._entropy)
         server = await self._stack.enter_async_context(serving)
-        self._keep("encryption", encryption_keys.Following(state, etcd, envelope, self._clock).run())
+        self._keep("encryption", encryption_keys.KeyFollower(state, etcd, envelope, self._clock).run())
         if not settings.has_etcd:
             store = server.store
             assert isinstance(store, EtcdStore)

@@ -22,7 +22,7 @@ from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, labels_of, name_of, namespace_of, uid_of
 from remuda.machines import machine_state
-from remuda.machines.machine_state import Kept, Phase, dumps
+from remuda.machines.machine_state import MachineState, Phase, dumps
 from remuda.machines.machineprovision.well_known import CAPI_MACHINE, INFRA_NAME, INFRA_REMOVE, JOBS, STATE_KEY, state_name
 from remuda.machines.nodedrivers.driver_schemas import NODE_TEMPLATE
 from remuda.machines.nodedrivers.machine_crds import definitions
@@ -180,7 +180,7 @@ class SimulatedJobs:
             if self.silent:
                 self.silent -= 1
                 await self.park.kill(self.hosts[key])
-        kept = Kept(key.name, DRIVER, {"IPAddress": self.hosts[key].address}, phase=Phase.READY)
+        kept = MachineState(key.name, DRIVER, {"IPAddress": self.hosts[key].address}, phase=Phase.READY)
         await self._keep(key, dumps(kept, machine_state.HOME))
         return None
 

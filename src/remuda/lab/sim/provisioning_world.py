@@ -24,7 +24,7 @@ from remuda.apiserver.server import Server
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.gateway.auth.access_review import LocalAccess
-from remuda.gateway.gateway import Gateway, Ground
+from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import Key, dig, name_of
 from remuda.runtime import Manager
@@ -70,7 +70,7 @@ class ProvisioningWorld:
         self.downstreams = SimulatedDownstreams(self.client)
         self.hosts = SimulatedHosts(server, self.clusters, self.downstreams, Rng(seed), times)
         self.gateway = Gateway(
-            Ground(
+            GatewayDependencies(
                 client=InProcessClient(server, manager="remuda"),
                 clock=clock,
                 rng=Rng(seed),

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from remuda.hosts import HostError, HostExists, NoSuchHost
 from remuda.hosts.hosts import Host, Hosts
 
-from ..driver import Bootstrapping, Driver, Found, Keep, Machine, Options, State, Surroundings
+from ..driver import Bootstrapping, Driver, DriverContext, Found, Keep, Machine, Options, State
 from ..errors import DriverError, Reason, elsewhere
 
 HOSTS_VARIABLE = "REMUDA_HOSTS_DIR"
@@ -170,7 +170,7 @@ class Local(Driver):
             raise DriverError(Reason.FAILED, f"the hosts' directory can't be used: {error}") from None
 
 
-def power_on(around: Surroundings) -> list[str]:
+def power_on(around: DriverContext) -> list[str]:
     """Start every machine's host that does not run; the names of those that could not be started, which has been logged."""
     _lift_limits()
     hosts = Hosts(_directory(around), around.clock, around.entropy)
@@ -187,7 +187,7 @@ def power_on(around: Surroundings) -> list[str]:
     return failed
 
 
-def _directory(around: Surroundings) -> Path:
+def _directory(around: DriverContext) -> Path:
     named = around.environ.get(HOSTS_VARIABLE, "")
     if not named.startswith("/"):
         raise DriverError(
@@ -197,7 +197,7 @@ def _directory(around: Surroundings) -> Path:
     return Path(named)
 
 
-def _here(around: Surroundings) -> str:
+def _here(around: DriverContext) -> str:
     """The machine, and the directory on it, in words."""
     return f"{os.uname().nodename}:{_directory(around)}"
 

@@ -57,7 +57,7 @@ from remuda.runtime.controller import Predicate, any_change, itself
 from .. import machine_state, options
 from ..driver import OWNER_VARIABLE
 from ..nodedrivers.secrecy import is_secret
-from ..secretfields.markers import Place, is_marker, secret_name
+from ..secretfields.markers import DriverFields, is_marker, secret_name
 from ..secretfields.vault import read as read_sealed
 from .decide import owning_machine, subject_of
 from .job_arguments import Belonging, DriverFacts, driver_facts, driver_of, variables
@@ -143,7 +143,7 @@ class Reading:
 
     async def secrets(self, infra: Obj) -> dict[str, str]:
         """The values of a machine's secret fields, by field, also of those that are not sealed yet. Raises NotYet."""
-        place = Place.of(MACHINE_GROUP, infra["kind"])
+        place = DriverFields.of(MACHINE_GROUP, infra["kind"])
         if place is None:
             return {}
         schema = await find(self._client, DYNAMIC_SCHEMAS, place.schema)

@@ -42,7 +42,7 @@ from remuda.provisioning.references.cloud_credentials import GLOBAL, MARK, TYPE
 from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 from remuda.runtime.admitted_types import AdmittedType
 
-from ..driver import Surroundings
+from ..driver import DriverContext
 from ..driver_registry import missing_extra
 from ..errors import DriverError, Reason
 from ..options import Options, environment
@@ -383,7 +383,7 @@ class CredentialRules:
         found = python_driver(credential.driver) if credential is not None else None
         if credential is None or found is None or self._fields(credential.driver) is None:
             return []
-        driver = found(Surroundings(clock=self._clock, outbound=self._outbound()))
+        driver = found(DriverContext(clock=self._clock, outbound=self._outbound()))
         try:
             options = Options.read(found.name, found.flags, environ=environment(found.name, credential.fields))
             async with deadline(self._clock, _VERIFY_SECONDS):

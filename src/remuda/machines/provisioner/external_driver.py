@@ -27,7 +27,7 @@ from remuda.kube.network import outbound
 from remuda.kube.network.outbound import Policy, log, names_host
 
 from .. import machine_state, options
-from ..driver import Surroundings
+from ..driver import DriverContext
 from ..errors import DriverError, Reason
 from ..machineprovision.job_outcome import failure_of
 from ..nodedrivers.driver_downloads import downloaded, fetcher
@@ -43,7 +43,7 @@ _NOISE = re.compile(r"^(?:goroutine \d+|\s+/|exit status \d+|time=|\(.*\) Closin
 
 
 async def run(
-    request: Request, words: list[str], storage: Path, secret: StateSecret | None, around: Surroundings, driver: str
+    request: Request, words: list[str], storage: Path, secret: StateSecret | None, around: DriverContext, driver: str
 ) -> int:
     """Its exit code. Raises DriverError when it can't be run; its output has been printed."""
     environ = dict(around.environ)
@@ -89,7 +89,7 @@ async def _move(secret: StateSecret, names: tuple[str, ...], home: str) -> None:
         await secret.write(machine_state.write(name, files, home))
 
 
-async def _called(command: list[str], environ: dict[str, str], around: Surroundings) -> int:
+async def _called(command: list[str], environ: dict[str, str], around: DriverContext) -> int:
     last: collections.deque[str] = collections.deque(maxlen=_LINES)
     process = await asyncio.create_subprocess_exec(
         *command,

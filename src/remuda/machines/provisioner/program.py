@@ -26,9 +26,9 @@ from remuda.kube.network import outbound
 from remuda.kube.network.outbound import Policy
 
 from .. import driver_registry
-from ..driver import ASIDE, OWNER_VARIABLE, Driver, Surroundings
+from ..driver import ASIDE, OWNER_VARIABLE, Driver, DriverContext
 from ..errors import DriverError, Reason
-from ..machine_state import Kept
+from ..machine_state import MachineState
 from ..options import Options
 from . import arguments
 from . import external_driver as foreign
@@ -57,7 +57,7 @@ def main(words: Sequence[str]) -> int:
 def _main(words: Sequence[str], environ: dict[str, str]) -> int:
     _tell_the_server_apart()
     try:
-        around = Surroundings(environ=environ, say=_say, outbound=Policy.of(environ.get(outbound.VARIABLE, "")))
+        around = DriverContext(environ=environ, say=_say, outbound=Policy.of(environ.get(outbound.VARIABLE, "")))
         return asyncio.run(run(list(words), around))
     except DriverError as error:
         _say(str(error))
@@ -75,7 +75,7 @@ def _main(words: Sequence[str], environ: dict[str, str]) -> int:
         return FAILED
 
 
-async def run(words: list[str], around: Surroundings) -> int:
+async def run(words: list[str], around: DriverContext) -> int:
     """Raises DriverError."""
     request = arguments.parse(words, dict(around.environ))
     if request.verb == "power-on":
@@ -90,7 +90,7 @@ async def run(words: list[str], around: Surroundings) -> int:
 class _Workplace:
     store: Store
     secret: StateSecret | None
-    around: Surroundings
+    around: DriverContext
 
     async def foreign(self, request: Request, words: list[str], driver: str) -> int:
         return await foreign.run(request, words, self.store.storage, self.secret, self.around, driver)
@@ -134,7 +134,7 @@ async def _remove(place: _Workplace, request: Request, words: list[str]) -> int:
     return OK
 
 
-async def _remove_one(place: _Workplace, kind: type[Driver], known: Kept) -> None:
+async def _remove_one(place: _Workplace, kind: type[Driver], known: MachineState) -> None:
     async with _driver(kind, place.around) as driver:
         names = {flag.name for flag in kind.flags}
         restored = (
@@ -151,14 +151,14 @@ def _for_one(words: list[str], request: Request, name: str) -> list[str]:
     return [word for word in words if word not in request.names or word == name]
 
 
-async def _power_on(around: Surroundings) -> int:
+async def _power_on(around: DriverContext) -> int:
     from ..drivers import local
 
     return FAILED if await asyncio.to_thread(local.power_on, around) else OK
 
 
 @asynccontextmanager
-async def _driver(kind: type[Driver], around: Surroundings) -> AsyncIterator[Driver]:
+async def _driver(kind: type[Driver], around: DriverContext) -> AsyncIterator[Driver]:
     try:
         driver = kind(around)
     except ImportError as error:
@@ -172,7 +172,7 @@ async def _driver(kind: type[Driver], around: Surroundings) -> AsyncIterator[Dri
 
 
 @asynccontextmanager
-async def _workplace(request: Request, around: Surroundings) -> AsyncIterator[_Workplace]:
+async def _workplace(request: Request, around: DriverContext) -> AsyncIterator[_Workplace]:
     """Files in a directory that is removed at the end if the state is in a Secret, and stays otherwise."""
     async with contextlib.AsyncExitStack() as held:
         if not request.secret_name:
@@ -185,7 +185,7 @@ async def _workplace(request: Request, around: Surroundings) -> AsyncIterator[_W
         yield _Workplace(Store(storage.absolute(), secret), secret, around)
 
 
-def _target(request: Request, around: Surroundings) -> Target:
+def _target(request: Request, around: DriverContext) -> Target:
     try:
         if request.kubeconfig:
             return select(load([Path(part) for part in request.kubeconfig.split(os.pathsep) if part]))

@@ -13,9 +13,9 @@ from typing import Any
 from remuda.kube.clock import deadline
 
 from .. import bootstrap_script
-from ..driver import Bootstrapping, Driver, Machine, State, Surroundings
+from ..driver import Bootstrapping, Driver, DriverContext, Machine, State
 from ..errors import DriverError, Reason
-from ..machine_state import Kept, Phase
+from ..machine_state import MachineState, Phase
 from ..options import Options
 from .state_store import Store
 
@@ -46,19 +46,19 @@ class Order:
 class Session:
     """One machine and its driver, in this process."""
 
-    def __init__(self, driver: Driver, store: Store, around: Surroundings) -> None:
+    def __init__(self, driver: Driver, store: Store, around: DriverContext) -> None:
         self._driver = driver
         self._store = store
         self._around = around
-        self._kept = Kept("", driver.name)
+        self._kept = MachineState("", driver.name)
         self._machine = Machine("", Options(driver.name, driver.flags), Path())
 
-    async def create(self, order: Order, known: Kept | None) -> Machine:
+    async def create(self, order: Order, known: MachineState | None) -> Machine:
         """Create a machine, and return when it runs and its script was run or handed over. `known` is the state in the store.
         Raises DriverError."""
         if known is not None:
             self._check_resumable(order, known)
-        self._take(order, known or Kept(order.name, self._driver.name))
+        self._take(order, known or MachineState(order.name, self._driver.name))
         if known is None:
             await self._begin(order)
         if self._kept.phase is Phase.CREATING:
@@ -73,7 +73,7 @@ class Session:
         self._around.say(f"{order.name} is made, at {self._machine.address}")
         return self._machine
 
-    async def remove(self, known: Kept, options: Options) -> None:
+    async def remove(self, known: MachineState, options: Options) -> None:
         """Until nothing is left of it. Raises DriverError."""
         self._take(Order(known.name, options, known.script, known.hostname, known.owner), known)
         if not known.foreign:
@@ -88,13 +88,13 @@ class Session:
         await self._store.remove(known.name)
         self._around.say(f"{known.name} is removed")
 
-    def _check_resumable(self, order: Order, known: Kept) -> None:
+    def _check_resumable(self, order: Order, known: MachineState) -> None:
         if known.foreign or known.driver != self._driver.name:
             raise DriverError(Reason.CONFLICT, f"there is a machine {order.name} already, made with {known.driver}")
         if known.phase is Phase.REMOVING:
             raise DriverError(Reason.CONFLICT, f"the machine {order.name} is being removed")
 
-    def _take(self, order: Order, kept: Kept) -> None:
+    def _take(self, order: Order, kept: MachineState) -> None:
         directory = self._store.directory(order.name)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._kept = kept

@@ -21,7 +21,7 @@ from remuda.kube.objects import GroupVersionResource
 
 from .. import machine_state
 from ..errors import DriverError, Reason
-from ..machine_state import Kept
+from ..machine_state import MachineState
 
 _HALF = ".half"
 
@@ -36,7 +36,7 @@ class Store:
     def directory(self, name: str) -> Path:
         return self.storage / "machines" / name
 
-    async def load(self, name: str) -> Kept | None:
+    async def load(self, name: str) -> MachineState | None:
         """The known state of a machine; None if there is none. Raises DriverError."""
         try:
             if self._secret is not None:
@@ -50,7 +50,7 @@ class Store:
         except (machine_state.ArchiveError, machine_state.ConfigError) as error:
             raise DriverError(Reason.FAILED, str(error)) from None
 
-    async def save(self, kept: Kept) -> None:
+    async def save(self, kept: MachineState) -> None:
         """Durable when it returns, with every file in the machine's directory. Raises DriverError."""
         files = await asyncio.to_thread(self._save, kept)
         if self._secret is not None:
@@ -67,7 +67,7 @@ class Store:
         """Away with files that a killed run has left here."""
         await asyncio.to_thread(shutil.rmtree, self.directory(name), ignore_errors=True)
 
-    def _save(self, kept: Kept) -> dict[str, bytes]:
+    def _save(self, kept: MachineState) -> dict[str, bytes]:
         directory = self.directory(kept.name)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, content in machine_state.dumps(kept, str(self.storage)).items():

@@ -75,7 +75,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class RunnerConfig:
     """The surroundings of processes. `api` is the server's address and trust, as a kubeconfig's cluster entry; None: not known
     yet.
 
@@ -104,7 +104,7 @@ class _Work:
 class JobRunner:
     controller = Controller(CONTROLLER, JOBS, labels=JOB_LABELS, transform=without_managed_fields)
 
-    def __init__(self, manager: Manager, access: Access, ground: Ground) -> None:
+    def __init__(self, manager: Manager, access: Access, ground: RunnerConfig) -> None:
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -421,7 +421,7 @@ def _is_plain(name: str) -> bool:
 # long as a server leads.
 
 
-async def power_on(ground: Ground) -> None:
+async def power_on(ground: RunnerConfig) -> None:
     """Start the hosts, and return when all that can be started run; failures are logged. Returns at once if there are no
     hosts."""
     if ground.hosts is None or not ground.hosts.is_dir():
@@ -435,7 +435,7 @@ async def power_on(ground: Ground) -> None:
         directories.close()
 
 
-async def _power_on_all(ground: Ground, hosts: Path, directories: Directories) -> None:
+async def _power_on_all(ground: RunnerConfig, hosts: Path, directories: Directories) -> None:
     around = Around.this(ground.environment)
     output = Output()
     directory = await asyncio.to_thread(directories.make, {}, 0)

@@ -30,7 +30,7 @@ from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP, SEALED_D
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..nodedrivers.secrecy import is_secret
-from .markers import Place, is_marker, last_applied, secret_name, veiled, with_last_applied
+from .markers import DriverFields, is_marker, last_applied, secret_name, veiled, with_last_applied
 from .vault import Vault
 
 Obj = dict[str, Any]
@@ -59,7 +59,7 @@ class Sealing:
 
     async def sealed(self, attributes: Attributes) -> Obj | None:
         """The object with markers in place of values; None when there is nothing to replace. Raises ApiError (422)."""
-        obj, place = attributes.obj, Place.of(attributes.group, attributes.kind)
+        obj, place = attributes.obj, DriverFields.of(attributes.group, attributes.kind)
         if obj is None or place is None:
             return None
         before, moved = place.texts(attributes.old), _moved(attributes)
@@ -82,7 +82,7 @@ class Sealing:
             changed = self._with_digests(attributes, attributes.old, place, changed, same)
         return None if changed == obj else changed
 
-    def _is_secret(self, place: Place, field: str) -> bool:
+    def _is_secret(self, place: DriverFields, field: str) -> bool:
         schema = self._source.get(DYNAMIC_SCHEMAS.group, DYNAMIC_SCHEMAS.resource, "", place.schema)
         return is_secret(place.driver, field, dig(schema, "spec", "resourceFields"))
 
@@ -92,7 +92,7 @@ class Sealing:
 
     def _shown_of_the_past(self, action: Action, obj: Obj) -> Obj:
         """An old state of an object, without values of secret fields for callers who may not read Secrets there."""
-        place = Place.of_resource(action.group, action.resource)
+        place = DriverFields.of_resource(action.group, action.resource)
         if place is None or self._held.may(action.user, "get", SECRETS, "", namespace_of(obj)):
             return obj
         return veiled(obj, place, lambda field: self._is_secret(place, field))
@@ -116,7 +116,7 @@ class Sealing:
         return marker
 
     async def _marker_errors(
-        self, attributes: Attributes, place: Place, field: str, marker: str, before: str
+        self, attributes: Attributes, place: DriverFields, field: str, marker: str, before: str
     ) -> list[FieldError]:
         if marker == before:
             return []
@@ -129,7 +129,7 @@ class Sealing:
         return await self._machine_errors(attributes, place, field, marker, before)
 
     def _moved_errors(
-        self, attributes: Attributes, place: Place, field: str, marker: str, moved: Collection[Address]
+        self, attributes: Attributes, place: DriverFields, field: str, marker: str, moved: Collection[Address]
     ) -> list[FieldError]:
         """Of a marker that stays while the address changes that its value is sent to."""
         if not moved or self._held.may(attributes.user, "get", SECRETS, secret_name(marker), attributes.namespace):
@@ -138,7 +138,7 @@ class Sealing:
         return [forbidden_field(place.named(field), why)]
 
     async def _machine_errors(
-        self, attributes: Attributes, place: Place, field: str, marker: str, before: str
+        self, attributes: Attributes, place: DriverFields, field: str, marker: str, before: str
     ) -> list[FieldError]:
         """Errors for a change of what machines were made from: for a value that older versions stored only the marker of that
         very value is allowed."""
@@ -149,7 +149,7 @@ class Sealing:
         why = "what machines were made from stays as it is: change the machine config of its pool instead"
         return [forbidden_field(place.named(field), why)]
 
-    async def _without_applied_values(self, attributes: Attributes, place: Place, obj: Obj) -> Obj:
+    async def _without_applied_values(self, attributes: Attributes, place: DriverFields, obj: Obj) -> Obj:
         applied = last_applied(obj)
         if applied is None:
             return obj
@@ -166,7 +166,7 @@ class Sealing:
 
     # --- templates --------------------------------------------------------------------------------------------------------
 
-    def _with_digests(self, attributes: Attributes, old: Obj, place: Place, obj: Obj, same: list[str]) -> Obj:
+    def _with_digests(self, attributes: Attributes, old: Obj, place: DriverFields, obj: Obj, same: list[str]) -> Obj:
         """A config with the digests of its templates from before the fields `same` were sealed; no writer can remove them."""
         kept = sealed_digests(old)
         before = place.replaced(obj, {name: place.texts(old)[name] for name in same})

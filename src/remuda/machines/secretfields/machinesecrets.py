@@ -31,7 +31,7 @@ from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
 from ..nodedrivers.secrecy import is_secret
-from .markers import Place, last_applied, markers_in
+from .markers import DriverFields, last_applied, markers_in
 from .vault import TYPE, used_at
 
 log = logger(__name__)
@@ -111,7 +111,7 @@ async def move(client: Client, definition: Obj) -> int:
     schema = await find(client, DYNAMIC_SCHEMAS, place.schema)
     types, moved = dig(schema, "spec", "resourceFields"), 0
 
-    def secret(field: str, own: Place = place) -> bool:
+    def secret(field: str, own: DriverFields = place) -> bool:
         return is_secret(own.driver, field, types)
 
     async for obj in _objects(client, resource):
@@ -175,10 +175,10 @@ async def _used(client: Client, definition: Obj) -> set[tuple[str, str]]:
     return {(namespace_of(obj), name) async for obj in _objects(client, resource) for name in markers_in(obj, place)}
 
 
-def _kind(definition: Obj) -> tuple[GroupVersionResource, Place | None]:
+def _kind(definition: Obj) -> tuple[GroupVersionResource, DriverFields | None]:
     group, names = str(dig(definition, "spec", "group") or ""), dig(definition, "spec", "names") or {}
     resource = GroupVersionResource(group, _VERSION, str(names.get("plural") or ""))
-    return resource, Place.of(group, str(names.get("kind") or ""))
+    return resource, DriverFields.of(group, str(names.get("kind") or ""))
 
 
 async def _objects(client: Client, resource: GroupVersionResource, fields: str = "") -> AsyncIterator[Obj]:

@@ -49,14 +49,14 @@ def secret_name(marker: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DriverFields:
     """The place of the driver's fields in the objects of one kind."""
 
     driver: str
     path: tuple[str, ...]
 
     @classmethod
-    def of(cls, group: str, kind: str) -> Place | None:
+    def of(cls, group: str, kind: str) -> DriverFields | None:
         """None for a kind that is no driver's."""
         for own, suffix, path in _SUFFIXES:
             if group == own and kind.endswith(suffix):
@@ -64,7 +64,7 @@ class Place:
         return None
 
     @classmethod
-    def of_resource(cls, group: str, resource: str) -> Place | None:
+    def of_resource(cls, group: str, resource: str) -> DriverFields | None:
         """The same by the plural, which all kinds of drivers make alike."""
         for own, suffix, path in _SUFFIXES:
             if group == own and resource.endswith(f"{suffix.lower()}s"):
@@ -108,7 +108,7 @@ def with_last_applied(obj: Obj, applied: Obj) -> Obj:
     return with_path(obj, ("metadata", "annotations", LAST_APPLIED), f"{gojson.dumps(applied).decode()}\n")
 
 
-def veiled(obj: Obj, place: Place, is_secret: Callable[[str], bool]) -> Obj:
+def veiled(obj: Obj, place: DriverFields, is_secret: Callable[[str], bool]) -> Obj:
     """An object from before its fields were sealed, without their values; the same object when it has none."""
     hidden = {name: PREFIX for name, _ in place.values(obj, is_secret)}
     shown = place.replaced(obj, hidden)
@@ -118,6 +118,6 @@ def veiled(obj: Obj, place: Place, is_secret: Callable[[str], bool]) -> Obj:
     return shown
 
 
-def markers_in(obj: Obj, place: Place) -> set[str]:
+def markers_in(obj: Obj, place: DriverFields) -> set[str]:
     """The names of the Secrets that an object refers to."""
     return {name for value in place.texts(obj).values() if is_marker(value) and (name := secret_name(value))}

@@ -20,7 +20,7 @@ from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, namespace_of, resource_version_of
 from remuda.provisioning.well_known import BACKUP, MACHINE_GROUP
 
-from .markers import Place, is_marker, marker_of, secret_name
+from .markers import DriverFields, is_marker, marker_of, secret_name
 
 Obj = dict[str, Any]
 
@@ -122,7 +122,7 @@ async def read(client: Client, namespace: str, marker: str) -> str | None:
 async def opened(client: Client, obj: Obj, without: Collection[str] = ()) -> Obj:
     """A machine or a template with values in place of markers, but for the fields `without`; nothing in place of one that is not
     kept. Raises ApiError."""
-    place = Place.of(MACHINE_GROUP, str(obj.get("kind") or ""))
+    place = DriverFields.of(MACHINE_GROUP, str(obj.get("kind") or ""))
     if place is None:
         return obj
     found = [(name, marker) for name, marker in place.texts(obj).items() if is_marker(marker) and name not in without]

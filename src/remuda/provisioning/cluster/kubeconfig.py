@@ -14,7 +14,7 @@ from typing import Any
 
 from remuda.access.clusters.server_settings import Server, ServerFacts
 from remuda.access.users.token_hashes import hashed_secret
-from remuda.access.users.tokens import CONTROLLERS_KIND, SECRET_LENGTH, Presented, Wish, make_token, owns
+from remuda.access.users.tokens import CONTROLLERS_KIND, SECRET_LENGTH, Presented, TokenSpec, make_token, owns
 from remuda.access.users.user_objects import is_enabled, user_manifest
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, TOKENS, USERS
 from remuda.capi.well_known import CLUSTER_NAME, kubeconfig_secret
@@ -251,7 +251,7 @@ def token_of(wanted: Obj, managed: str, secret: str, now: float, entropy: Entrop
     name = user_name(cluster)
     labels, annotations = marks(FROM_WANTED, wanted)
     principal = {"metadata": {"name": principal_of(cluster)}, "provider": "system", "principalType": "user", "me": True}
-    wish = Wish(
+    wish = TokenSpec(
         name,
         0,
         CONTROLLERS_KIND,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from remuda.access.default_objects import Standing
+from remuda.access.default_objects import DefaultObjects
 from remuda.access.roles.role_names import CREATOR
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
@@ -245,6 +245,6 @@ class PodSecurityTemplates:
         return [Key.of(each) for each in self._wanted.indexed(_BY_TEMPLATE, name_of(template))]
 
 
-def builtin_templates_controller(manager: Manager) -> Standing:
+def builtin_templates_controller(manager: Manager) -> DefaultObjects:
     """The controller that creates the built-in templates of every server. Users may change them."""
-    return Standing(manager, "podsecurity-templates", management.POD_SECURITY_TEMPLATES, lambda: BUILT_IN)
+    return DefaultObjects(manager, "podsecurity-templates", management.POD_SECURITY_TEMPLATES, lambda: BUILT_IN)

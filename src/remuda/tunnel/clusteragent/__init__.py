@@ -10,19 +10,19 @@ manifest (`gateway/registration/agent_manifest`). Read :mod:`.agent` first.
 from __future__ import annotations
 
 from .agent import Agent
-from .connections import AllowList, Place
+from .connections import AllowedAddress, AllowList
 from .own_cluster import Introduction, OwnCluster
 from .server_trust import Trust, TrustError
-from .settings import Given, Mounted, Settings, SettingsError
+from .settings import AgentOptions, Mounted, Settings, SettingsError
 
 __all__ = [
     "Agent",
+    "AgentOptions",
     "AllowList",
-    "Given",
+    "AllowedAddress",
     "Introduction",
     "Mounted",
     "OwnCluster",
-    "Place",
     "Settings",
     "SettingsError",
     "Trust",

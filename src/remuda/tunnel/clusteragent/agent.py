@@ -17,7 +17,7 @@ from remuda.client.kubeconfig import ConfigError, Target
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 
-from .connections import Attachment, Surroundings, ended
+from .connections import Attachment, ConnectionContext, ended
 from .own_cluster import ClusterError, Introduction, OwnCluster
 from .settings import Settings, SettingsError, Source
 
@@ -42,7 +42,7 @@ class Agent:
         source: Source,
         targets: Callable[[], Target],
         enter: Callable[[Target], OwnCluster],
-        around: Surroundings,
+        around: ConnectionContext,
         told: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._source = source

@@ -34,12 +34,12 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ConnectionContext:
     """Values that stay the same while an agent runs."""
 
     clock: Clock
     rng: Rng
-    allowed: tuple[Place, ...] = ()
+    allowed: tuple[AllowedAddress, ...] = ()
     # As in `remuda.tunnel.Server`: None reads the environment, "" means no proxy.
     proxy: str | None = None
     # The server has met this agent before: the path for first contacts is skipped.
@@ -55,7 +55,7 @@ class Attachment:
         settings: Settings,
         introduction: Introduction,
         cluster: OwnCluster,
-        around: Surroundings,
+        around: ConnectionContext,
         on_stand: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
@@ -268,14 +268,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AllowedAddress:
     """A host (a name, an address, a network, `*` for all) and a port (None: all)."""
 
     host: str
     port: int | None
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> AllowedAddress:
         """`HOST:PORT`. Raises ValueError."""
         host, colon, port = text.strip().rpartition(":")
         if not colon or not host or (":" in host and not host.startswith("[")):
@@ -300,8 +300,8 @@ class Place:
 
 
 class AllowList:
-    def __init__(self, endpoint: str, others: Iterable[Place] = ()) -> None:
-        self._places = (Place.parse(endpoint), *others)
+    def __init__(self, endpoint: str, others: Iterable[AllowedAddress] = ()) -> None:
+        self._places = (AllowedAddress.parse(endpoint), *others)
 
     def __call__(self, network: str, address: str) -> bool:
         host, colon, port = address.rpartition(":")

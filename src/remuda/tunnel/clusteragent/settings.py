@@ -53,7 +53,7 @@ class Mounted:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class AgentOptions:
     """Settings from the command line; a token in a file may change."""
 
     url: str

@@ -12,7 +12,7 @@ import pytest
 from remuda.apiserver.backup import restore, restore_to_etcd
 from remuda.apiserver.backup.format import Backup, BackupError, InUse, NotEmpty
 from remuda.apiserver.backup.restore import MARGIN, Restored
-from remuda.apiserver.backup.restore_to_etcd import Place, RestoreMark
+from remuda.apiserver.backup.restore_to_etcd import EtcdTarget, RestoreMark
 from remuda.apiserver.backup.take import of_etcd, take
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys import key_agreement
@@ -52,7 +52,7 @@ def _leave_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
 async def restore_etcd(path: Path, config: EtcdConfig, aside: Path, token: str = TOKEN, *, force: bool = False) -> Restored:
     backup = Backup.open(path)
     key = backup.key(PASSPHRASE)
-    place = Place(config, None if token else aside / "keys", token, aside)
+    place = EtcdTarget(config, None if token else aside / "keys", token, aside)
     return await restore_to_etcd.restore(
         backup, key, PASSPHRASE, place, SYSTEM_CLOCK, Rng(1), Entropy(), force=force, progress=no_progress, cost=QUICK
     )

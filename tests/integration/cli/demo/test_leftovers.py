@@ -13,7 +13,7 @@ import pytest
 from remuda.cli.demo import leftovers
 from remuda.hosts import addresses
 from remuda.hosts.environment import MARK
-from remuda.hosts.host_directory import Place, Record, write
+from remuda.hosts.host_directory import HostDirectory, Record, write
 
 ADDRESS = "127.63.7.7"
 RECORD = Record("one", "0123", ADDRESS, "2026-01-01T00:00:00Z")
@@ -24,7 +24,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> leftovers.Seen:
     monkeypatch.setattr(addresses, "_SHARED", tmp_path)
     directory = tmp_path / "demo"
     (directory / "hosts").mkdir(parents=True)
-    Place(directory / "hosts" / "one").furnish()
+    HostDirectory(directory / "hosts" / "one").furnish()
     write(directory / "hosts" / "one" / "host.json", RECORD)
     found = leftovers.Seen(directory)
     found.look()
@@ -44,7 +44,7 @@ def test_files_of_hosts_and_the_directory_itself_are_found(seen: leftovers.Seen)
 
 
 def test_addresses_are_found_by_their_notes_and_by_who_listens(seen: leftovers.Seen) -> None:
-    addresses.claim(Place(seen.hosts / "one"), ADDRESS)
+    addresses.claim(HostDirectory(seen.hosts / "one"), ADDRESS)
     noted = f"the address {ADDRESS} is still noted as a host's"
     assert noted in leftovers.of_hosts(seen)
     with socket.socket() as listening:
@@ -52,13 +52,13 @@ def test_addresses_are_found_by_their_notes_and_by_who_listens(seen: leftovers.S
         listening.listen()
         port = listening.getsockname()[1]
         assert f"somebody listens on {ADDRESS}:{port}, which was host one's" in leftovers.of_all(seen)
-    addresses.release(Place(seen.hosts / "one"), ADDRESS)
+    addresses.release(HostDirectory(seen.hosts / "one"), ADDRESS)
     assert noted not in leftovers.of_hosts(seen)
 
 
 def test_an_address_that_is_another_hosts_by_now_is_nothing_that_was_left(seen: leftovers.Seen, tmp_path: Path) -> None:
     (tmp_path / "others").mkdir()
-    other = Place(tmp_path / "others" / "two")
+    other = HostDirectory(tmp_path / "others" / "two")
     other.furnish()
     write(other.record, Record("two", "4567", ADDRESS, "2026-01-01T00:00:00Z"))
     (seen.hosts / "one" / "host.json").unlink()

@@ -21,9 +21,9 @@ from remuda.apiserver.http.connection_limits import ConnectionLimits
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.auth.authenticator import Callers
 from remuda.gateway.gateway import Identity
-from remuda.gateway.handler import Door
+from remuda.gateway.handler import GatewayHandler
 from remuda.gateway.server.audit_log import Record
-from remuda.gateway.server.routing import Asked
+from remuda.gateway.server.routing import RequestContext
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.gateway.management_gateway import Management, management
 
@@ -39,7 +39,7 @@ CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", 
 class Nothing:
     """There is no API behind this door."""
 
-    async def answer(self, asked: Asked) -> Any:
+    async def answer(self, asked: RequestContext) -> Any:
         from aiohttp import web
 
         return web.json_response({"user": asked.caller.user.name if asked.caller else None})
@@ -151,7 +151,7 @@ async def house(environment: Mapping[str, str] | None = None, ca: str = "", data
         await made.settle()
         records: list[Record] = []
         here = House(made, identity, "", None, chosen, records)  # type: ignore[arg-type]
-        door = Door(services, callers, Nothing(), here, ConnectionLimits(made.clock))
+        door = GatewayHandler(services, callers, Nothing(), here, ConnectionLimits(made.clock))
         async with RawTestServer(door) as server, aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
             here.url = str(server.make_url("")).rstrip("/")
             here.session = session

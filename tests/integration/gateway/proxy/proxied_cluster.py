@@ -29,7 +29,7 @@ from remuda.gateway.proxy.reverse_proxy import ClientGone
 from remuda.gateway.proxy.tunnel_downstreams import SECRETS, TunnelDownstreams
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.routing import Asked, Caller
+from remuda.gateway.server.routing import Caller, RequestContext
 from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
@@ -103,7 +103,7 @@ class World:
     pki: Pki
     port: int = 0
     features: dict[str, bool] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[RequestContext] = field(default_factory=list)
     agents: dict[str, tuple[TunnelClient, asyncio.Task[None]]] = field(default_factory=dict)
 
     @property
@@ -147,7 +147,7 @@ class World:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/v3/connect":
             return await self.services.tunnels.handle(request)  # type: ignore[arg-type]
-        asked = Asked(request, judge(request.raw_path), "127.0.0.1")
+        asked = RequestContext(request, judge(request.raw_path), "127.0.0.1")
         self.asked.append(asked)
         try:
             found = self.services.routes.find(request.method, asked.target)

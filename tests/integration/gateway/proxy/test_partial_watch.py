@@ -25,7 +25,7 @@ from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.gateway.proxy.partial_list import Theirs
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.routing import Asked
+from remuda.gateway.server.routing import RequestContext
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, User
@@ -180,7 +180,7 @@ async def place(directory: Path) -> AsyncIterator[Place]:
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             try:
-                found = await theirs.answer(Asked(request, judge(request.raw_path), "127.0.0.1"), ANN)
+                found = await theirs.answer(RequestContext(request, judge(request.raw_path), "127.0.0.1"), ANN)
             except ApiError as error:
                 return web.json_response(error.status(), status=error.code)
             except Exception as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from remuda.machines.driver import DriverError, Machine, Reason, State, Surroundings
+from remuda.machines.driver import DriverContext, DriverError, Machine, Reason, State
 from remuda.machines.drivers.container import firstboot
 from remuda.machines.drivers.container.driver import Container
 from remuda.machines.drivers.container.engine import Wanted, docker_spec, libpod_spec, socket_of
@@ -43,7 +43,7 @@ def case_of(engine: ContainerEngine, **fields: str) -> Case:
     async def existing() -> list[str]:
         return list(engine.containers)
 
-    around = Surroundings(environ={"CONTAINER_HOST": f"unix://{engine.socket}"})
+    around = DriverContext(environ={"CONTAINER_HOST": f"unix://{engine.socket}"})
     given = {"image": "localhost/host:1", **fields}
     return Case(Container, lambda: Options.read("container", Container.flags, given), existing, str(script), around)
 
@@ -169,7 +169,7 @@ def test_no_engine_is_said_with_what_to_do(tmp_path: Path) -> None:
 
 
 async def test_an_engine_that_is_off_is_unavailable(tmp_path: Path) -> None:
-    driver = Container(Surroundings(environ={"CONTAINER_HOST": f"unix://{tmp_path}/no.sock"}))
+    driver = Container(DriverContext(environ={"CONTAINER_HOST": f"unix://{tmp_path}/no.sock"}))
     with pytest.raises(DriverError, match="can't be reached") as caught:
         await driver.owned(Options("container", Container.flags), "x")
     assert caught.value.reason is Reason.UNAVAILABLE and caught.value.retryable

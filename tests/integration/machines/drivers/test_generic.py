@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remuda.kube.network.outbound import Policy
-from remuda.machines.driver import DriverError, Machine, Reason, State, Surroundings
+from remuda.machines.driver import DriverContext, DriverError, Machine, Reason, State
 from remuda.machines.drivers.generic import Generic
 from remuda.machines.options import Options
 from remuda.machines.provisioner.session import PreCreateError
@@ -46,7 +46,7 @@ def case_of(host: SshHost, tmp_path: Path, script: str = SCRIPT, **changes: obje
     async def existing() -> list[str]:
         return host.read("claim").split()[1:2]
 
-    around = Surroundings(say=said.append, outbound=LOOPBACK)
+    around = DriverContext(say=said.append, outbound=LOOPBACK)
     return Case(Here, lambda: Options.read("generic", Generic.flags, fields), existing, str(tmp_path / "value"), around)
 
 
@@ -151,7 +151,7 @@ async def test_a_host_that_is_off_is_let_go(host: SshHost, place: Place, tmp_pat
 
 async def test_a_shell_says_what_a_command_said(host: SshHost, tmp_path: Path) -> None:
     login = Login("127.0.0.1", "root", tmp_path / "known_hosts", host.port, host.key)
-    async with connect(login, Surroundings().clock, LOOPBACK) as shell:
+    async with connect(login, DriverContext().clock, LOOPBACK) as shell:
         lines: list[str] = []
         assert await shell.run("echo a; echo b >&2; cat; exit 5", stdin="from here", on_line=lines.append) == (
             5,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remuda.hosts.hosts import Hosts
-from remuda.machines.driver import Driver, DriverError, Machine, Reason, State, Surroundings
+from remuda.machines.driver import Driver, DriverContext, DriverError, Machine, Reason, State
 from remuda.machines.drivers.container import driver as container
 from remuda.machines.drivers.container.driver import Container
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
@@ -36,7 +36,7 @@ def servers(tmp_path: Path) -> Iterator[tuple[Case, Case]]:
         async def existing() -> list[str]:
             return [host.name for host in Hosts(directory).all()]
 
-        around = Surroundings(environ={**os.environ, HOSTS_VARIABLE: str(directory)})
+        around = DriverContext(environ={**os.environ, HOSTS_VARIABLE: str(directory)})
         return Case(Local, lambda: Options("local", ()), existing, str(script), around)
 
     yield case(directories[0]), case(directories[1])
@@ -132,7 +132,7 @@ async def test_a_container_of_another_machines_engine_is_not_said_to_be_gone(
         async def existing() -> list[str]:
             return list(engine.containers)
 
-        around = Surroundings(environ={"CONTAINER_HOST": f"unix://{engine.socket}"})
+        around = DriverContext(environ={"CONTAINER_HOST": f"unix://{engine.socket}"})
         given = {"image": "localhost/host:1"}
         return Case(Container, lambda: Options.read("container", Container.flags, given), existing, str(script), around)
 
@@ -142,7 +142,7 @@ async def test_a_container_of_another_machines_engine_is_not_said_to_be_gone(
         identity.write_text("two\n")
         with pytest.raises(DriverError, match=f"the container {NAME} is at {os.uname().nodename}, not at"):
             await remove(place, case(second))
-        absent = Surroundings(environ={"CONTAINER_HOST": f"unix://{tmp_path}/absent.sock"})
+        absent = DriverContext(environ={"CONTAINER_HOST": f"unix://{tmp_path}/absent.sock"})
         state = {"ContainerName": NAME, "EngineID": container._here()}
         identity.write_text("three\n")
         driver: Driver = Container(absent)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from remuda.machines.driver import Surroundings
+from remuda.machines.driver import DriverContext
 from remuda.machines.errors import Reason
 from remuda.machines.provisioner import external_driver
 
@@ -40,7 +40,7 @@ def test_it_dies_with_who_called_it_also_when_that_is_killed() -> None:
 
 async def test_why_it_failed_is_what_it_said_last() -> None:
     said: list[str] = []
-    around = Surroundings(environ={}, say=said.append)
+    around = DriverContext(environ={}, say=said.append)
     with pytest.raises(external_driver.Failed) as failed:
         await external_driver._called(
             ["/bin/sh", "-c", "echo begin; echo 'Error: quota is used up'; echo 'exit status 1'; exit 3"], {}, around

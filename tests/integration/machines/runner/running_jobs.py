@@ -32,7 +32,7 @@ from remuda.kube.waits import Wait
 from remuda.machines.machineprovision.controller import MachineProvision
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOBS, job_name, log_name, state_name
 from remuda.machines.nodedrivers.machine_crds import definitions
-from remuda.machines.runner.controller import Ground, JobRunner
+from remuda.machines.runner.controller import JobRunner, RunnerConfig
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.admission import admitted
 from remuda.machines.secretfields.vault import Vault
@@ -71,7 +71,7 @@ class Runners:
         # The stand-in is among the tests.
         path = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(Path(__file__).resolve().parent)}
         environment = {**path, "SERVERS_SECRET": "x", "REMUDA_DATA_DIR": "x"}
-        ground = Ground(lambda: self.api, environment, PROGRAM, concurrency, self.directory, hosts)
+        ground = RunnerConfig(lambda: self.api, environment, PROGRAM, concurrency, self.directory, hosts)
         access = ReviewedAccess(self.client, SYSTEM_CLOCK)
         manager.add(MachineProvision(manager, access, environment, local=True))
         manager.add(JobRunner(manager, access, ground))

@@ -22,9 +22,9 @@ from remuda.gateway.server.serving_certificate import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng, VirtualClock
 from remuda.tunnel import Refused, Stream, TunnelServer
 from remuda.tunnel.clusteragent.agent import Agent
-from remuda.tunnel.clusteragent.connections import Surroundings
+from remuda.tunnel.clusteragent.connections import ConnectionContext
 from remuda.tunnel.clusteragent.own_cluster import OwnCluster
-from remuda.tunnel.clusteragent.settings import Given, Source
+from remuda.tunnel.clusteragent.settings import AgentOptions, Source
 from remuda.tunnel.session import PING_EVERY
 from tests.integration.tunnel.pair import stopped
 from tests.real.ports import free_port
@@ -191,12 +191,12 @@ async def living(
     **around: Any,
 ) -> AsyncIterator[Life]:
     clock = VirtualClock()
-    source = source or Given(gate.url, TOKEN, ca_checksum=gate.checksum, strict=True)
+    source = source or AgentOptions(gate.url, TOKEN, ca_checksum=gate.checksum, strict=True)
 
     # Its Secret is filled in real time.
     entering = enter or (lambda where: entered(server, SYSTEM_CLOCK, target=where))
     said: list[str] = []
-    surroundings = Surroundings(clock, Rng(seed), **{"proxy": "", **around})
+    surroundings = ConnectionContext(clock, Rng(seed), **{"proxy": "", **around})
     life = Life(Agent(source, target, entering, surroundings, said.append), clock, said)
     work = asyncio.create_task(life.agent.run(life.stop))
     try:

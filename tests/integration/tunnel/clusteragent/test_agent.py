@@ -18,9 +18,9 @@ from remuda.client.kubeconfig import Target
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.tunnel import StreamError
-from remuda.tunnel.clusteragent.connections import TRUST_EVERY, Place
+from remuda.tunnel.clusteragent.connections import TRUST_EVERY, AllowedAddress
 from remuda.tunnel.clusteragent.own_cluster import SECRETS, OwnCluster
-from remuda.tunnel.clusteragent.settings import Given, Mounted
+from remuda.tunnel.clusteragent.settings import AgentOptions, Mounted
 from tests.integration.tunnel.pair import echo, listening, read_all, read_exactly
 from tests.waiting import until
 
@@ -61,7 +61,7 @@ async def test_the_second_tunnel_answers_whatever_is_dialled(gate: Gate, server:
 async def test_the_api_is_dialled_and_nothing_else(gate: Gate, server: Server) -> None:
     async with listening(echo) as api, listening(echo) as other, listening(echo) as more:
         target = Target(f"https://{api}", ca=b"CA")
-        async with living(gate, server, target=lambda: target, allowed=(Place.parse(more),)):
+        async with living(gate, server, target=lambda: target, allowed=(AllowedAddress.parse(more),)):
             await until(gate.connected)
             refused = await gate.dial(other)
             with pytest.raises(StreamError, match="connect not allowed"):
@@ -106,7 +106,7 @@ async def test_it_learns_of_another_ca_while_it_is_connected_and_says_so(gate: G
 
 async def test_it_waits_for_a_server_that_is_not_there_yet(gate: Gate, server: Server) -> None:
     await gate.close()
-    async with living(gate, server, Given(gate.url, TOKEN, ca_checksum=gate.checksum)) as life:
+    async with living(gate, server, AgentOptions(gate.url, TOKEN, ca_checksum=gate.checksum)) as life:
         for _ in range(30):
             await life.clock.advance(1)
         await gate.open()
@@ -128,7 +128,7 @@ async def test_a_refused_token_is_shown_again_but_not_in_a_hurry(gate: Gate, ser
 
 
 async def test_the_wrong_ca_never_sees_the_token(gate: Gate, server: Server) -> None:
-    source = Given(gate.url, TOKEN, ca_checksum="0" * 64)
+    source = AgentOptions(gate.url, TOKEN, ca_checksum="0" * 64)
     async with living(gate, server, source) as life:
         await life.pass_time_until(lambda: len(gate.asked) > 3)
         assert gate.contacts == []
@@ -185,7 +185,7 @@ async def test_a_new_token_is_connected_with_before_the_old_connection_is_droppe
 async def test_a_new_token_that_is_wrong_replaces_nothing(gate: Gate, server: Server, tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text(TOKEN)
-    source = Given(gate.url, token_file=path, ca_checksum=gate.checksum)
+    source = AgentOptions(gate.url, token_file=path, ca_checksum=gate.checksum)
     async with living(gate, server, source) as life:
         await life.connected(gate)
         standing = gate.main

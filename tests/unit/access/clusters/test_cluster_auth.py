@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.access.clusters.cluster_auth import desired, difference, is_wanted
-from remuda.access.users.tokens import Wish, make_token
+from remuda.access.users.tokens import TokenSpec, make_token
 from remuda.kube.clock import Entropy, rfc3339
 
 Obj = dict[str, Any]
@@ -20,7 +20,7 @@ def user(**fields: Any) -> Obj:
 
 
 def token(name: str = "kubeconfig-u-1", cluster: str = HERE, ttl: float = 3600, **changes: Any) -> Obj:
-    made = make_token(Wish("u-1", ttl, cluster=cluster, name=name), NOW, Entropy()).manifest
+    made = make_token(TokenSpec("u-1", ttl, cluster=cluster, name=name), NOW, Entropy()).manifest
     made["metadata"]["creationTimestamp"] = rfc3339(NOW)
     return {**made, **changes}
 

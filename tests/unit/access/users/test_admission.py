@@ -11,7 +11,7 @@ import pytest
 
 from remuda.access.roles.holdings import Holdings
 from remuda.access.users.admission import admitted
-from remuda.access.users.tokens import Wish, make_token
+from remuda.access.users.tokens import TokenSpec, make_token
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS, TOKENS, USERS
 from remuda.apiserver.admission.chain import install
@@ -66,7 +66,7 @@ async def refused(attempt: Coroutine[Any, Any, Any]) -> str:
 
 
 def token(user: str, **more: Any) -> Obj:
-    return {**make_token(Wish(user=user, ttl=3600), 1_800_000_000, Entropy()).manifest, **more}
+    return {**make_token(TokenSpec(user=user, ttl=3600), 1_800_000_000, Entropy()).manifest, **more}
 
 
 async def test_nobody_makes_a_token_for_somebody_else_or_for_a_group() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from remuda.access.users.controllers import TokenController, UserController
 from remuda.access.users.passwords import SECRETS, PasswordSecrets
-from remuda.access.users.tokens import Wish, make_token
+from remuda.access.users.tokens import TokenSpec, make_token
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.kube.clock import Entropy, Rng
@@ -39,7 +39,7 @@ async def user(made: Management, name: str, **more: Any) -> Obj:
 
 
 async def token(made: Management, user: str, ttl: float = 0) -> str:
-    new = make_token(Wish(user=user, ttl=ttl), made.clock.time(), Entropy())
+    new = make_token(TokenSpec(user=user, ttl=ttl), made.clock.time(), Entropy())
     await made.client.create(TOKENS, new.manifest)
     return new.presented.name
 

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.cli.demo import cluster
 from remuda.cli.demo.tour import facts, program, settled
-from remuda.cli.views.states import Sight
+from remuda.cli.views.states import ClusterView
 from remuda.kube.objects import with_path
 from tests.unit.cli.views.shown_clusters import (
     NOW,
@@ -42,7 +42,7 @@ def test_a_cluster_is_settled_when_all_of_it_is_as_asked_for() -> None:
     assert settled(DONE, WANTED, gone="x")
 
 
-def upgraded(found: Sight) -> Sight:
+def upgraded(found: ClusterView) -> ClusterView:
     newer = with_path(found.machines[1], ("status", "nodeInfo", "kubeletVersion"), "v1.35.0+remuda1")
     return replace(found, machines=(found.machines[0], newer))
 
@@ -59,7 +59,7 @@ def upgraded(found: Sight) -> Sight:
     ],
     ids=["it waits", "one is missing", "one too many", "one waits", "one goes", "one has another version"],
 )
-def test_a_cluster_that_is_otherwise_is_not_settled(found: Sight) -> None:
+def test_a_cluster_that_is_otherwise_is_not_settled(found: ClusterView) -> None:
     assert not settled(found, WANTED)
 
 

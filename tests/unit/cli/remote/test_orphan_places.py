@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from remuda.cli.remote.orphans import Place, elsewhere_of, found_at, place_of, without_machine
+from remuda.cli.remote.orphans import SearchScope, elsewhere_of, found_at, place_of, without_machine
 from remuda.kube.objects import Key
-from remuda.machines.driver import Driver, Flag, FlagKind, Found, Keep, Machine, Options, State, Surroundings
+from remuda.machines.driver import Driver, DriverContext, Flag, FlagKind, Found, Keep, Machine, Options, State
 
 
 class Shelf(Driver):
@@ -56,7 +56,7 @@ def test_a_machine_says_where_to_look() -> None:
         "unknown": "y",
         "token": "",
     }
-    assert place_of(Shelf, machine(**spec), "cattle-global-data") == Place("shelf", None, '{"depth": "3", "drawer": "top"}')
+    assert place_of(Shelf, machine(**spec), "cattle-global-data") == SearchScope("shelf", None, '{"depth": "3", "drawer": "top"}')
     template = machine(clusterName="demo", template={"spec": {"drawer": "top", "depth": "3"}})
     assert place_of(Shelf, template, "cattle-global-data").fields == '{"depth": "3", "drawer": "top"}'
 
@@ -72,8 +72,8 @@ def test_and_with_which_credential(named: str, key: Key) -> None:
 
 async def test_a_driver_is_asked_and_let_go() -> None:
     before = Shelf.closed
-    place = Place("shelf", None, json.dumps({"drawer": "top"}))
-    (found,) = await found_at(Shelf, place, {"SHELF_TOKEN": "t"}, "me", Surroundings())
+    place = SearchScope("shelf", None, json.dumps({"drawer": "top"}))
+    (found,) = await found_at(Shelf, place, {"SHELF_TOKEN": "t"}, "me", DriverContext())
     assert found.id == "top-t-me" and Shelf.closed == before + 1
 
 
@@ -88,7 +88,7 @@ def test_what_belongs_to_a_machine_is_no_orphan() -> None:
 def test_somebody_may_say_where_to_look_besides() -> None:
     assert elsewhere_of("", "", ()) is None and elsewhere_of("shelf", "", ()) is None
     found = elsewhere_of("shelf", "cc-1", ("drawer=top",))
-    assert found == Place("shelf", Key("cattle-global-data", "cc-1"), '{"drawer": "top"}')
+    assert found == SearchScope("shelf", Key("cattle-global-data", "cc-1"), '{"drawer": "top"}')
     for driver, options in (("", ("drawer=top",)), ("shelf", ("drawer",))):
         with pytest.raises(ValueError, match="--"):
             elsewhere_of(driver, "", options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.cli.views.states import Sight
+from remuda.cli.views.states import ClusterView
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
@@ -69,5 +69,5 @@ def wait(code: Code, subject: Ref, actor: Actor, text: str, on: Ref | None = Non
     return Wait(code, subject, actor, on, text, ago(since))
 
 
-def sight(cluster: Obj, *machines: Obj, **others: Any) -> Sight:
-    return Sight(cluster, machines=machines, **others)
+def sight(cluster: Obj, *machines: Obj, **others: Any) -> ClusterView:
+    return ClusterView(cluster, machines=machines, **others)

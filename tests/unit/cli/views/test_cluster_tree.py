@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from remuda.cli.views import cluster_tree
-from remuda.cli.views.states import Said
+from remuda.cli.views.states import LastLine
 
 from .shown_clusters import DEMO, ID, NOW, VERSION, ago, condition, done, machine, managed, plane, sight, waiting, wanted
 
@@ -16,7 +16,7 @@ FIRST = sight(
     waiting("m2", "waiting for plan to be applied", "etcd"),
     done("m1", "etcd,control-plane,worker"),
     plane=plane(condition("Ready", "Unknown", TEXT, "Waiting")),
-    said={"m2": Said(ago(3), "extracting image rancher/system-agent"), "m1": Said(ago(99), "done long ago")},
+    said={"m2": LastLine(ago(3), "extracting image rancher/system-agent"), "m1": LastLine(ago(99), "done long ago")},
 )
 
 
@@ -89,7 +89,7 @@ def test_only_changes_are_told() -> None:
         "machine m3: configuring (worker): waiting for control plane to be available",
     ]
     assert cluster_tree.news(before, before) == []
-    later = replace(FIRST, machines=FIRST.machines[:2], said={"m2": Said(ago(1), "starting etcd")})
+    later = replace(FIRST, machines=FIRST.machines[:2], said={"m2": LastLine(ago(1), "starting etcd")})
     assert cluster_tree.news(before, cluster_tree.facts(later)) == ["host of m2: starting etcd", "machine m1: gone"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from remuda.cli.remote.clusters import waits_in
 from remuda.cli.views import cluster_tree, wait_chain, waits
 from remuda.cli.views import wait_chain as wait_advice
-from remuda.cli.views.states import Said, Sight
+from remuda.cli.views.states import ClusterView, LastLine
 from remuda.gateway.server.waits_api import shown
 from remuda.kube.waits import Actor, Code, Ref
 from remuda.provisioning.planner import waits as texts
@@ -46,7 +46,7 @@ TOLD = (
 MACHINES = (waiting("m1", CHECK_IN, "etcd"), waiting("m2", TIER, "etcd"))
 
 
-def explained(found: Sight) -> str:
+def explained(found: ClusterView) -> str:
     links = wait_chain.chain(found, NOW)
     lines = [cluster_tree.plain(line) for line in cluster_tree.drawn(wait_chain.of_chain(found, links, NOW))]
     return "\n".join([*lines, *(f"- {text}" for text in wait_chain.to_do(links, DEMO))])
@@ -154,7 +154,7 @@ def test_the_output_of_a_plan_that_failed_is_shown() -> None:
         },
     }
     told = (wait(Code.PLAN_FAILED, M1, Actor.MACHINE, text, None, 30),)
-    said = {"m1": Said(ago(2), "no space left")}
+    said = {"m1": LastLine(ago(2), "no space left")}
     found = sight(CLUSTER, waiting("m1", text, "etcd"), waits=told, said=said, plans={"m1": secret})
     assert (
         explained(found)

@@ -13,7 +13,7 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.gateway.registration.import_manifest import REFUSED, Importing
 from remuda.gateway.registration.registration_tokens import SECRETS, Registrations
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.routing import Asked
+from remuda.gateway.server.routing import RequestContext
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.redaction import redacted
@@ -43,12 +43,12 @@ async def place() -> AsyncIterator[Management]:
 
 async def asked(
     place: Management, path: str, method: str = "GET", headers: dict[str, str] | None = None
-) -> tuple[Asked, web.Response]:
+) -> tuple[RequestContext, web.Response]:
     target = judge(path)
     found = place.services.routes.find(method, target)
     assert isinstance(found, tuple)
     route, parameters = found
-    request = Asked(make_mocked_request(method, path, {"Host": "x", **(headers or {})}), target, "127.0.0.1", parameters)
+    request = RequestContext(make_mocked_request(method, path, {"Host": "x", **(headers or {})}), target, "127.0.0.1", parameters)
     answer = await route.answer(request)
     assert isinstance(answer, web.Response)
     return request, answer

@@ -23,7 +23,7 @@ from remuda.gateway.registration.node_registration import Joining, WrongTokens
 from remuda.gateway.registration.registration_tokens import Registrations
 from remuda.gateway.server.dependencies import Services
 from remuda.gateway.server.path_validation import judge
-from remuda.gateway.server.routing import Asked, Caller
+from remuda.gateway.server.routing import Caller, RequestContext
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import NAMESPACES
@@ -81,7 +81,7 @@ class Hosted:
         Joining(self.services, registrations, hosts, wrong)
         self.progress = Progress(self.services, hosts, wrong)
         self.cluster = ""
-        self.asked: list[Asked] = []
+        self.asked: list[RequestContext] = []
 
     async def wanted(self, name: str = DEMO, node: str = NODE, own: str = OWN) -> str:
         """A cluster that takes hosts; its id."""
@@ -114,7 +114,7 @@ class Hosted:
         told = CIMultiDict([("Host", "remuda.test"), *(headers.items() if isinstance(headers, Mapping) else headers)])
         request = make_mocked_request(method, path, told)
         request._read_bytes = json.dumps(body).encode() if body is not None else b""
-        asked = Asked(request, target, address, found[1], Caller(User(user)) if user else None)
+        asked = RequestContext(request, target, address, found[1], Caller(User(user)) if user else None)
         self.asked.append(asked)
         try:
             answer = await found[0].answer(asked)

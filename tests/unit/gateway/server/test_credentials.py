@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from remuda.access.users.token_hashes import hashed_secret, same_secret
 from remuda.access.users.tokens import (
     HASHED_ANNOTATION,
-    Wish,
+    TokenSpec,
     ended,
     ends_at,
     is_expired,
@@ -33,7 +33,7 @@ HOUR = 3600.0
 
 def made(**wish: Any) -> tuple[dict[str, Any], Presented]:
     """A token as the API server keeps it, and what its owner has."""
-    new = make_token(Wish(**{"user": "u-abcde", "ttl": HOUR, **wish}), NOW, Entropy())
+    new = make_token(TokenSpec(**{"user": "u-abcde", "ttl": HOUR, **wish}), NOW, Entropy())
     manifest = new.manifest
     return {**manifest, "metadata": {**manifest["metadata"], "creationTimestamp": rfc3339(NOW)}}, new.presented
 
@@ -307,7 +307,7 @@ def test_cookies_are_read_without_breaking(line: str, name: str) -> None:
 
 
 def test_a_new_token_has_its_owner_its_end_and_no_secret_in_sight() -> None:
-    new = make_token(Wish("u-abcde", HOUR, kind="kubeconfig", description="laptop", labels={"a": "b"}), NOW, Entropy())
+    new = make_token(TokenSpec("u-abcde", HOUR, kind="kubeconfig", description="laptop", labels={"a": "b"}), NOW, Entropy())
     token, secret = new.manifest, new.presented.secret
     assert len(secret) == 54
     assert new.presented.text == f"{token['metadata']['name']}:{secret}"
@@ -335,7 +335,7 @@ def test_labels_can_not_give_a_token_to_somebody_else() -> None:
 @pytest.mark.parametrize("ttl", [-1, float("nan"), float("inf"), 1e30])
 def test_a_time_to_live_that_is_none_is_refused(ttl: float) -> None:
     with pytest.raises(ValueError, match="time to live"):
-        make_token(Wish("u-abcde", ttl), NOW, Entropy())
+        make_token(TokenSpec("u-abcde", ttl), NOW, Entropy())
 
 
 def test_a_token_without_an_end_never_ends() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
-from remuda.gateway.server.waits_api import Belongings, Waits
+from remuda.gateway.server.waits_api import ClusterObjects, Waits
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.objects import Key
 from remuda.kube.waits import Actor, Code, Ref, Wait
@@ -17,7 +17,7 @@ from tests.unit.provisioning.rke_machines import DEMO, FLEET
 PATH = "/v1-remuda/waits"
 PLANE = Ref("rke.cattle.io", "RKEControlPlane", FLEET, DEMO)
 MACHINE = Ref("cluster.x-k8s.io", "Machine", FLEET, "m1")
-OURS = Belongings(Key(FLEET, DEMO), "c-m-bcdfg245", {MACHINE, Ref("rke.cattle.io", "RKEBootstrap", FLEET, "m1-boot")})
+OURS = ClusterObjects(Key(FLEET, DEMO), "c-m-bcdfg245", {MACHINE, Ref("rke.cattle.io", "RKEBootstrap", FLEET, "m1-boot")})
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_belongs_to_a_cluster(ref: Ref) -> None:
 )
 def test_what_does_not(ref: Ref) -> None:
     assert not OURS.holds(ref)
-    assert not Belongings(Key(FLEET, DEMO), "").holds(Ref("management.cattle.io", "Cluster", "", ""))
+    assert not ClusterObjects(Key(FLEET, DEMO), "").holds(Ref("management.cattle.io", "Cluster", "", ""))
 
 
 async def test_who_may_read_a_cluster_reads_what_it_waits_for() -> None:

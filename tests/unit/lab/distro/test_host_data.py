@@ -9,7 +9,7 @@ import pytest
 
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.lab.distro.cluster.addons import Manifest, is_newer, manifests_in, objects_in
-from remuda.lab.distro.cluster.encryption_keys import Standing, prepared, rotated
+from remuda.lab.distro.cluster.encryption_keys import RotationStatus, prepared, rotated
 from remuda.lab.distro.cluster.etcd_member_removal import MEMBER_NAME, REMOVE, REMOVED, has_come_back, wants_out
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.etcd import local_member, process, snapshots
@@ -157,7 +157,7 @@ def test_a_new_key_is_first_read_with_and_then_written_with() -> None:
     keys = prepared([("a", b"1")], ("a", b"2"))
     assert keys == [("a", b"1"), ("a-1", b"2")]
     assert rotated(keys) == [("a-1", b"2"), ("a", b"1")]
-    text = Standing("prepare", keys, ("other",)).text()
+    text = RotationStatus("prepare", keys, ("other",)).text()
     assert "Current Rotation Stage: prepare\n" in text and "other" in text and " *      AES-GCM   a\n" in text
 
 

@@ -11,12 +11,12 @@ import pytest
 from remuda.machines.driver import Machine, Options
 from remuda.machines.drivers.amazonec2 import AmazonEC2
 from remuda.machines.drivers.amazonec2.client import parsed, refusal
-from remuda.machines.drivers.amazonec2.launch_request import Image, Place, client_token, request, userdata, zone_of
+from remuda.machines.drivers.amazonec2.launch_request import Image, Placement, client_token, request, userdata, zone_of
 from remuda.machines.drivers.amazonec2.security_groups import missing
 from remuda.machines.errors import DriverError, Reason
 
 IMAGE = Image("ami-1", "/dev/sda1", ())
-PLACE = Place("vpc-1", "subnet-1", "us-east-1a")
+PLACE = Placement("vpc-1", "subnet-1", "us-east-1a")
 
 
 def options(**given: object) -> Options:

@@ -12,7 +12,7 @@ import pytest
 
 from remuda.kube.clock import VirtualClock
 from remuda.machines import machine_state
-from remuda.machines.driver import Bootstrapping, Driver, DriverError, Flag, Keep, Machine, Reason, State, Surroundings
+from remuda.machines.driver import Bootstrapping, Driver, DriverContext, DriverError, Flag, Keep, Machine, Reason, State
 from remuda.machines.errors import parsed
 from remuda.machines.options import Options
 from remuda.machines.provisioner import program
@@ -30,7 +30,7 @@ class Told(Driver):
     failure: DriverError | None = None
     states: tuple[State, ...] = (State.RUNNING,)
 
-    def __init__(self, around: Surroundings | None = None) -> None:
+    def __init__(self, around: DriverContext | None = None) -> None:
         super().__init__(around)
         self.asked: list[str] = []
         self.left = list(self.states)
@@ -160,7 +160,7 @@ async def test_it_waits_until_the_machine_runs_and_not_for_ever(
     place: Place, order: Order, tmp_path: Path, states: tuple[State, ...], ends: bool
 ) -> None:
     clock = VirtualClock()
-    driver = Told(Surroundings(clock=clock))
+    driver = Told(DriverContext(clock=clock))
     driver.left = list(states)
     making, store = session(driver, place, tmp_path / "a")
     task = asyncio.create_task(making.create(order, await store.load(NAME)))
@@ -198,7 +198,7 @@ def test_what_rancher_machine_made_is_removed_by_our_driver_of_that_name(tmp_pat
     made: list[Told] = []
 
     class Seen(Told):
-        def __init__(self, around: Surroundings | None = None) -> None:
+        def __init__(self, around: DriverContext | None = None) -> None:
             super().__init__(around)
             made.append(self)
 

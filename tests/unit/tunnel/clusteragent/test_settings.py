@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.tunnel.clusteragent.connections import AllowList, Place
-from remuda.tunnel.clusteragent.settings import Given, Mounted, Settings, SettingsError
+from remuda.tunnel.clusteragent.connections import AllowedAddress, AllowList
+from remuda.tunnel.clusteragent.settings import AgentOptions, Mounted, Settings, SettingsError
 
 TOKEN = "bcdfghjklmnpqrst"
 SUM = "ab" * 32
@@ -31,7 +31,7 @@ def test_the_environment_knows_the_server_where_the_secret_does_not(tmp_path: Pa
 def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text(TOKEN)
-    given = Given("https://x", token_file=path)
+    given = AgentOptions("https://x", token_file=path)
     assert given.read().token == TOKEN
     path.write_text("another")
     assert given.read().token == "another"
@@ -40,26 +40,26 @@ def test_a_token_file_is_read_each_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        (Given("http://remuda.example.com", TOKEN), "does not begin with https"),
-        (Given("remuda.example.com", TOKEN), "is not the URL of a server"),
-        (Given("https://", TOKEN), "is not the URL of a server"),
-        (Given("https://user@x", TOKEN), "is not the URL of a server"),
-        (Given("https://x:99999", TOKEN), "is not the URL of a server"),
-        (Given("https://x/?a=b", TOKEN), "is not the URL of a server"),
-        (Given("https://x", ""), "no registration token"),
-        (Given("https://x", f"{TOKEN}\r\nEvil: 1"), "the registration token has invalid characters"),
-        (Given("https://x", TOKEN, ca_checksum="12"), "not a SHA-256"),
-        (Given("https://x", TOKEN, strict=True), "strict verification needs the checksum"),
+        (AgentOptions("http://remuda.example.com", TOKEN), "does not begin with https"),
+        (AgentOptions("remuda.example.com", TOKEN), "is not the URL of a server"),
+        (AgentOptions("https://", TOKEN), "is not the URL of a server"),
+        (AgentOptions("https://user@x", TOKEN), "is not the URL of a server"),
+        (AgentOptions("https://x:99999", TOKEN), "is not the URL of a server"),
+        (AgentOptions("https://x/?a=b", TOKEN), "is not the URL of a server"),
+        (AgentOptions("https://x", ""), "no registration token"),
+        (AgentOptions("https://x", f"{TOKEN}\r\nEvil: 1"), "the registration token has invalid characters"),
+        (AgentOptions("https://x", TOKEN, ca_checksum="12"), "not a SHA-256"),
+        (AgentOptions("https://x", TOKEN, strict=True), "strict verification needs the checksum"),
     ],
 )
-def test_what_cannot_be_used(given: Given, complaint: str) -> None:
+def test_what_cannot_be_used(given: AgentOptions, complaint: str) -> None:
     with pytest.raises(SettingsError, match=complaint) as refused:
         given.read()
     assert TOKEN not in str(refused.value)
 
 
 def test_a_token_is_in_no_representation() -> None:
-    assert TOKEN not in repr(Given("https://x", TOKEN)) + repr(Given("https://x", TOKEN).read())
+    assert TOKEN not in repr(AgentOptions("https://x", TOKEN)) + repr(AgentOptions("https://x", TOKEN).read())
 
 
 def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_api_alone_may_be_dialled(address: str, allowed: bool) -> None:
 
 @pytest.mark.parametrize("network", ["unix", "npipe", "udp", "c-other::tcp", ""])
 def test_by_tcp_alone(network: str) -> None:
-    assert not AllowList("10.43.0.1:443", [Place.parse("*:*")])(network, "10.43.0.1:443")
+    assert not AllowList("10.43.0.1:443", [AllowedAddress.parse("*:*")])(network, "10.43.0.1:443")
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_by_tcp_alone(network: str) -> None:
     ],
 )
 def test_what_else_may_be_dialled(place: str, address: str, allowed: bool) -> None:
-    assert AllowList("10.43.0.1:443", [Place.parse(place)])("tcp", address) is allowed
+    assert AllowList("10.43.0.1:443", [AllowedAddress.parse(place)])("tcp", address) is allowed
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:0", "host:70000", "host:x", "::1:443", "10.0.0.0/99:443", ":1"])
 def test_places_that_are_none(text: str) -> None:
     with pytest.raises(ValueError):
-        Place.parse(text)
+        AllowedAddress.parse(text)

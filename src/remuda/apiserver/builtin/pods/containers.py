@@ -44,7 +44,7 @@ _NOT_EPHEMERAL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PodContext:
     """Values of the pod that the checks of its containers need."""
 
     volumes: dict[str, Obj]
@@ -154,7 +154,7 @@ def _env_from_errors(sources: list[Obj], path: str) -> Errors:
     return errors
 
 
-def _mount_errors(container: Obj, around: Surroundings, path: str) -> Errors:
+def _mount_errors(container: Obj, around: PodContext, path: str) -> Errors:
     errors: Errors = []
     devices = {each.get("name") or "": each.get("devicePath") or "" for each in container.get("volumeDevices") or ()}
     seen: set[str] = set()
@@ -209,7 +209,7 @@ def _mount_detail_errors(container: Obj, mount: Obj, at: str, path: str) -> Erro
     return errors
 
 
-def _device_errors(container: Obj, around: Surroundings, path: str) -> Errors:
+def _device_errors(container: Obj, around: PodContext, path: str) -> Errors:
     errors: Errors = []
     mounts = {each.get("name") or "": each.get("mountPath") or "" for each in container.get("volumeMounts") or ()}
     names: set[str] = set()
@@ -260,7 +260,7 @@ def _resize_errors(policies: list[Obj], restart_policy: str, path: str) -> Error
     return errors
 
 
-def _common_errors(container: Obj, around: Surroundings, path: str) -> Errors:
+def _common_errors(container: Obj, around: PodContext, path: str) -> Errors:
     name = container.get("name") or ""
     errors = checks.dns_label(name, f"{path}.name") if name else [required(f"{path}.name")]
     if not container.get("image"):
@@ -352,7 +352,7 @@ def _probe_errors(container: Obj, grace: int | None, path: str) -> Errors:
     return errors
 
 
-def _lifecycle_errors(lifecycle: Obj | None, around: Surroundings, path: str) -> Errors:
+def _lifecycle_errors(lifecycle: Obj | None, around: PodContext, path: str) -> Errors:
     if lifecycle is None:
         return []
     errors: Errors = []
@@ -407,7 +407,7 @@ def _host_port_errors(containers: list[Obj], path: str) -> Errors:
     return errors
 
 
-def containers_errors(containers: list[Obj], around: Surroundings, path: str) -> Errors:
+def containers_errors(containers: list[Obj], around: PodContext, path: str) -> Errors:
     if not containers:
         return [required(path)]
     errors: Errors = []
@@ -423,7 +423,7 @@ def containers_errors(containers: list[Obj], around: Surroundings, path: str) ->
     return errors + _host_port_errors(containers, path)
 
 
-def init_containers_errors(containers: list[Obj], regular: list[Obj], around: Surroundings, path: str) -> Errors:
+def init_containers_errors(containers: list[Obj], regular: list[Obj], around: PodContext, path: str) -> Errors:
     errors: Errors = []
     seen = {each.get("name") or "" for each in regular}
     for index, container in enumerate(containers):
@@ -448,7 +448,7 @@ def init_containers_errors(containers: list[Obj], regular: list[Obj], around: Su
     return errors
 
 
-def ephemeral_containers_errors(containers: list[Obj], others: list[Obj], around: Surroundings, path: str) -> Errors:
+def ephemeral_containers_errors(containers: list[Obj], others: list[Obj], around: PodContext, path: str) -> Errors:
     errors: Errors = []
     targets = {each.get("name") or "" for each in others}
     seen = set(targets)

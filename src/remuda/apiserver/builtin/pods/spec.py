@@ -11,7 +11,7 @@ from remuda.kube.pod_resources import LIMITS, REQUESTS, of_containers
 from .. import checks
 from ..checks import MAX_INT32, Errors, Obj, sub
 from ..core.resource_quantities import amount, is_huge_page, requirement_errors
-from .containers import Surroundings, containers_errors, ephemeral_containers_errors, init_containers_errors
+from .containers import PodContext, containers_errors, ephemeral_containers_errors, init_containers_errors
 from .defaults import CONTAINER_FIELDS
 from .scheduling import affinity_errors, spread_errors, toleration_errors
 from .security_context import pod_security_errors
@@ -39,7 +39,7 @@ def pod_spec_errors(spec: Obj, meta: Obj | None, path: str, is_pod: bool = False
     pod_name = (meta or {}).get("name") or ""
     volumes, found = volumes_errors(spec.get("volumes") or [], f"{path}.volumes", pod_name, is_pod)
     errors += found + _claims_errors(spec.get("resourceClaims") or [], meta, f"{path}.resourceClaims")
-    around = Surroundings(
+    around = PodContext(
         volumes,
         frozenset(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")),
         grace,

@@ -34,7 +34,7 @@ _LOOK_SECONDS = 1.0
 _AGAIN_SECONDS = 5.0
 
 
-class Place(NamedTuple):
+class ResourceMapping(NamedTuple):
     """A kind's resource in paths, and whether its objects have a namespace."""
 
     resource: GroupVersionResource
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 # None for a kind that is not served (yet).
-Places = Callable[[GroupVersionKind], Place | None]
+Places = Callable[[GroupVersionKind], ResourceMapping | None]
 
 
 class Reference(NamedTuple):
@@ -189,7 +189,7 @@ class Deploying:
         await self._note(manifest, await self._addon(manifest.name), after, done=True)
         log.info("applied %s", manifest.path)
 
-    def _placed(self, obj: Obj) -> tuple[Place, Obj, Reference]:
+    def _placed(self, obj: Obj) -> tuple[ResourceMapping, Obj, Reference]:
         place = self._places(GroupVersionKind.of(obj))
         if place is None:
             raise ValueError(f"{obj['kind']} of {obj['apiVersion']} is not served")

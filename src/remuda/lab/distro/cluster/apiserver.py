@@ -46,7 +46,7 @@ from ..config.settings import Settings
 from ..etcd.client import EtcdClient
 from ..nodes.scheduler import Scheduler
 from ..pki.authorities import CLIENT_CA, SERVER_CA, Authorities
-from .addons import Deploying, Place, Places
+from .addons import Deploying, Places, ResourceMapping
 from .etcd_member_removal import GROUP as MEMBER_GROUP
 from .etcd_member_removal import NodeLife
 
@@ -160,12 +160,12 @@ def write_kubeconfig(settings: Settings, authorities: Authorities) -> None:
 def places(server: Server) -> Places:
     """Maps a kind to its resource, as this server serves it."""
 
-    def place(gvk: GroupVersionKind) -> Place | None:
+    def place(gvk: GroupVersionKind) -> ResourceMapping | None:
         version = server.registry.by_kind(*gvk)
         if version is None:
             return None
         resource = version.resource
-        return Place(GroupVersionResource(resource.group, version.name, resource.name), resource.namespaced)
+        return ResourceMapping(GroupVersionResource(resource.group, version.name, resource.name), resource.namespaced)
 
     return place
 

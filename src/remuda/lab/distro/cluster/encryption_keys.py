@@ -47,7 +47,7 @@ async def withdraw(client: EtcdClient, node: str) -> None:
     await client.delete(_HASHES + node)
 
 
-class Following:
+class KeyFollower:
     """This server's part: use the keys that are in etcd."""
 
     def __init__(self, state: State, client: EtcdClient, envelope: Envelope, clock: Clock) -> None:
@@ -107,7 +107,7 @@ class RotationError(DistroError):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RotationStatus:
     stage: str
     keys: Keys
     # Servers that use other keys than those.
@@ -151,12 +151,14 @@ class Rotation:
         self._clock = clock
         self._entropy = entropy
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> RotationStatus:
         saved = await self._saved()
         stage = await self._etcd.get(_STAGE)
         wanted = hash_of(saved.authorities)
         behind = sorted(node for node, found in (await hashes(self._etcd)).items() if found != wanted)
-        return Standing(START if stage is None else stage.value.decode(), parse_keys(saved.authorities.encryption), tuple(behind))
+        return RotationStatus(
+            START if stage is None else stage.value.decode(), parse_keys(saved.authorities.encryption), tuple(behind)
+        )
 
     async def prepare(self) -> None:
         await self._expect(START, FINISHED)

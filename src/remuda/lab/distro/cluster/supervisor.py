@@ -55,7 +55,7 @@ class Refusal(Exception):
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
-class Door:
+class SupervisorHandler:
     """Answers requests; :class:`~remuda.apiserver.http.listener.Listener` has the sockets."""
 
     def __init__(self, state: State) -> None:

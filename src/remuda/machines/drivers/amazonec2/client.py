@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from remuda.kube.network import outbound
 from remuda.kube.network.outbound import AddressInfo, Policy, bare, log
 
-from ...driver import Machine, Options, Surroundings
+from ...driver import DriverContext, Machine, Options
 from ...errors import DriverError, Reason
 
 _LONGEST_PAUSE = 20.0
@@ -34,7 +34,7 @@ _METADATA = ipaddress.ip_address("169.254.169.254")
 class Ec2:
     """`await ec2("describe_instances", "looking for …", InstanceIds=[…])`. Raises Refused; ImportError without boto3."""
 
-    def __init__(self, options: Options, around: Surroundings) -> None:
+    def __init__(self, options: Options, around: DriverContext) -> None:
         if options.on("insecure-transport") and not options.text("endpoint"):
             raise DriverError(Reason.INVALID, "insecureTransport needs an endpoint", field="insecureTransport")
         self._options = options

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...driver import Driver, Found, Keep, Machine, Options, State, Surroundings
+from ...driver import Driver, DriverContext, Found, Keep, Machine, Options, State
 from ...errors import DriverError, Reason
 from ...options import Flag, FlagKind
 from . import client
@@ -115,7 +115,7 @@ class AmazonEC2(Driver):
     private_fields = ("secretKey",)
     file_fields = {"sshKeyContents": "sshKeypath", "userdata": "userdata"}
 
-    def __init__(self, surroundings: Surroundings | None = None) -> None:
+    def __init__(self, surroundings: DriverContext | None = None) -> None:
         super().__init__(surroundings)
         self._ways: dict[int, tuple[Options, Ec2]] = {}
 

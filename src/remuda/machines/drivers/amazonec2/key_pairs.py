@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ...driver import Keep, Machine, Surroundings
+from ...driver import DriverContext, Keep, Machine
 from ...errors import DriverError, Reason
 from ...ssh import PRIVATE, ensure_key
 from . import client
@@ -15,7 +15,7 @@ from .client import Ec2
 _TRIES = 5
 
 
-async def ensure_key_pair(ec2: Ec2, machine: Machine, keep: Keep, around: Surroundings) -> str:
+async def ensure_key_pair(ec2: Ec2, machine: Machine, keep: Keep, around: DriverContext) -> str:
     """Its name at EC2. Raises DriverError."""
     _take_given(machine)
     named = machine.options.text("keypair-name")

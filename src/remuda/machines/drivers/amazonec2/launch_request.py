@@ -38,7 +38,9 @@ def check(options: Options) -> None:
     userdata(options)
 
 
-def request(machine: Machine, image: Image, place: Place, groups: Sequence[str], key: str, attempt: int = 1) -> dict[str, Any]:
+def request(
+    machine: Machine, image: Image, place: Placement, groups: Sequence[str], key: str, attempt: int = 1
+) -> dict[str, Any]:
     options = machine.options
     ours = {**client.parsed(options.text("tags")), **client.ours(machine)}
     found: dict[str, Any] = {
@@ -90,7 +92,7 @@ def userdata(options: Options) -> bytes:
     return content
 
 
-def _interface(options: Options, place: Place, groups: Sequence[str]) -> dict[str, Any]:
+def _interface(options: Options, place: Placement, groups: Sequence[str]) -> dict[str, Any]:
     private = options.on("private-address-only") or options.on("ipv6-address-only")
     found: dict[str, Any] = {
         "DeviceIndex": 0,
@@ -198,13 +200,13 @@ _NO_NETWORK = "the account has no default network (VPC) in {region}: name a vpcI
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     vpc: str
     subnet: str
     zone: str
 
 
-async def find_place(ec2: Ec2, options: Options) -> Place:
+async def find_place(ec2: Ec2, options: Options) -> Placement:
     """Raises DriverError."""
     named = options.text("subnet-id")
     if named:
@@ -217,7 +219,7 @@ async def find_place(ec2: Ec2, options: Options) -> Place:
         raise DriverError(Reason.NOT_FOUND, f"the network {vpc} has no subnet in the zone {zone}", field="zone")
     # Python's sort is stable: EC2's first, unless another is the zone's default.
     chosen = min(found, key=lambda subnet: not subnet.get("DefaultForAz"))
-    return Place(vpc, str(chosen["SubnetId"]), zone)
+    return Placement(vpc, str(chosen["SubnetId"]), zone)
 
 
 def zone_of(options: Options) -> str:
@@ -226,7 +228,7 @@ def zone_of(options: Options) -> str:
     return f"{options.text('region')}{zone}" if len(zone) == 1 else zone
 
 
-async def _named(ec2: Ec2, options: Options, named: str) -> Place:
+async def _named(ec2: Ec2, options: Options, named: str) -> Placement:
     filters = [{"Name": "subnet-id", "Values": [named]}]
     answer = await ec2("describe_subnets", f"looking for the subnet {named}", Filters=filters)
     found: list[dict[str, Any]] = answer.get("Subnets") or []
@@ -237,7 +239,7 @@ async def _named(ec2: Ec2, options: Options, named: str) -> Place:
     vpc, wanted = str(found[0]["VpcId"]), options.text("vpc-id")
     if wanted and wanted != vpc:
         raise DriverError(Reason.INVALID, f"the subnet {named} belongs to the network {vpc}, not to {wanted}", field="subnetId")
-    return Place(vpc, named, str(found[0]["AvailabilityZone"]))
+    return Placement(vpc, named, str(found[0]["AvailabilityZone"]))
 
 
 async def _default_vpc(ec2: Ec2, options: Options) -> str:

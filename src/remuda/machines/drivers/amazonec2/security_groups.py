@@ -12,7 +12,7 @@ from typing import Any
 
 from remuda import __version__
 
-from ...driver import Machine, Options, Surroundings
+from ...driver import DriverContext, Machine, Options
 from ...errors import DriverError, Reason
 from . import client
 from .client import Ec2, Refused
@@ -33,7 +33,7 @@ async def check_groups(ec2: Ec2, options: Options, vpc: str) -> None:
             raise _absent(name, vpc)
 
 
-async def ensure_groups(ec2: Ec2, machine: Machine, vpc: str, around: Surroundings) -> list[str]:
+async def ensure_groups(ec2: Ec2, machine: Machine, vpc: str, around: DriverContext) -> list[str]:
     """Their identifiers, in the order of the names. Raises DriverError."""
     options = machine.options
     names = options.texts("security-group")
@@ -94,7 +94,7 @@ async def _find(ec2: Ec2, vpc: str, names: tuple[str, ...]) -> dict[str, dict[st
     }
 
 
-async def _make(ec2: Ec2, machine: Machine, vpc: str, name: str, around: Surroundings) -> dict[str, Any]:
+async def _make(ec2: Ec2, machine: Machine, vpc: str, name: str, around: DriverContext) -> dict[str, Any]:
     around.say(f"making the security group {name} in {vpc}")
     # By the first tag rancher-machine knows that it may add rules.
     bears = {DEFAULT_GROUP: __version__, **({client.OWNER: machine.owner} if machine.owner else {})}

@@ -16,7 +16,7 @@ import aiohttp
 from remuda.client.proxies import introduced, proxy_for
 from remuda.kube.network import outbound, outbound_http
 
-from ...driver import Surroundings
+from ...driver import DriverContext
 from ...errors import DriverError, Reason
 
 PUBLIC = "https://api.digitalocean.com"
@@ -41,7 +41,7 @@ class Refused(DriverError):
 
 
 class Api:
-    def __init__(self, token: str, around: Surroundings, tries: int = _TRIES) -> None:
+    def __init__(self, token: str, around: DriverContext, tries: int = _TRIES) -> None:
         if not token:
             message = "there is no access token: give the pool a cloud credential with an accessToken"
             raise DriverError(Reason.AUTH_FAILED, message, field="accessToken")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...driver import Driver, Found, Keep, Machine, Options, State, Surroundings
+from ...driver import Driver, DriverContext, Found, Keep, Machine, Options, State
 from ...errors import DriverError, Reason
 from ...options import Flag, FlagKind
 from . import ssh_keys
@@ -68,7 +68,7 @@ class DigitalOcean(Driver):
     private_fields = ("accessToken",)
     file_fields = {"sshKeyContents": "sshKeyPath", "userdata": "userdata"}
 
-    def __init__(self, surroundings: Surroundings | None = None) -> None:
+    def __init__(self, surroundings: DriverContext | None = None) -> None:
         super().__init__(surroundings)
         self._apis: dict[str, Api] = {}
 

@@ -15,7 +15,7 @@ from remuda.apiserver.server import Config, Server
 from remuda.kube.certificates import names_in, new_key_pem, parse_certificate
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.lab.distro.cluster.etcd_member_removal import NODES
-from remuda.lab.distro.cluster.supervisor import SERVICES, Door
+from remuda.lab.distro.cluster.supervisor import SERVICES, SupervisorHandler
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.pki import authorities, certificates
 from remuda.lab.distro.state import State
@@ -45,7 +45,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Knocking]:
     told = settings.of({"node-name": "n", "node-ip": "127.0.0.1", "tls-san": ["api.example.com", "10.9.9.9"]}, tmp_path)
     made = authorities.ensure(told.paths, SYSTEM_CLOCK, ENTROPY)
     state = State(told, made, SERVER, NODE, SYSTEM_CLOCK, ENTROPY)
-    listener = Listener(Door(state), None)
+    listener = Listener(SupervisorHandler(state), None)
     await listener.open("127.0.0.1", 0)
     async with aiohttp.ClientSession() as session:
         yield Knocking(state, session, f"http://127.0.0.1:{listener.port}")
