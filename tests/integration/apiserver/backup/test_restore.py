@@ -86,7 +86,7 @@ async def test_revisions_go_on_far_above_all_that_were_handed_out(made: tuple[Pa
 
 async def test_a_server_reads_secrets_after_the_restore_and_they_are_sealed(made: tuple[Path, Path, int], tmp_path: Path) -> None:
     data, backup, _ = made
-    await asyncio.to_thread(restore, backup, tmp_path / "new")
+    await asyncio.to_thread(restore_to, backup, tmp_path / "new")
     assert b"secret one" not in (tmp_path / "new" / "state.db").read_bytes()
     server = await Server.open(Config(data_dir=tmp_path / "new", default_roles=False))
     try:
@@ -121,7 +121,7 @@ async def test_what_servers_have_noted_comes_back_but_not_what_was_true_of_them_
     await store.write([Put(rotation_record.KEY, noted), Put(f"{server_leases.ROOT}x", b"{}"), Put("/remuda/fences/x", b"x")])
     await store.close()
     await back_up(tmp_path / "data", tmp_path / "x.backup")
-    await asyncio.to_thread(restore, tmp_path / "x.backup", tmp_path / "new")
+    await asyncio.to_thread(restore_to, tmp_path / "x.backup", tmp_path / "new")
     store = await SqliteStore.open(tmp_path / "new" / "state.db", SYSTEM_CLOCK)
     try:
         assert {kv.key: kv.value for kv in (await store.range("/remuda/")).items} == {rotation_record.KEY: noted}
