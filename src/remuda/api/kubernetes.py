@@ -93,7 +93,7 @@ class NodeSystemInfo(TypedDict, total=False):
 
 # --- scheduling -----------------------------------------------------------------------------------------------------------
 #
-# Types of Kubernetes that say where pods may run and what they may use; :mod:`.kubernetes` has the other ones.
+# Types of Kubernetes that say where pods may run and what they may use.
 
 _NUMBER = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
 

@@ -2,7 +2,7 @@
 a rehearsal.
 
 :mod:`.controllers` is the table of controllers and of the programs that run them, :mod:`.parts` has what they need;
-:mod:`.admission` is the table of rules. :mod:`.manifests` is what `remuda manifests` prints. No logic of a controller lives here,
-and only `cli` imports it.
+:mod:`.admission` is the table of rules. :mod:`.manifests` is what `remuda manifests` prints. Not here: the logic of any
+controller. Only `cli` imports this room.
 Read :mod:`.controllers`, then :mod:`.embedded` (`remuda serve`) and :mod:`.attached` (`remuda controllers`).
 """

@@ -1,4 +1,4 @@
 """Fleet, as far as clusters need it: workspaces, which are namespaces that clusters are in (:mod:`.fleetworkspace`).
 
-Fleet's own bundles and agents are not implemented.
+Not here: Fleet's bundles and agents, which are not implemented. Read :mod:`.fleetworkspace`, the only module.
 """

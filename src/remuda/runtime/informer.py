@@ -1,7 +1,7 @@
 """An informer: a local, indexed copy of some objects, kept up to date by :mod:`.reflector`.
 
 Handlers see each change once, in order, also across a new list. Objects are shared: read-only. The informer keeps all of each
-object, only its metadata, or the result of `transform`. :class:`~remuda.runtime.informer.Informers` shares informers.
+object, only its metadata, or the result of `transform`. :class:`Informers` shares informers.
 """
 
 from __future__ import annotations

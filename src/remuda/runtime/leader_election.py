@@ -325,7 +325,7 @@ def _raise_failure(tasks: list[asyncio.Task[None]], lost: bool) -> None:
 
 
 class GuardedClient(WrappedClient):
-    """Each write goes through :meth:`Elector.fenced`, and through `around`: :meth:`Fence.active` where the store takes part."""
+    """Each write goes through :meth:`Elector.fenced`, and through `around`: the store's fence where it takes part."""
 
     def __init__(
         self, client: Client, elector: Elector, around: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -274,7 +274,7 @@ async def _answered(request: web.Request, answer: Any) -> web.Response:
 
 # --- reviews --------------------------------------------------------------------------------------------------------------
 #
-# Answers to AdmissionReview and ConversionReview: the pure half of :mod:`.webhook_server`.
+# Answers to AdmissionReview and ConversionReview. Pure.
 
 
 class BadReview(Exception):

@@ -1,8 +1,8 @@
 """The reverse tunnel: remotedialer's protocol, both sides, on asyncio and aiohttp's websockets.
 
 A client behind NAT dials out and keeps a session; the server opens streams through it to addresses that the client can reach.
-`frames` is the codec, `stream` and `session` the multiplexing, `websocket` the line; `server` and `client` are the two sides,
-`dialing` connects streams on the client's side, `tls` and `asyncio_transport` let HTTP libraries use a stream.
+`frames` is the codec, `stream` and `session` the multiplexing; `server` and `client` are the two sides, with their websockets
+(`client` also connects streams to addresses); `tls` and `asyncio_transport` let HTTP libraries use a stream.
 `clusteragent/` is the cluster agent. Not here: who may open a tunnel (`gateway/agents`), requests through it (`gateway/proxy`).
 Read :mod:`.session`, then :mod:`.server`.
 """

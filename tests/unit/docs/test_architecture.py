@@ -93,6 +93,13 @@ def test_every_step_of_a_walk_names_a_module(walk: str) -> None:
     assert [step for step in steps if not any(path.endswith(".py") for path in named_paths(step))] == []
 
 
+def test_no_step_or_row_names_a_module_twice() -> None:
+    steps = [*numbered(PAGE), *re.findall(r"^\|.*\|$", PAGE, re.MULTILINE)]
+    assert len(steps) > 100
+    quoted = {step: re.findall(r"`([^`\s]+\.py)`", step) for step in steps}
+    assert [step for step, paths in quoted.items() if len(paths) > len(set(paths))] == []
+
+
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_names_code_tests_and_docs(recipe: str) -> None:
     text = section("Where to change what").split(f"**{recipe}**")[1].split("\n**")[0].split("\nOther changes")[0]

@@ -30,7 +30,7 @@ from ..users.user_objects import is_enabled
 
 # --- cluster auth tokens --------------------------------------------------------------------------------------------------
 #
-# Objects with which a cluster checks its users' tokens by itself: pure, from tokens and users. :mod:`.cluster_auth` writes them.
+# Objects with which a cluster checks its users' tokens by itself: pure, from tokens and users.
 #
 # Only tokens for this cluster alone: a token that also opens others must not be shown to a cluster's owner, not even its hash.
 

@@ -1,6 +1,8 @@
-"""The group cluster.cattle.io: what a downstream cluster is told about its users.
+"""The group cluster.cattle.io: the users' tokens that a downstream cluster checks by itself.
 
-Names of its kinds are here; :mod:`.crds` and the types are imported only when definitions are generated.
+Names of its kinds are here; :mod:`.crds`, which has the types, is imported only when definitions are generated.
+Not here: the objects for a cluster (`access/clusters/cluster_auth`), the program that checks tokens (`tunnel/clusteragent`).
+Read :mod:`.crds` first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Cluster API's core group: the names of its kinds (:mod:`.`); the types are read only when definitions are generated."""
+"""Cluster API's core group, in the versions v1beta1 and v1beta2.
+
+Names of its kinds are here; :mod:`.crds` and the types (:mod:`.v1beta1`, :mod:`.v1beta2`, :mod:`.shared_types`) are imported only
+when definitions are generated. Not here: conversion, defaults and checks (`capi/conversion`, `capi/admission`).
+Read `v1beta2/machine` first.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The group management.cattle.io: managed clusters, users and roles, settings, node drivers.
 
 Names of its kinds are here; :mod:`.crds` and the types are imported only when definitions are generated.
+Not here: the checks of writes and the controllers (`access`, `machines/nodedrivers`). Read :mod:`.crds`, then :mod:`.cluster`.
 """
 
 from __future__ import annotations

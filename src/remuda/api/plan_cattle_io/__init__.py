@@ -1,6 +1,7 @@
-"""The group plan.cattle.io: Beacons, which say who may send plans to a cluster's machines.
+"""The group plan.cattle.io: Beacons, which name the host that sends plans to a cluster's machines.
 
 Names of its kinds are here; :mod:`.crds`, which has the types, is imported only when definitions are generated.
+Not here: plans themselves, which are Secrets (`provisioning/plans`). Read :mod:`.crds` first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""The group provisioning.cattle.io: the Clusters that users ask for.
+"""The group provisioning.cattle.io: the Clusters that users create.
 
 Names of its kinds are here; :mod:`.crds` and the types are imported only when definitions are generated.
+Not here: checks that a schema can't express (`provisioning/admission`), the objects that a Cluster becomes
+(`provisioning/graph`). Read :mod:`.cluster`, then :mod:`.cluster_configuration`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The group rke.cattle.io: Cluster API's providers for clusters of RKE2 and K3s.
 
-Names of its kinds, labels and annotations are here; :mod:`.crds` and the types beside it are imported only when definitions are
-generated.
+Names of its kinds, labels and annotations are here; :mod:`.crds` and the types are imported only when definitions are generated.
+Not here: the controllers of these kinds (`provisioning`). Read :mod:`.rkecontrolplane` first.
 """
 
 from __future__ import annotations

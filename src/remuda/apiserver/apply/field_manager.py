@@ -332,7 +332,7 @@ def _read_or_nothing(entries: Any) -> Owners:
 #
 # A user who moves from client-side to server-side apply must not get conflicts on fields that client-side apply had set:
 # fields that still have the annotation's value may be taken. While the annotation exists, server-side `kubectl apply` keeps
-# it current, so that moving back works. :mod:`.field_manager` calls both, for the manager named `kubectl` only.
+# it current, so that moving back works. Only for the manager named `kubectl`.
 
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"

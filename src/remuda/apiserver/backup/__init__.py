@@ -1,6 +1,6 @@
 """Backups: the whole state of a server in one sealed file, and a restored server from such a file.
 
-    sqlite ──┐                                                 ┌──▶ a data directory, in one step (restore_to_directory)
+    sqlite ──┐                                                 ┌──▶ a data directory, in one step (restore)
              ├──▶ records ──▶ chunks, each sealed ──▶ FILE ──▶─┤
     etcd   ──┘   (format)     (format)               (take)    └──▶ an etcd, behind a mark (restore_to_etcd)
 

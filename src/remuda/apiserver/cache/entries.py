@@ -217,7 +217,7 @@ def splice(stored: bytes, prefix: bytes, revision: int) -> bytes:
 #
 # A check for tests: shared objects of the cache must not be changed.
 #
-# Watchers, controllers and verbs share the parsed objects of :mod:`remuda.apiserver.cache.entries`; a change in place would
+# Watchers, controllers and verbs share the parsed objects; a change in place would
 # affect all of them. With `REMUDA_CHECK_MUTATION` set, a checksum of each is taken when it is parsed and compared later: a few
 # old ones each time a new one is added, each one when it is dropped, and all when the cache stops. There is no timer and no
 # thread, so the checks are deterministic.

@@ -2,5 +2,5 @@
 
 `past` answers requests to `/history/…`, `moments` finds the revision that is meant, `past.Rights` the one since which
 the caller may see it, `changes` the changes of one step.
-The rows are kept by `storage/sqlite/history`; the user of a write is set in `storage/store`. Begin with `past`.
+Not here: the rows (`storage/sqlite/history`), the user of a write (`storage/store`). Begin with `past`.
 """

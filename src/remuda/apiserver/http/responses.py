@@ -171,7 +171,7 @@ def _header(text: str) -> str:
 # Gzip of a large answer in pieces: sent while the rest is still being compressed, beside the event loop.
 #
 # A list of thousands of objects would take longer to compress with zlib than everything else about it, so ISA-L does it where
-# it is installed: the same stream, a quarter of the time. :mod:`.responses` decides which answers are large enough.
+# it is installed: the same stream, a quarter of the time.
 
 
 _LEVEL = 1

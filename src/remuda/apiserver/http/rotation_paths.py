@@ -219,7 +219,7 @@ def _would_be_cut_off(trust: Trust) -> ApiError:
 
 
 def _signer(token: object) -> str:
-    """The key that a token in a Secret claims to be signed with, as :func:`signing.fingerprint` gives it."""
+    """The key that a token in a Secret claims to be signed with."""
     try:
         unverified = peek(base64.b64decode(str(token or "")).decode())
         return "" if unverified is None else base64.urlsafe_b64decode(str(unverified.header.get("kid") or "") + "==").hex()

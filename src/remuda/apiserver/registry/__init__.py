@@ -2,6 +2,6 @@
 
 `resources` holds Registry, Resource and Version; `object_meta` the rules of every object's metadata; `strategy` the
 Strategy and the building blocks of its printer columns.
-Built-in kinds are registered by `builtin/registration`, custom ones by `crd/custom_resources`.
+Not here: the registration of built-in kinds (`builtin/registration`) and custom ones (`crd/custom_resources`).
 Begin with `resources`, then `strategy`.
 """

@@ -3,7 +3,7 @@
 Where other servers write to the same store, an attempt at a request may fail for a reason that no longer holds: a missing object
 was created elsewhere, a found one is gone. So no such error is returned before the cache has caught up with the store; if
 it had to move for that, the request is attempted once more. Success needs none of this: writes are compared with the store's
-state, and reads wait for the cache first (:meth:`remuda.apiserver.cache.watch_cache.Cache.consistent`).
+state, and reads wait for the cache first (:meth:`remuda.apiserver.cache.watch_cache.WatchCache.consistent`).
 
 Both the HTTP handler and the in-process client use it, by :meth:`remuda.apiserver.verbs.context.Api.run_consistently`.
 """

@@ -1,8 +1,7 @@
 """The services that every verb needs, in one place: registry, store, authorizer and clock.
 
-The verbs are functions in :mod:`remuda.apiserver.verbs` that take an :class:`Api` and a
-:class:`~remuda.apiserver.verbs.context.Call`. HTTP (:mod:`remuda.apiserver.http`) and the in-process client call the same
-functions.
+The verbs are functions in :mod:`remuda.apiserver.verbs` that take an :class:`Api` and a :class:`Call`. HTTP
+(:mod:`remuda.apiserver.http`) and the in-process client call the same functions.
 """
 
 from __future__ import annotations

@@ -2,5 +2,5 @@
 may see a part.
 
 `watchers` delivers changes, `selection` matches labels and fields, `filtered_list` restricts both to what RBAC allows by name.
-A watch starts in `verbs/watch`, its bytes are made in `http/watch_stream`, the changes come from `cache/`. Begin with `watchers`.
+Not here: the verb (`verbs/watch`), the bytes (`http/watch_stream`), the source of changes (`cache/`). Begin with `watchers`.
 """

@@ -1,4 +1,4 @@
-"""`remuda doctor`: looks before a server has to find out. The checks are in :mod:`remuda.cli.commands.doctor`."""
+"""`remuda doctor`: looks before a server has to find out."""
 
 from __future__ import annotations
 

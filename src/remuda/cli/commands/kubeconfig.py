@@ -1,8 +1,8 @@
 """`remuda kubeconfig`: a kubeconfig for the clusters of a server one is logged in to, or that server's administrator's.
 
 Who is logged in gets theirs, made by the server for them. On the server's own machine, without a login, it is the file of its
-data directory, or of a cluster the one that its controllers use (:mod:`..remote.kubeconfigs`).
-:mod:`..remote.kubeconfigs` adds any to what a person has.
+data directory, or of a cluster the one that its controllers use. :mod:`..remote.kubeconfigs` reads them, and adds any to the
+user's own.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def raise_file_limit() -> None:
 # piece there: three thousand watches that had come and gone left 94 MiB behind of which nothing was in use. Told to, it looks
 # for free pages everywhere; that took 15 ms then, and a few when there is nothing.
 #
-# :mod:`.event_loop` calls this beside uvloop, and now and then. With another C library there is nothing to tell. The agent's
+# With another C library there is nothing to tell. The agent's
 # image has no `ctypes`: there the C library is told the first by the image's environment (:mod:`remuda.images.recipe`).
 
 # From malloc.h; neither the names nor the numbers have changed since 1999.

@@ -149,8 +149,8 @@ def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> Sear
 #
 # Orphans: resources of ours at a provider that belong to no machine any more, but are still paid for.
 #
-# A driver marks all that it makes with its owner (:data:`~.driver.OWNER_VARIABLE`) and lists it again. The machines and templates
-# that exist, or the caller, say where it looks (region, project, credential).
+# A driver marks all that it makes with its owner (:data:`remuda.machines.driver.OWNER_VARIABLE`) and lists it again. The
+# machines and templates that exist, or the caller, say where it looks (region, project, credential).
 
 Obj = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""A cluster as a tree of lines, and as facts of which one tells the changes. Pure; :mod:`.cluster_tree` shows either.
+"""A cluster as a tree of lines, and as facts of which one tells the changes. Pure, but for the screen that shows either.
 
 A line is made of pieces, each with the colour it has where there are colours.
 """

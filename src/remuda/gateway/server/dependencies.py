@@ -83,7 +83,7 @@ Obj = dict[str, Any]
 
 
 class Live:
-    """`settings` and `features` are those of :class:`~.dependencies.Services`."""
+    """`settings` and `features` are those of :class:`Services`."""
 
     def __init__(self, informers: Informers, environment: Mapping[str, str]) -> None:
         self._environment = environment

@@ -1,9 +1,9 @@
 """The installer images of our own distribution, one per version: the `install` instruction of a plan unpacks and runs them.
 
-All versions share their layers: `run.sh` and its companions, etcd, and optionally a Python (:mod:`.bundled_python`). They differ
-in one layer with one small file, which contains the version. A host made by `remuda host` has a Python that has remuda
-(REMUDA_PYTHON); for other hosts the image must bring one. `run.sh` starts `lab/distro`.
-Read :func:`build` first; a server calls :func:`ensure`.
+All versions share their layers: `run.sh` and its companions, etcd, and optionally a Python (:mod:`.bundled_python`). They
+differ in one layer with one small file, which contains the version. A host made by `remuda host` has a Python that has remuda
+(REMUDA_PYTHON); for other hosts the image must bring one. `run.sh` starts `lab/distro`. Not here: the registry that serves the
+images (`gateway/server/image_registry`). Read :func:`build` first; a server calls :func:`ensure`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The loops of kube-controller-manager for clusters with nodes: workloads become pods, pods of dead nodes are removed.
 
 One module per upstream controller; the parts below the controllers and `pods` are pure. The management API runs
-no pods and needs none of this; `lab/distro/cluster/apiserver` and simulated clusters start :func:`controllers`.
+no pods and needs none of this; `lab/distro/cluster/apiserver` and simulated clusters start :func:`controllers`. Not here: the
+scheduler and kubelets (`lab/distro/nodes`).
 Read `replicaset` first.
 """
 

@@ -1,4 +1,4 @@
 """The apps group: deployments, replica sets, stateful sets, daemon sets, and their recorded revisions.
 
-Defaults, validation and columns only; the controllers are `kcm/workloads`. Begin with `deployment`.
+Defaults, validation and columns. Not here: the controllers (`kcm/workloads`). Begin with `deployment`.
 """

@@ -1,4 +1,4 @@
 """The batch group: jobs and cron jobs.
 
-Defaults, validation and columns only; the job controller is `kcm/workloads/job`. Begin with `job`.
+Defaults, validation and columns. Not here: the controller of jobs (`kcm/workloads/job`). Begin with `job`.
 """

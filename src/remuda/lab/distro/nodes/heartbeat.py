@@ -124,7 +124,7 @@ class Heartbeat:
 
 # --- registration ----------------------------------------------------------------------------------------------------------
 #
-# The Node object of a simulated node: pure, made of its :class:`~.config.NodeConfig`. :mod:`.heartbeat` writes it.
+# The Node object of a simulated node: pure, made of its :class:`~.config.NodeConfig`.
 
 Obj = dict[str, Any]
 

@@ -220,7 +220,7 @@ def _looked_up(host: str, port: int) -> list[AddressInfo]:
 
 # --- failures --------------------------------------------------------------------------------------------------------------
 #
-# The meaning of EC2's error codes for a user. Pure; :mod:`.client` raises the resulting errors.
+# The meaning of EC2's error codes for a user. Pure.
 
 _BY_CODE: dict[str, tuple[Reason, str]] = {
     "AuthFailure": (Reason.AUTH_FAILED, "accessKey"),
