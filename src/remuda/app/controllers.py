@@ -79,7 +79,9 @@ GROUPS = (
         (Program.SERVE, Program.GATEWAY),
         (
             _row(
-                "settings", "remuda.access.settings.controller:Choices", lambda p: (p.client, p.informers, p.clock, p.environment)
+                "settings",
+                "remuda.access.settings.controller:SettingsController",
+                lambda p: (p.client, p.informers, p.clock, p.environment),
             ),
             _row("user", "remuda.access.users.controllers:UserController", lambda p: (p.client, p.informers)),
             _row("token", "remuda.access.users.controllers:TokenController", lambda p: (p.client, p.informers, p.clock)),
