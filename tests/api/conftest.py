@@ -96,7 +96,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster | Rec
         yield RecordedCluster(tmp_path_factory.mktemp("recorded"))
         return
     need.programs("kubernetes", "etcd")
-    with RealCluster(controllers=True, fsync=False) as cluster:
+    with RealCluster(controllers=True, fsync=False, apiserver_args=["--allow-privileged"]) as cluster:
         yield cluster
 
 

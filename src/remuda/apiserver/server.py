@@ -35,6 +35,7 @@ from .admission.default_plugins import (
     TaintNodesByCondition,
 )
 from .admission.limit_ranger import LimitRanger
+from .admission.pod_security import PodSecurity
 from .admission.service_account import ServiceAccounts
 from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from .auth.authenticator import Chain
@@ -323,6 +324,7 @@ class Server:
                 LimitRanger(source),
                 ServiceAccounts(source, clock, self.config.rng),
                 TaintNodesByCondition(),
+                PodSecurity(source),
                 PodTopologyLabels(source),
                 Priority(source),
                 DefaultTolerationSeconds(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 from remuda.kube import names, selectors
 from remuda.kube.duration import human_age, human_duration, seconds_of
@@ -19,24 +19,25 @@ from remuda.kube.errors import FieldError
 Obj = dict[str, Any]
 
 
-# Collects the warnings of the validation in progress.
+_Args = TypeVarTuple("_Args")
+_T = TypeVar("_T")
+
+# Collects the warnings of the preparation or validation in progress.
 _heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
 
 
 def warn(text: str) -> None:
-    """Add a warning to the write that is being validated."""
+    """Add a warning to the write that is being prepared or validated."""
     heard = _heard.get()
     if heard is not None:
         heard.append(text)
 
 
-def collecting_warnings(
-    warnings: list[str], check: Callable[[Obj, Obj], list[FieldError]], obj: Obj, old: Obj
-) -> list[FieldError]:
-    """The errors of a validation of an update; its warnings go to `warnings`."""
+def collecting_warnings(warnings: list[str], part: Callable[[*_Args], _T], *args: *_Args) -> _T:
+    """The result of a part of a strategy; its warnings go to `warnings`."""
     token = _heard.set(warnings)
     try:
-        return check(obj, old)
+        return part(*args)
     finally:
         _heard.reset(token)
 

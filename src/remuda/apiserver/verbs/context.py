@@ -313,6 +313,8 @@ class Call:
     field_validation: str = ""
     force: bool | None = None
     warnings: list[str] = field(default_factory=list)
+    # For the audit log, from admission.
+    annotations: dict[str, str] = field(default_factory=dict)
     # The body as it came over the wire, for messages that quote it.
     sent: bytes = b""
     # In-process callers are the server itself and are not authorized again.

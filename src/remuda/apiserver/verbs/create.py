@@ -10,6 +10,7 @@ from remuda.kube.admission_attributes import CREATE, Attributes
 from remuda.kube.encoding import jsonio
 
 from ..cache.entries import Entry, encode
+from ..registry.strategy import collecting_warnings
 from ..replicas.allocation_locks import Taken
 from ..storage.store import Check, Mismatch
 from . import bodies, metadata, quotas
@@ -65,6 +66,7 @@ def attributes_of(call: Call, obj: Obj) -> Attributes:
         options=call.options("CreateOptions"),
         dry_run=call.dry_run,
         warnings=call.warnings,
+        annotations=call.annotations,
     )
 
 
@@ -101,7 +103,7 @@ async def _store_once(api: Api, call: Call, obj: Obj, attributes: Attributes, pl
 async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes, place: Sequence[Check]) -> Entry:
     version, resource = call.version, call.version.resource
     strategy = version.strategy
-    strategy.prepare_for_create(obj)
+    collecting_warnings(call.warnings, strategy.prepare_for_create, obj)
     meta = obj["metadata"]
     if strategy.generation:
         meta["generation"] = 1

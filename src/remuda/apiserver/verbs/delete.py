@@ -192,6 +192,7 @@ async def _admit(api: Api, call: Call, options: DeleteOptions, entry: Entry) -> 
         options=options.to_object(call.dry_run),
         dry_run=call.dry_run,
         warnings=call.warnings,
+        annotations=call.annotations,
     )
     await api.admission.admit(attributes)
     await api.admission.validate(attributes)

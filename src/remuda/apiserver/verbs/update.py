@@ -218,6 +218,7 @@ def _attributes(call: Call, obj: Obj, live: Obj) -> Attributes:
         options=call.options("UpdateOptions"),
         dry_run=call.dry_run,
         warnings=call.warnings,
+        annotations=call.annotations,
     )
 
 

@@ -11,7 +11,7 @@ from remuda.kube.errors import forbidden_field, invalid_value, required
 from remuda.kube.pod_resources import qos_class
 
 from ...registry import object_meta
-from ...registry.strategy import Strategy
+from ...registry.strategy import Strategy, warn
 from .. import checks
 from ..checks import MAX_INT32, Errors, Obj, same, sub
 from ..core import internal_types
@@ -19,8 +19,9 @@ from .columns import COLUMNS
 from .containers import image_space_errors
 from .defaults import default_pod
 from .scheduling import merge_label_keys, toleration_errors
-from .spec import MIRROR, pod_annotation_errors, pod_spec_errors, profile_match_errors
-from .warnings import pod_warnings
+from .security_context import apparmor_profile
+from .spec import MIRROR, each_container, pod_annotation_errors, pod_spec_errors, profile_match_errors
+from .warnings import APPARMOR_ADVICE, pod_warnings
 
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _UPDATABLE = ",".join(
@@ -50,6 +51,24 @@ def _prepare_for_create(obj: Obj) -> None:
         }
         obj["status"]["conditions"] = [condition]
     merge_label_keys(spec, sub(obj, "metadata").get("labels") or {})
+    _copy_apparmor_annotations(obj, spec)
+
+
+def _copy_apparmor_annotations(obj: Obj, spec: Obj) -> None:
+    """Profiles were annotations once. As fields they are also seen by rules that look at fields."""
+    annotations = sub(obj, "metadata").get("annotations") or {}
+    if sub(spec, "os").get("name") == "windows" or not any(key.startswith(_APPARMOR) for key in annotations):
+        return
+    common = sub(spec, "securityContext").get("appArmorProfile")
+    for _, container in each_container(spec, "spec"):
+        key, context = f"{_APPARMOR}{container.get('name')}", sub(container, "securityContext")
+        if key not in annotations or context.get("appArmorProfile") is not None:
+            continue
+        profile = apparmor_profile(annotations[key])
+        if profile is None or profile != common:
+            warn(f"metadata.annotations[{key}]: {APPARMOR_ADVICE}")
+        if profile is not None and profile != common:
+            container["securityContext"] = {**context, "appArmorProfile": profile}
 
 
 def _validate(obj: Obj) -> Errors:

@@ -44,6 +44,15 @@ def _seccomp_errors(profile: Obj | None, path: str) -> Errors:
     return errors
 
 
+def apparmor_profile(annotation: str) -> Obj | None:
+    """The field for the text of an annotation; None for a text that is no profile."""
+    kinds = {"unconfined": "Unconfined", "runtime/default": "RuntimeDefault"}
+    if annotation in kinds:
+        return {"type": kinds[annotation]}
+    found: Obj = {"type": "Localhost", "localhostProfile": annotation.removeprefix("localhost/")}
+    return found if annotation.startswith("localhost/") and not _apparmor_errors(found, "") else None
+
+
 def _apparmor_errors(profile: Obj | None, path: str) -> Errors:
     if profile is None:
         return []

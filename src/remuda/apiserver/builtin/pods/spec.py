@@ -15,7 +15,7 @@ from .containers import PodContext, containers_errors, ephemeral_containers_erro
 from .defaults import CONTAINER_FIELDS
 from .scheduling import affinity_errors, spread_errors, toleration_errors
 from .security_context import pod_security_errors
-from .volumes import volumes_errors
+from .volumes import local_descending, volumes_errors
 
 MIRROR = "kubernetes.io/config.mirror"
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -296,6 +296,8 @@ def pod_annotation_errors(annotations: dict[str, str] | None, spec: Obj, path: s
     cost = found.get(_DELETION_COST)
     if cost is not None and not (_COST.fullmatch(cost) and -(2**31) <= int(cost) < 2**31):
         errors.append(invalid_value(f"{path}[{_DELETION_COST}]", cost, "must be a 32bit integer"))
+    for key in (_SECCOMP_POD, *(key for key in found if key.startswith(_SECCOMP_CONTAINER))):
+        errors += _seccomp_annotation_errors(found[key], f"{path}.{key}") if key in found else []
     containers = {each.get("name") for _, each in each_container(spec, "")}
     for key, value in found.items():
         if not key.startswith(_APPARMOR):
@@ -306,6 +308,14 @@ def pod_annotation_errors(annotations: dict[str, str] | None, spec: Obj, path: s
         if value not in ("", "runtime/default", "unconfined") and not value.startswith("localhost/"):
             errors.append(invalid_value(f"{path}[{key}]", value, f'invalid AppArmor profile name: "{value}"'))
     return errors
+
+
+def _seccomp_annotation_errors(text: str, path: str) -> Errors:
+    if text in ("runtime/default", "docker/default", "unconfined"):
+        return []
+    if text.startswith("localhost/"):
+        return local_descending(text.removeprefix("localhost/"), path)
+    return [invalid_value(path, text, "must be a valid seccomp profile")]
 
 
 def profile_match_errors(annotations: dict[str, str] | None, spec: Obj, path: str) -> Errors:

@@ -8,6 +8,7 @@ from remuda.kube.errors import go_quote
 from .. import checks
 from ..checks import Obj, sub
 from ..core.resource_quantities import fractional
+from .security_context import apparmor_profile
 from .spec import each_container
 
 _NODE_LABELS = {
@@ -25,6 +26,10 @@ _ANNOTATIONS = {
     "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
     "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
 }
+_SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+_SECCOMP, _APPARMOR = "container.seccomp.security.alpha.kubernetes.io/", "container.apparmor.security.beta.kubernetes.io/"
+_SECCOMP_ADVICE = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+APPARMOR_ADVICE = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _VOLUMES = (
     ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -68,13 +73,29 @@ def template_warnings(template: Obj | None, path: str) -> list[str]:
             found.append(f"{prefix}metadata.annotations[{key}]: {advice}")
     found += _volume_warnings(spec, f"{prefix}spec")
     found += _duplicate_warnings(spec, f"{prefix}spec")
+    if _SECCOMP_POD in annotations and not sub(spec, "securityContext").get("seccompProfile"):
+        found.append(f"{prefix}metadata.annotations[{_SECCOMP_POD}]: {_SECCOMP_ADVICE}")
     for at, container in each_container(spec, f"{prefix}spec"):
+        found += _profile_warnings(spec, container, annotations, prefix) if annotations else []
         found += _container_warnings(container, at)
     found += _port_warnings(spec, f"{prefix}spec")
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         advice = "must be >= 0; negative values are invalid and will be treated as 1"
         found.append(f"{prefix}spec.terminationGracePeriodSeconds: {advice}")
     return found + _affinity_warnings(spec, f"{prefix}spec.affinity") + _address_warnings(spec, f"{prefix}spec")
+
+
+def _profile_warnings(spec: Obj, container: Obj, annotations: dict[str, str], prefix: str) -> list[str]:
+    name, context = container.get("name") or "", sub(container, "securityContext")
+    found = []
+    if (key := _SECCOMP + name) in annotations and not context.get("seccompProfile"):
+        found.append(f"{prefix}metadata.annotations[{key}]: {_SECCOMP_ADVICE}")
+    # Those of a pod itself become fields, with this warning.
+    if prefix and (key := _APPARMOR + name) in annotations and not context.get("appArmorProfile"):
+        common = sub(spec, "securityContext").get("appArmorProfile")
+        if common is None or common != apparmor_profile(annotations[key]):
+            found.append(f"{prefix}metadata.annotations[{key}]: {APPARMOR_ADVICE}")
+    return found
 
 
 def _node_label_warnings(spec: Obj, path: str) -> list[str]:
