@@ -25,12 +25,15 @@ from . import startup
 from .admission.chain import Chain as AdmissionChain
 from .admission.chain import Hooks
 from .admission.default_plugins import (
-    CertificateSubjectRestriction,
+    DefaultIngressClass,
+    DefaultStorageClass,
     DefaultTolerationSeconds,
     Escalation,
     NamespaceLifecycle,
+    PersistentVolumeClaimResize,
     PodTopologyLabels,
     Priority,
+    RuntimeClass,
     StorageObjectInUseProtection,
     TaintNodesByCondition,
 )
@@ -325,11 +328,14 @@ class Server:
                 ServiceAccounts(source, clock, self.config.rng),
                 TaintNodesByCondition(),
                 PodSecurity(source),
-                PodTopologyLabels(source),
                 Priority(source),
                 DefaultTolerationSeconds(),
+                DefaultStorageClass(source),
                 StorageObjectInUseProtection(),
-                CertificateSubjectRestriction(),
+                PersistentVolumeClaimResize(source),
+                RuntimeClass(),
+                DefaultIngressClass(source),
+                PodTopologyLabels(source),
                 self.hooks,
                 MutatingWebhooks(source, kinds, self.webhooks, self.config.entropy, self.rbac),
                 # After the webhooks: their changes to a role must be covered by its writer's rights too.

@@ -1,20 +1,16 @@
 """kube-apiserver's small default plug-ins for the kinds that we serve.
 
 Each is a few lines and handles one or two resources. LimitRanger is :mod:`.limit_ranger`; quotas, whose usage is stored together
-with the object, are :mod:`.resource_quota`. PodSecurity is left out: no untrusted pods run on this API.
+with the object, are :mod:`.resource_quota`; the Pod Security Standards are :mod:`.pod_security`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
+from remuda.kube import quantity
 from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
-from remuda.kube.errors import forbidden, not_found
-from remuda.kube.objects import Obj, ObjectSource, dig, finalizers_of, labels_of, name_of, with_metadata
+from remuda.kube.errors import forbidden, go_quote, not_found
+from remuda.kube.objects import Obj, ObjectSource, annotations_of, dig, finalizers_of, labels_of, name_of, with_metadata
+from remuda.kube.quantity import Quantity
 
 from ..auth.escalation import GUARDED, EscalationGuard
 
@@ -164,32 +160,114 @@ class StorageObjectInUseProtection:
         pass
 
 
-class CertificateSubjectRestriction:
-    """Rejects requests for client certificates of the group `system:masters`."""
+# --- classes --------------------------------------------------------------------------------------------------------------
+#
+# DefaultStorageClass and DefaultIngressClass: an object that names no class gets the one that is marked as the default.
+# PersistentVolumeClaimResize: a claim grows only if its class allows it. RuntimeClass: a pod's class must exist.
 
-    name = "CertificateSubjectRestriction"
-    resources = frozenset((("certificates.k8s.io", "certificatesigningrequests"),))
-    _signer = "kubernetes.io/kube-apiserver-client"
+_DEFAULT_STORAGE = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+_DEFAULT_INGRESS = ("ingressclass.kubernetes.io/is-default-class",)
+_STORAGE_CLASS, _INGRESS_CLASS = "volume.beta.kubernetes.io/storage-class", "kubernetes.io/ingress.class"
+
+
+def _default_class(source: ObjectSource, group: str, resource: str, marks: tuple[str, ...]) -> str:
+    """The name of the newest class that is marked as default; "" without any."""
+    marked = [found for found in source.list(group, resource) if any(annotations_of(found).get(mark) == "true" for mark in marks)]
+    # Of equally old ones the first by name: sorting is stable.
+    marked.sort(key=name_of)
+    newest = sorted(marked, key=lambda found: dig(found, "metadata", "creationTimestamp") or "", reverse=True)
+    return name_of(newest[0]) if newest else ""
+
+
+class DefaultStorageClass:
+    name = "DefaultStorageClass"
+    resources = frozenset((("", "persistentvolumeclaims"),))
+
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
+
+    async def admit(self, attributes: Attributes) -> None:
+        claim = attributes.obj
+        if attributes.operation != CREATE or attributes.subresource or claim is None:
+            return
+        if _STORAGE_CLASS in annotations_of(claim) or dig(claim, "spec", "storageClassName") is not None:
+            return
+        if name := _default_class(self._source, "storage.k8s.io", "storageclasses", _DEFAULT_STORAGE):
+            attributes.obj = {**claim, "spec": {**(claim.get("spec") or {}), "storageClassName": name}}
+
+    async def validate(self, attributes: Attributes) -> None:
+        pass
+
+
+class DefaultIngressClass:
+    name = "DefaultIngressClass"
+    resources = frozenset((("networking.k8s.io", "ingresses"),))
+
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
+
+    async def admit(self, attributes: Attributes) -> None:
+        ingress = attributes.obj
+        if attributes.operation != CREATE or attributes.subresource or ingress is None:
+            return
+        if _INGRESS_CLASS in annotations_of(ingress) or dig(ingress, "spec", "ingressClassName") is not None:
+            return
+        if name := _default_class(self._source, "networking.k8s.io", "ingressclasses", _DEFAULT_INGRESS):
+            attributes.obj = {**ingress, "spec": {**(ingress.get("spec") or {}), "ingressClassName": name}}
+
+    async def validate(self, attributes: Attributes) -> None:
+        pass
+
+
+class PersistentVolumeClaimResize:
+    name = "PersistentVolumeClaimResize"
+    resources = frozenset((("", "persistentvolumeclaims"),))
+
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
 
     async def admit(self, attributes: Attributes) -> None:
         pass
 
     async def validate(self, attributes: Attributes) -> None:
-        if attributes.operation != CREATE or attributes.subresource or attributes.obj is None:
+        claim, old = attributes.obj, attributes.old
+        if attributes.operation != UPDATE or attributes.subresource or claim is None or old is None:
             return
-        if dig(attributes.obj, "spec", "signerName") != self._signer:
+        if not _size(old) < _size(claim):
             return
-        if "system:masters" in self._organizations(attributes):
-            raise attributes.forbidden(f"use of {self._signer} signer with system:masters group is not allowed")
+        if dig(old, "status", "phase") != "Bound":
+            raise attributes.forbidden("Only bound persistent volume claims can be expanded")
+        name = _class_of(claim)
+        found = self._source.get("storage.k8s.io", "storageclasses", "", name) if name and name == _class_of(old) else None
+        if found is None or not found.get("allowVolumeExpansion"):
+            raise attributes.forbidden(
+                "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+            )
 
-    @staticmethod
-    def _organizations(attributes: Attributes) -> list[str]:
-        try:
-            pem = base64.b64decode(dig(attributes.obj, "spec", "request", default=""))
-            subject = x509.load_pem_x509_csr(pem).subject
-        except (ValueError, binascii.Error) as error:
-            raise attributes.forbidden(f"failed to parse CSR: {error}") from None
-        return [str(found.value) for found in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+def _size(claim: Obj) -> Quantity:
+    return quantity.parse(str(dig(claim, "spec", "resources", "requests", "storage") or "0"))
+
+
+def _class_of(claim: Obj) -> str:
+    return annotations_of(claim).get(_STORAGE_CLASS, dig(claim, "spec", "storageClassName") or "")
+
+
+class RuntimeClass:
+    """No runtime classes are served, so none exists."""
+
+    name = "RuntimeClass"
+    resources = frozenset((("", "pods"),))
+
+    async def admit(self, attributes: Attributes) -> None:
+        name = dig(attributes.obj, "spec", "runtimeClassName")
+        if attributes.operation == CREATE and not attributes.subresource and name is not None:
+            raise attributes.forbidden(f"pod rejected: RuntimeClass {go_quote(name)} not found")
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.operation == CREATE and not attributes.subresource and dig(attributes.obj, "spec", "overhead") is not None:
+            why = "Pod Overhead set without corresponding RuntimeClass defined Overhead"
+            raise attributes.forbidden(f"pod rejected: {why}")
 
 
 # --- pod topology ---------------------------------------------------------------------------------------------------------

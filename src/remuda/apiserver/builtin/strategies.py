@@ -10,7 +10,6 @@ from ..registry.strategy import Strategy
 from . import (
     admissionregistration,
     apiregistration,
-    certificates,
     coordination,
     discovery,
     networking,
@@ -70,7 +69,6 @@ _STRATEGIES: dict[tuple[str, str, str], Strategy] = {
     ("authorization.k8s.io", "v1", "SubjectAccessReview"): reviews.SUBJECT_ACCESS,
     ("batch", "v1", "CronJob"): cronjob.STRATEGY,
     ("batch", "v1", "Job"): job.STRATEGY,
-    ("certificates.k8s.io", "v1", "CertificateSigningRequest"): certificates.SIGNING_REQUEST,
     ("coordination.k8s.io", "v1", "Lease"): coordination.LEASE,
     ("discovery.k8s.io", "v1", "EndpointSlice"): discovery.ENDPOINT_SLICE,
     ("events.k8s.io", "v1", "Event"): event.EVENTS_STRATEGY,

@@ -27,7 +27,6 @@ _PLAINLY_REFUSED = frozenset(
         ("", "ReplicationController"),
         ("", "Secret"),
         ("", "Service"),
-        ("certificates.k8s.io", "CertificateSigningRequest"),
         ("events.k8s.io", "Event"),
     )
 )
