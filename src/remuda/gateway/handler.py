@@ -300,6 +300,7 @@ class GatewayHandler:
             agent=asked.request.headers.get("User-Agent", ""),
             milliseconds=round(taken * 1000, 3),
             forged=asked.forged,
+            annotations=asked.annotations,
         )
 
     def _misread(self, address: str, why: str) -> None:

@@ -159,7 +159,7 @@ class MutatingWebhooks:
             response = await self._webhooks.ask(webhook, attributes, request, mutating=True)
             if not response.allowed:
                 raise denied(webhook.name, response.result)
-            changed = await self._apply(candidate, attributes, request, response, place)
+            changed = await self._apply(candidate, attributes, request, response)
         except CallFailed as failure:
             self._webhooks.tolerate(webhook, attributes, failure, "mutation", place)
         finally:
@@ -167,7 +167,7 @@ class MutatingWebhooks:
             attributes.annotations.setdefault(f"mutation.webhook.admission.k8s.io/{place}", jsonio.dumps_text(noted))
         return changed
 
-    async def _apply(self, candidate: Candidate, attributes: Attributes, request: Obj, response: Response, place: str) -> bool:
+    async def _apply(self, candidate: Candidate, attributes: Attributes, request: Obj, response: Response) -> bool:
         webhook = candidate.webhook
         if response.patch_error:
             why = f"received undecodable patch in webhook response: {response.patch_error}"
@@ -184,13 +184,6 @@ class MutatingWebhooks:
             raise CallFailed(webhook.name, f"unsupported patch type {go_quote(response.patch_type)}")
         after = self._patched(before, response.patch)
         after = self._webhooks.kinds.default(jsonio.copy(after), candidate.resource, attributes.subresource)
-        noted = {
-            "configuration": webhook.configuration,
-            "webhook": webhook.name,
-            "patch": response.patch,
-            "patchType": response.patch_type,
-        }
-        attributes.annotations.setdefault(f"patch.webhook.admission.k8s.io/{place}", jsonio.dumps_text(noted))
         if after == before:
             return False
         attributes.obj = after if candidate.kind is None else await self._webhooks.kinds.convert(after, kind_of(attributes))

@@ -51,6 +51,8 @@ _MIN_WATCH_SECONDS = 1800
 
 # The identity of a request, for the gateway in front of this handler: the authenticated user and the impersonated one.
 WHO = web.RequestKey("remuda.who", tuple)
+# The annotations of admission for the audit log, which the gateway writes.
+ANNOTATIONS = web.RequestKey("remuda.annotations", dict)
 
 PathHandler = Callable[[web.BaseRequest, paths.Target, User], Awaitable[web.StreamResponse]]
 # Gets the action to authorize: a user with the right now may not have had it then.
@@ -208,6 +210,7 @@ class Handler:
             user=user,
             only=only,
         )
+        request[ANNOTATIONS] = call.annotations
         if target.extra:
             raise no_such_subresource(self.api.registry, version, target.name)
         if target.subresource and target.subresource != "status":

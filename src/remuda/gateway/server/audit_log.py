@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_FIELD = 1024
 # These differ from line to line, and may contain a secret.
-_EVER_NEW = frozenset(("path", "why"))
+_EVER_NEW = frozenset(("path", "why", "annotations"))
 _CUT = "…"
 
 
@@ -56,6 +57,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     request: str = ""
     milliseconds: float = 0.0
     forged: tuple[str, ...] = ()
+    # Of admission: by webhooks (`auditAnnotations`) and by PodSecurity.
+    annotations: dict[str, str] = {}
 
 
 class Fsync(enum.Enum):
@@ -78,6 +81,8 @@ def _clean(value: object, said: Callable[[str], str]) -> object:
         return said(value[: 2 * LONGEST_FIELD])
     if isinstance(value, list | tuple):
         return [_clean(item, said) for item in value[:64]]
+    if isinstance(value, dict):
+        return {said(key[:LONGEST_FIELD]): _clean(item, said) for key, item in islice(value.items(), 64)}
     return value
 
 

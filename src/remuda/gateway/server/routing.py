@@ -16,7 +16,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from remuda.apiserver.http.handler import WHO
+from remuda.apiserver.http.handler import ANNOTATIONS, WHO
 from remuda.apiserver.http.listener import Handler
 from remuda.kube.authorization.users import NOBODY, User
 
@@ -50,6 +50,7 @@ class RequestContext:
     why: str = ""
     impersonated: str = ""
     forged: tuple[str, ...] = ()
+    annotations: dict[str, str] = field(default_factory=dict)
 
     @property
     def user(self) -> User:
@@ -163,6 +164,7 @@ class InProcess:
         try:
             return await self._handler(asked.request)
         finally:
+            asked.annotations = asked.request.get(ANNOTATIONS) or {}
             found: tuple[User, User] | None = asked.request.get(WHO)
             if found is not None:
                 asker, acting = found

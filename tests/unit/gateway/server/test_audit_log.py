@@ -152,6 +152,14 @@ def test_a_megabyte_of_path_is_a_short_line() -> None:
     assert len(line) < 80 * (LONGEST_FIELD + 20)
 
 
+def test_annotations_are_cut_and_without_secrets() -> None:
+    given = {"a.example.com/why": "token=abcdefghijklmnop", "b" * 5000: "c" * 5000, **{f"k{i}": "" for i in range(100)}}
+    found = json.loads(render(record("/", annotations=given), 0))["annotations"]
+    assert "abcdefghijklmnop" not in found["a.example.com/why"]
+    assert len(found) == 64
+    assert max(len(text) for pair in found.items() for text in pair) <= LONGEST_FIELD + 1
+
+
 def test_a_line_says_who_what_where_and_how_it_ended() -> None:
     found = json.loads(
         render(
