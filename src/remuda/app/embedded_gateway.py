@@ -25,6 +25,7 @@ from remuda.access.settings.settings import FEATURES as KNOWN_FEATURES
 from remuda.access.settings.settings import SETTINGS as KNOWN_SETTINGS
 from remuda.api.management_cattle_io import CLUSTERS, FEATURES, FLEET_WORKSPACES, SETTINGS
 from remuda.apiserver.admission.chain import install as install_admission
+from remuda.apiserver.admission.without_effect import WithoutEffect
 from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Front, Server
@@ -78,6 +79,7 @@ def install_rules(server: Server) -> None:
     vault = Vault(InProcessClient(server, manager="remuda"), config.clock, config.entropy)
     rules = admitted_types(server.source, server.rbac, vault, clock=config.clock)
     install_admission(rules, server.hooks, server.converters)
+    server.api.admission.add(WithoutEffect())
     server.past.veils |= sealing_of(server.source, server.rbac, vault).veils()
     filter_lists(server)
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
+from remuda.access.users.tokens import Presented
 from remuda.api.management_cattle_io import TOKENS
 from remuda.apiserver.http.listener import Listener
 from remuda.gateway import handler as module
@@ -301,17 +302,41 @@ async def test_the_audit_log_tells_who_did_what(place: Standing) -> None:
     assert len(place.audit.records) == before, "what is asked all the time and is nobody's business is not written"
 
 
-async def test_a_watch_is_told_when_it_begins_and_when_it_ends(place: Standing) -> None:
-    await place.user("u-1")
-    token = await place.token("u-1")
+async def _administrator(place: Standing, name: str) -> Presented:
+    await place.user(name)
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": "u-1"},
+        "metadata": {"name": name},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "u-1"}],
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}],
     }
     await place.client.create(GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings"), binding)
+    return await place.token(name)
+
+
+async def test_a_pod_is_answered_with_a_warning_and_audited_with_its_standard(place: Standing) -> None:
+    labels = {f"pod-security.kubernetes.io/{mode}": "baseline" for mode in ("enforce", "audit")}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}}
+    await place.client.create(GroupVersionResource("", "v1", "namespaces"), namespace)
+    # A controller makes it elsewhere.
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    await place.client.create(GroupVersionResource("", "v1", "serviceaccounts"), account, "strict")
+    token = await _administrator(place, "u-1")
+    for name, privileged, status in (("good", False, 201), ("bad", True, 403)):
+        container = {"name": "c", "image": "i", "securityContext": {"privileged": privileged}}
+        spec = {"containers": [container], "automountServiceAccountToken": False}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        answer = await place.get("/api/v1/namespaces/strict/pods", token, "POST", json=pod)
+        assert answer.status == status, await answer.text()
+        said = place.audit.records[-1].annotations
+        assert said["pod-security.kubernetes.io/enforce-policy"] == "baseline:latest"
+        assert ("pod-security.kubernetes.io/audit-violations" in said) == privileged
+        assert ("stored without effect" in answer.headers.get("Warning", "")) == (not privileged)
+
+
+async def test_a_watch_is_told_when_it_begins_and_when_it_ends(place: Standing) -> None:
+    token = await _administrator(place, "u-1")
     headers = {"Authorization": f"Bearer {token.text}"}
     async with place.http.get(f"{place.url}/api/v1/namespaces?watch=true&timeoutSeconds=1", headers=headers) as answer:
         assert answer.status == 200

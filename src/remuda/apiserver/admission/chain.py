@@ -19,12 +19,12 @@ from ..crd.conversion import InProcess, api_version_for
 
 class Chain:
     def __init__(self, plugins: Sequence[Plugin]) -> None:
-        self._plugins = tuple(plugins)
+        self.plugins = tuple(plugins)
         self._by_resource: dict[tuple[str, str], tuple[Plugin, ...]] = {}
 
     def add(self, plugin: Plugin) -> None:
         """Append a plug-in to the chain."""
-        self._plugins = (*self._plugins, plugin)
+        self.plugins = (*self.plugins, plugin)
         self._by_resource.clear()
 
     async def admit(self, attributes: Attributes) -> None:
@@ -47,7 +47,7 @@ class Chain:
         key = (attributes.group, attributes.resource)
         found = self._by_resource.get(key)
         if found is None:
-            found = tuple(plugin for plugin in self._plugins if _concerns(plugin, key))
+            found = tuple(plugin for plugin in self.plugins if _concerns(plugin, key))
             self._by_resource[key] = found
         return found
 

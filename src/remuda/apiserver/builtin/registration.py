@@ -82,10 +82,13 @@ _STATUS_RESETS: dict[tuple[str, str], list[tuple[str, ...]]] = {
 
 
 def register(registry: Registry, cache: WatchCache, clock: Clock) -> None:
-    for record in builtin_types.kinds():
-        if record.group in _SKIPPED_GROUPS or record.name in _SKIPPED:
-            continue
+    for record in served():
         registry.add(_resource(record, registry, cache, clock))
+
+
+def served() -> list[builtin_types.Resource]:
+    """The built-in kinds that are served."""
+    return [record for record in builtin_types.kinds() if record.group not in _SKIPPED_GROUPS and record.name not in _SKIPPED]
 
 
 def _resource(record: builtin_types.Resource, registry: Registry, cache: WatchCache, clock: Clock) -> Resource:
