@@ -14,7 +14,7 @@ from . import __version__, log, stage_process
 from .ca_trust import Trusting
 from .clock import Clock
 from .config import DEFAULT_CONFIG, Config, load_config, load_connection
-from .errors import AgentError, ConfigError
+from .errors import AgentError, ConfigError, Departed
 from .local_mode import Local
 from .plan_secret import KubeApi, SecretWatch
 from .plans.apply import Engine
@@ -22,6 +22,8 @@ from .remote_mode import Progress, Remote
 from .selfupdate import Program
 from .stage_process import archive
 
+#: The exit status after which the unit does not start the agent again (`RestartPreventExitStatus=` in install.sh).
+DEPARTED = 10
 _USAGE = """usage: remuda-agent COMMAND
 
   sentinel                    follow the plans of this host and apply them
@@ -57,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     args = sys.argv[1:] if arguments is None else arguments
     try:
         return _command(args)
+    except Departed as reason:
+        log.info(str(reason))
+        return DEPARTED
     except AgentError as reason:
         print(f"{stage_process.VOICE}{reason}", file=sys.stderr)  # noqa: T201 - this is a command's voice
         return 1

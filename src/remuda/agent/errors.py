@@ -37,3 +37,7 @@ class ApiError(AgentError):
 
 class UntrustedServer(ApiError):
     """The server's certificate was signed by no CA that we know."""
+
+
+class Departed(AgentError):
+    """The server has deleted this host's machine: there is nothing left to follow."""

@@ -124,6 +124,15 @@ class KubeApi:
         finally:
             connection.close()
 
+    def has_deleted_us(self) -> bool:
+        """True if the server says that this token was a deleted machine's. Only our server answers so, and only when it is
+        certain."""
+        try:
+            self.call("POST", "/v3/connect/progress", {"lines": []}, timeout=10.0)
+        except ApiError as reason:
+            return reason.status == 410
+        return False
+
     def call(self, method: str, path: str, body: dict[str, Any] | None = None, timeout: float = _TIMEOUT) -> dict[str, Any]:
         """One request; every answer but success is an ApiError."""
         connection = connect(self.url, self._context, timeout)
@@ -265,6 +274,8 @@ class SecretWatch:
         self.stop = stop
         self.wake = threading.Event()
         self.fatal = ""
+        #: The server knows that this host's machine was deleted.
+        self.departed = False
         self._newest: Secret | None = None
         self._lock = threading.Lock()
 
@@ -297,6 +308,7 @@ class SecretWatch:
                 else:
                     log.warning(f"can't follow the plan: {reason}; again in {pause:g} s")
                 if refusals >= _REFUSALS:
+                    self.departed = self.api.has_deleted_us()
                     self.fatal = f"the server refuses this host's token: {reason}"
                     self.wake.set()
                     return

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from . import log
 from .clock import Clock
-from .errors import AgentError, ApiError
+from .errors import AgentError, ApiError, Departed
 from .plan_secret import KubeApi, Secret, SecretWatch, data_of, older, with_data
 from .plans import decide as d
 from .plans import probes
@@ -72,6 +72,11 @@ class Remote:
             self.watch.wake.clear()
             if self.stop.is_set():
                 return
+            if self.watch.departed:
+                raise Departed(
+                    f"the machine of this host was deleted on {self.api.url.netloc}: the agent stops. To remove all that it "
+                    "installed, run rancher-system-agent-uninstall.sh; to join a cluster again, run its registration command"
+                )
             if self.watch.fatal:
                 raise AgentError(self.watch.fatal)
             try:

@@ -42,6 +42,7 @@ from .proxy.impersonation import Impersonation
 from .proxy.machine_access import MachineAccessApi
 from .proxy.tunnel_downstreams import TunnelDownstreams
 from .registration.agent_downloads import AgentFiles
+from .registration.departed_tokens import DepartedTokens
 from .registration.import_manifest import Importing
 from .registration.node_progress import Progress
 from .registration.node_registration import Joining, WrongTokens
@@ -126,6 +127,7 @@ class Gateway:
     def _add_parts(self) -> None:
         services = self.services
         self.registrations = Registrations(services)
+        departed = DepartedTokens(services, self.registrations)
         Facts(services, self.registrations, healthz=self.ground.healthz)
         self.identity = Identity(services)
         Importing(services, self.registrations)
@@ -135,10 +137,10 @@ class Gateway:
         hosts = HostRegistrations(services.client, services.informers, services.clock, services.environment)
         wrong = WrongTokens(services.clock)
         Joining(services, self.registrations, hosts, wrong)
-        self.progress = Progress(services, hosts, wrong)
+        self.progress = Progress(services, hosts, wrong, departed)
         MachineAccessApi(services)
         self.waits = Waits(services)
-        self.tunnels = Tunnels(services, self.registrations)
+        self.tunnels = Tunnels(services, self.registrations, departed)
         self.tunnels.takes_turns = self.ground.takes_turns
         self.agents = TunnelAgents(services)
         self.downstreams = TunnelDownstreams(services)

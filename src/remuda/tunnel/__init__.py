@@ -9,17 +9,19 @@ Read :mod:`.session`, then :mod:`.server`.
 
 from __future__ import annotations
 
-from .client import Server, TunnelClient, join, serve_by_dialling
-from .errors import FrameError, NoSession, Refused, SessionEnded, StreamClosed, StreamError, TunnelError
+from .client import DEPARTED_HEADER, Server, TunnelClient, join, serve_by_dialling
+from .errors import Departed, FrameError, NoSession, Refused, SessionEnded, StreamClosed, StreamError, TunnelError
 from .server import Admit, Authorizer, SessionListener, TunnelServer
 from .session import Session
 from .stream import ByteStream, Stream
 from .tls import TlsStream, start_tls
 
 __all__ = [
+    "DEPARTED_HEADER",
     "Admit",
     "Authorizer",
     "ByteStream",
+    "Departed",
     "FrameError",
     "NoSession",
     "Refused",

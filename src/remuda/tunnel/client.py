@@ -25,7 +25,7 @@ from yarl import URL
 from remuda.client.proxies import introduced, proxy_for
 from remuda.kube.clock import Clock, Rng, deadline
 
-from .errors import Refused, StreamError, TunnelError
+from .errors import Departed, Refused, StreamError, TunnelError
 from .session import LARGEST_MESSAGE, Accept, ClientSocket, Session, Wire
 from .stream import CHUNK, ByteStream, Stream
 
@@ -35,6 +35,8 @@ LONGEST_PAUSE = 20.0
 # A session that lasted this long was a success, however it ended.
 _SETTLED = 60.0
 _LONGEST_ANSWER = 1024
+# In the answer 410 to an agent whose cluster was deleted.
+DEPARTED_HEADER = "X-Remuda-Departed"
 
 log = logging.getLogger(__name__)
 
@@ -187,6 +189,9 @@ class TunnelClient:
         except TimeoutError:
             raise TunnelError(f"{self._server.url} did not answer within {HANDSHAKE_WITHIN:.0f} s") from None
         except aiohttp.WSServerHandshakeError as error:
+            # A proxy may answer 410 for reasons of its own, but does not know our header.
+            if error.status == 410 and error.headers is not None and error.headers.get(DEPARTED_HEADER):
+                raise Departed(f"the cluster was deleted on {url.host}") from None
             raise Refused(f"{self._server.url} answered {error.status}: {error.message[:_LONGEST_ANSWER]}") from None
         assert isinstance(socket, ClientSocket)
         return socket

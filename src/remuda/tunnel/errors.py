@@ -29,3 +29,7 @@ class NoSession(TunnelError):
 
 class Refused(TunnelError):
     """The server did not accept the client; an authorizer raises it to give its reason."""
+
+
+class Departed(Refused):
+    """The server has deleted the client's cluster: another try is useless."""

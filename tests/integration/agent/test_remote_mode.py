@@ -7,13 +7,14 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remuda.agent.clock import Clock
-from remuda.agent.errors import AgentError, ApiError, ConfigError, UntrustedServer
+from remuda.agent.errors import AgentError, ApiError, ConfigError, Departed, UntrustedServer
 from remuda.agent.plan_secret import KubeApi, SecretWatch
 from remuda.agent.plans import outputs
 from remuda.agent.remote_mode import Progress, Remote, Superseded
@@ -339,3 +340,35 @@ def test_progress_goes_out_in_batches_without_secrets_and_stops_where_nobody_lis
         status[0] = 404
         assert progress.send(api) == 3600
         assert "s3cret" not in heard[1][0] and len(heard[1][0]) == 1000
+
+
+# --- the machine was deleted ----------------------------------------------------------------------------------------------
+
+
+class Unforgiving(FakeApi):
+    """Refuses the token; `says` is its answer to the question whether the machine was deleted."""
+
+    def __init__(self, says: int) -> None:
+        super().__init__()
+        self.says = says
+
+    def __call__(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes] | None:
+        self.asked.append((request.command, request.path, ""))
+        return (self.says if request.path == "/v3/connect/progress" else 401), {}, b'{"message":"Unauthorized"}'
+
+
+@pytest.mark.parametrize(("says", "error"), [(410, Departed), (401, AgentError), (404, AgentError), (503, AgentError)])
+def test_an_agent_ends_for_good_only_when_the_server_knows_that_its_machine_was_deleted(
+    tmp_path: Path, says: int, error: type[AgentError]
+) -> None:
+    api = Unforgiving(says)
+    with api.serving() as url:
+        agent = remote(url, tmp_path)
+        agent.watch.start()
+        with pytest.raises(AgentError) as caught:
+            agent.run()
+    assert type(caught.value) is error
+    assert len(api.asked) == 13
+    if error is Departed:
+        assert "was deleted on 127.0.0.1" in str(caught.value)
+        assert "rancher-system-agent-uninstall.sh" in str(caught.value)

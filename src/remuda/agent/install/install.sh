@@ -464,6 +464,7 @@ EnvironmentFile=-$ENV_FILE
 Type=simple
 Restart=always
 RestartSec=5s
+RestartPreventExitStatus=10
 Environment=CATTLE_LOGLEVEL=$CATTLE_AGENT_LOGLEVEL
 Environment=CATTLE_AGENT_CONFIG=$CONFIG_DIR/config.yaml
 Environment=CATTLE_AGENT_STRICT_VERIFY=$STRICT

@@ -144,6 +144,8 @@ def command(
 
 
 async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[AllowedAddress, ...], *, prepared: bool) -> None:
+    from remuda.tunnel import Departed
+
     from .event_loop import tell
 
     def told(line: str) -> None:
@@ -152,7 +154,11 @@ async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[All
 
     stop = asyncio.Event()
     stop_on_signals(stop)
-    await _agent(source, targets, allowed, told, prepared=prepared).run(stop)
+    try:
+        await _agent(source, targets, allowed, told, prepared=prepared).run(stop)
+    except Departed as departed:
+        advice = "remove it with `kubectl delete namespace cattle-system`" if prepared else "import the cluster to use it again"
+        click.echo(f"{departed}: this agent stops; {advice}")
     tell("STOPPING=1")
 
 
@@ -174,7 +180,9 @@ def _agent(
         return OwnCluster(HttpsClient(target, SYSTEM_CLOCK), target, SYSTEM_CLOCK, prepared=prepared)
 
     known = os.environ.get("CATTLE_AGENT_CONNECT", "").lower() == "true"
-    return Agent(source, targets, enter, ConnectionContext(SYSTEM_CLOCK, Rng(), allowed, known=known), told)
+    credentials = os.environ.get("CATTLE_CREDENTIAL_NAME", "") if prepared else ""
+    context = ConnectionContext(SYSTEM_CLOCK, Rng(), allowed, known=known, credentials=credentials)
+    return Agent(source, targets, enter, context, told)
 
 
 def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVICE_ACCOUNT) -> Callable[[], Target]:

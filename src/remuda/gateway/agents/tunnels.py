@@ -6,7 +6,8 @@ There are two kinds (docs/reference/tunnel.md#tunnels-of-a-cluster-agent): the t
 own, with `Authorization: Bearer stv-cluster-<token>` and the key `stv-cluster-<cluster>`, which answers `/ping`. Both need a
 registration token that is not for nodes. A session lasts as long as its token and its cluster.
 
-Refusals say `cluster not found` for every problem with a token; the audit log has the reason. :mod:`.agent_claims` has the
+Refusals say `cluster not found` for every problem with a token; the audit log has the reason. Only an agent of a cluster that was
+deleted here (:mod:`..registration.departed_tokens`) is told so, with 410, and stops. :mod:`.agent_claims` has the
 rule of first contact, :mod:`.agent_verification` the proof that later changes need, :mod:`.credential_store` the stored facts.
 """
 
@@ -26,8 +27,9 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, name_of
-from remuda.tunnel import Refused, Session
+from remuda.tunnel import DEPARTED_HEADER, Departed, Refused, Session
 
+from ..registration.departed_tokens import DepartedTokens
 from ..registration.registration_tokens import Registration, Registrations, digest
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
@@ -86,8 +88,9 @@ class OneAtATime:
 
 
 class Tunnels:
-    def __init__(self, services: Services, registrations: Registrations) -> None:
+    def __init__(self, services: Services, registrations: Registrations, departed: DepartedTokens) -> None:
         self._services = services
+        self._departed = departed
         self._clock: Clock = services.clock
         self._registrations = registrations
         self._clusters = services.informers.of(CLUSTERS)
@@ -112,6 +115,8 @@ class Tunnels:
             return _turned_away(asked, 503, "another server holds the tunnels", "another server holds the tunnels")
         try:
             let = self._authorize(asked)
+        except Departed as departed:
+            return web.Response(status=410, text=str(departed), headers={DEPARTED_HEADER: "cluster"})
         except Refused as refusal:
             return web.Response(status=400, text=str(refusal))
         if let is None:
@@ -172,6 +177,9 @@ class Tunnels:
 
     def _registration(self, asked: RequestContext, token: str) -> Registration:
         found = self._registrations.cluster_of(token)
+        if found is None and (gone := self._departed.cluster_of(token)):
+            asked.cluster, asked.why = gone, "the token's cluster was deleted"
+            raise Departed(f"cluster {gone} was deleted")
         if found is None:
             asked.why = "the registration token is unknown or has expired"
             raise Refused(NOT_FOUND)

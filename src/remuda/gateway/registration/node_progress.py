@@ -18,7 +18,7 @@ from aiohttp import web
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.authorization.actions import Action, forbidden_action
 from remuda.kube.clock import Clock, rfc3339_micro
-from remuda.kube.errors import bad_request, too_many_requests
+from remuda.kube.errors import ApiError, bad_request, too_many_requests
 from remuda.kube.objects import Key, dig
 from remuda.kube.redaction import redacted
 from remuda.provisioning.bootstrap.service_account_tokens import digest
@@ -28,6 +28,7 @@ from ..server import norman
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
 from ..server.routing import RequestContext, Who
+from .departed_tokens import DepartedTokens
 from .node_registration import WrongTokens, bearer_of
 
 Obj = dict[str, Any]
@@ -116,8 +117,9 @@ class _Speaker:
 
 
 class Progress:
-    def __init__(self, services: Services, hosts: HostRegistrations, wrong: WrongTokens) -> None:
+    def __init__(self, services: Services, hosts: HostRegistrations, wrong: WrongTokens, departed: DepartedTokens) -> None:
         self._services = services
+        self._departed = departed
         self._clock = services.clock
         self._hosts = hosts
         self._wrong = wrong
@@ -149,6 +151,9 @@ class Progress:
         machine = await self._hosts.of_plan_token(token)
         if machine is None:
             self._known.pop(mark, None)
+            if await self._departed.was_of_a_machine(token):
+                asked.why = "the token's machine was deleted"
+                raise ApiError(410, "Gone", "the machine of this host was deleted")
             raise self._wrong.refuse(asked, "this token belongs to no plan")
         found = _Speaker(Key.of(machine), str(dig(machine, "spec", "clusterName") or ""), now + _KNOWN_SECONDS)
         self._known[mark] = found

@@ -77,7 +77,7 @@ def _text(data: Any, field: str) -> str:
         return ""
 
 
-def _digests(secret: Obj) -> Iterable[bytes]:
+def digests_of(secret: Obj) -> Iterable[bytes]:
     if not name_of(secret).startswith(PREFIX):
         return ()
     data = secret.get("data")
@@ -116,7 +116,7 @@ class Registrations:
     def __init__(self, services: Services) -> None:
         self._clock: Clock = services.clock
         self._secrets: Informer = services.informers.of(SECRETS, labels=TOKEN_LABEL, transform=slim)
-        self._secrets.add_index(_INDEX, _digests)
+        self._secrets.add_index(_INDEX, digests_of)
 
     @property
     def informer(self) -> Informer:

@@ -79,6 +79,8 @@ class Unit:
     kill_signal: signal.Signals = signal.SIGTERM
     remains: bool = False
     good_exits: frozenset[int] = frozenset({0})
+    # After one of these exit statuses it is not started again, whatever `Restart=` says.
+    final_exits: frozenset[int] = frozenset()
     good_signals: frozenset[int] = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE})
     wanted_by: tuple[str, ...] = ()
     required_by: tuple[str, ...] = ()
@@ -94,6 +96,8 @@ class Unit:
 
     def wants_restart(self, code: int, timed_out: bool = False) -> bool:
         """True if `Restart=` asks for another start after this end."""
+        if code in self.final_exits:
+            return False
         if self.restart in ("no", "always"):
             return self.restart == "always"
         well = self.ended_well(code) and not timed_out
@@ -239,6 +243,7 @@ def _unit(name: str, unit: _Values, service: _Values, sections: Sections) -> Uni
         kill_signal=_signal(service.last("KillSignal", "SIGTERM"), name),
         remains=service.truth("RemainAfterExit"),
         good_exits=frozenset({0, *(int(word) for word in service.words("SuccessExitStatus") if word.isdigit())}),
+        final_exits=frozenset(int(word) for word in service.words("RestartPreventExitStatus") if word.isdigit()),
         wanted_by=install.words("WantedBy"),
         required_by=install.words("RequiredBy"),
         alias=install.words("Alias"),

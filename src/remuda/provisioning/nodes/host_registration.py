@@ -91,7 +91,7 @@ class HostRegistrations:
         self._settings = informers.of(SETTINGS)
         self._tokens = token_secrets(informers)
         self._tokens.add_index(_BY_SHOWN, _shown_by)
-        self._tokens.add_index(_BY_DIGEST, _digest_of)
+        self._tokens.add_index(_BY_DIGEST, digests_of)
         self._refusals = RefusalNotes(client, clock, _MANAGER)
 
     async def by_bootstrap_token(self, text: str, machine_id: str, known_as: Obj | None = None) -> Obj:
@@ -153,7 +153,7 @@ class HostRegistrations:
         if len(known) != 1:
             return None
         token = await find(self._client, SECRETS, name_of(known[0]), namespace_of(known[0]))
-        if token is None or _digest_of(token) != [digest(text)]:
+        if token is None or digests_of(token) != [digest(text)]:
             return None
         namespace = namespace_of(token)
         account = await self._find(SERVICE_ACCOUNTS, annotations_of(token).get(ACCOUNT_OF_TOKEN), namespace)
@@ -207,7 +207,7 @@ def _shown_by(secret: Obj) -> list[bytes]:
     return [digest(shown(text))] if text and is_bootstrap_token(secret) else []
 
 
-def _digest_of(secret: Obj) -> list[bytes]:
+def digests_of(secret: Obj) -> list[bytes]:
     text = text_of(secret)
     return [digest(text)] if text and not is_bootstrap_token(secret) else []
 

@@ -60,7 +60,7 @@ class Agent:
         self._coming: Running | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until told to stop; both tunnels are closed then. Raises unexpected errors."""
+        """Run until told to stop; both tunnels are closed then. Raises Departed, and unexpected errors."""
         living, stopping = asyncio.create_task(self._live()), asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((living, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -95,6 +95,7 @@ class Agent:
             if running.work.done():
                 # It never ends by itself; so this raises the error that ended it.
                 running.work.result()
+        await self._leave_if_departed()
         try:
             settings, introduction = self._source.read(), await self._introduced()
         except (SettingsError, ConfigError, ClusterError, ApiError) as error:
@@ -102,6 +103,18 @@ class Agent:
             return
         self._problem = ""
         await self._want(settings, introduction)
+
+    async def _leave_if_departed(self) -> None:
+        """End when the cluster was deleted on the server. A good connection counts more than the refusal of a new one."""
+        said = [each.attachment.departed for each in self._running()]
+        if not said or None in said:
+            return
+        if self._cluster is not None and self._around.credentials:
+            try:
+                await self._cluster.retire(self._around.credentials)
+            except (ApiError, ConfigError) as error:
+                log.warning("the agent's own Deployment is not scaled down: %s", error)
+        raise next(reason for reason in said if reason is not None)
 
     def _complain(self, problem: str) -> None:
         if problem != self._problem:

@@ -20,7 +20,7 @@ from remuda.client.kubeconfig import ConfigError
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 
-from .. import ByteStream, Session, Stream, StreamError, TunnelClient, TunnelError
+from .. import ByteStream, Departed, Session, Stream, StreamError, TunnelClient, TunnelError
 from ..client import FIRST_PAUSE, LONGEST_PAUSE
 from .own_cluster import Introduction, OwnCluster
 from .server_trust import Trust, TrustError, establish, followed
@@ -29,6 +29,8 @@ from .settings import Settings
 # A session that lasted this long was a success, however it ended.
 _SETTLED = 60.0
 TRUST_EVERY = 300.0
+# A server that says for this long that it has deleted the cluster is believed.
+_DEPARTED_AFTER = 60.0
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ class ConnectionContext:
     proxy: str | None = None
     # The server has met this agent before: the path for first contacts is skipped.
     known: bool = False
+    # The Secret that the agent's own Deployment mounts; empty outside a pod.
+    credentials: str = ""
 
 
 class Attachment:
@@ -70,6 +74,8 @@ class Attachment:
         self._registered = around.known
         self._main_is_up = asyncio.Event()
         self._second_is_up = False
+        # Why the server wants no more of this agent, once it has said so for a while.
+        self.departed: Departed | None = None
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -85,12 +91,21 @@ class Attachment:
     async def _keep(self, connect: Callable[[], Coroutine[Any, Any, str]], which: str) -> None:
         clock, rng = self._around.clock, self._around.rng
         pause = FIRST_PAUSE
+        departed_since: float | None = None
         while True:
             started = clock.monotonic()
             try:
                 reason = await connect()
+                departed_since = None
+            except Departed as error:
+                reason = str(error)
+                departed_since = started if departed_since is None else departed_since
+                if started - departed_since >= _DEPARTED_AFTER:
+                    self.departed = error
+                    self._on_stand()
             except (TrustError, TunnelError, OSError, aiohttp.ClientError, ssl.SSLError) as error:
                 reason = str(error) or type(error).__name__
+                departed_since = None
                 if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
                     # The server may have another CA now, which is trusted if it has the right checksum.
                     self._trust = None

@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 
 from remuda.access.agent_objects import ADMIN_BINDING as BINDING
 from remuda.access.agent_objects import ADMIN_ROLE as ROLE
+from remuda.access.agent_objects import AGENT, BY_AGENT, MADE_BY, NAMESPACE
 from remuda.access.agent_objects import AGGREGATION_SECRET as AGGREGATION
-from remuda.access.agent_objects import BY_AGENT, MADE_BY, NAMESPACE
 from remuda.access.agent_objects import SERVICE_ACCOUNT as ACCOUNT
+from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.client.kubeconfig import Target
 from remuda.client.server_side_apply import apply_owned
@@ -26,7 +27,7 @@ from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, annotations_of
+from remuda.kube.objects import GroupVersionResource, annotations_of, dig, resource_version_of
 
 from .server_trust import Trust
 from .settings import Settings
@@ -40,6 +41,7 @@ MANAGER = "remuda-cluster-agent"
 ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 SECRETS = GroupVersionResource("", "v1", "secrets")
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 
@@ -109,6 +111,16 @@ class OwnCluster:
             "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
         }
         await apply_owned(self._client, SECRETS, secret, MANAGER)
+
+    async def retire(self, credentials: str) -> None:
+        """Scale this agent's own Deployment to zero. One that mounts other credentials is not ours any more: the cluster was
+        imported again."""
+        deployment = await find(self._client, DEPLOYMENTS, AGENT, NAMESPACE)
+        volumes = dig(deployment or {}, "spec", "template", "spec", "volumes") or ()
+        if deployment is None or credentials not in [dig(volume, "secret", "secretName") for volume in volumes]:
+            return
+        patch = {"metadata": {"resourceVersion": resource_version_of(deployment)}, "spec": {"replicas": 0}}
+        await self._client.patch(DEPLOYMENTS, AGENT, patch, NAMESPACE, field_manager=MANAGER)
 
     async def _prepare(self) -> None:
         subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}

@@ -25,15 +25,18 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
+from remuda.client.idempotent import find
 from remuda.gateway.agents.agent_claims import Change, Params, Stored
 from remuda.gateway.agents.agent_verification import Unproven, prove
 from remuda.gateway.agents.ca_trust_report import KnownClients
 from remuda.gateway.agents.credential_store import CREDENTIALS_NAMESPACE, trusts_in
 from remuda.gateway.agents.tunnels import MOST_SESSIONS, OneAtATime, TunnelAgents, Tunnels
+from remuda.gateway.registration.departed_tokens import NAME, DepartedTokens
 from remuda.gateway.registration.registration_tokens import SECRETS, Registrations
+from remuda.kube.builtin_resources import CONFIG_MAPS
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, rfc3339
 from remuda.kube.objects import GroupVersionResource
-from remuda.tunnel import Refused, Stream, TunnelClient
+from remuda.tunnel import DEPARTED_HEADER, Refused, Stream, TunnelClient
 from remuda.tunnel import Server as At
 from tests.integration.gateway.listening import door
 from tests.real.ports import free_port
@@ -148,7 +151,7 @@ async def place(clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[Place]:
     async with AsyncExitStack() as stack:
         made = await stack.enter_async_context(management(clock=clock))
         registrations = Registrations(made.services)
-        tunnels = Tunnels(made.services, registrations)
+        tunnels = Tunnels(made.services, registrations, DepartedTokens(made.services, registrations))
         await made.namespace(CREDENTIALS_NAMESPACE)
         for name, spec in ((ID, {}), ("local", {"internal": True})):
             await made.namespace(name)
@@ -455,6 +458,32 @@ async def test_a_session_ends_with_its_cluster() -> None:
         await found.management.client.delete(CLUSTERS, ID)
         await asyncio.wait_for(asyncio.gather(one, two, return_exceptions=True), 60)
         assert found.tunnels.clients() == []
+
+
+async def test_an_agent_of_a_deleted_cluster_is_told_so_and_one_with_a_withdrawn_token_is_not() -> None:
+    clock = VirtualClock()
+    async with place(clock) as found, aiohttp.ClientSession() as http:
+        running = [asyncio.create_task(each()) for each in found.management.services.beside]
+        client = found.management.client
+        await found.management.namespace("cattle-system")
+
+        async def answered(token: str = TOKEN) -> tuple[int, str | None]:
+            async with http.get(found.http, headers=agents(token)) as answer:
+                return answer.status, answer.headers.get(DEPARTED_HEADER)
+
+        await client.delete(SECRETS, "crt-token-default-token", ID)
+        await clock.advance(5)
+        listed = await find(client, CONFIG_MAPS, NAME, "cattle-system")
+        assert listed is not None
+        assert TOKEN not in json.dumps(listed)
+        assert await answered() == (400, None), "the token may have been withdrawn"
+        await client.delete(CLUSTERS, ID)
+        await clock.advance(5)
+        assert await answered() == (410, "cluster")
+        assert found.management.asked[-1].why == "the token's cluster was deleted"
+        assert await answered("z" * 54) == (400, None), "nothing is known of this one"
+        for each in running:
+            each.cancel()
 
 
 async def test_a_session_ends_with_its_token_but_not_within_grace() -> None:

@@ -20,7 +20,7 @@ from remuda.apiserver.server import Config, Server
 from remuda.client.kubeconfig import Target
 from remuda.gateway.server.serving_certificate import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng, VirtualClock
-from remuda.tunnel import Refused, Stream, TunnelServer
+from remuda.tunnel import DEPARTED_HEADER, Refused, Stream, TunnelServer
 from remuda.tunnel.clusteragent.agent import Agent
 from remuda.tunnel.clusteragent.connections import ConnectionContext
 from remuda.tunnel.clusteragent.own_cluster import OwnCluster
@@ -51,6 +51,8 @@ class Gate:
     def __init__(self, pki: Pki) -> None:
         self.pki = pki
         self.tokens = {TOKEN}
+        # Of clusters that were deleted.
+        self.departed: set[str] = set()
         self.contacts: list[Contact] = []
         self.ca = pki.ca_pem.decode()
         self.former: list[str] = []
@@ -71,8 +73,8 @@ class Gate:
 
     async def open(self) -> None:
         application = web.Application()
-        application.router.add_get("/v3/connect", self.tunnels.handle)
-        application.router.add_get("/v3/connect/register", self.tunnels.handle)
+        application.router.add_get("/v3/connect", self._connect)
+        application.router.add_get("/v3/connect/register", self._connect)
         application.router.add_get("/v3/settings/cacerts", self._cacerts)
         application.router.add_get("/cacerts/former", self._former)
         application.router.add_get("/ping", self._ping)
@@ -116,6 +118,12 @@ class Gate:
             raise Refused("cluster not found")
         return key
 
+    async def _connect(self, request: web.Request) -> web.StreamResponse:
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer stv-cluster-")
+        if {request.headers.get("X-API-Tunnel-Token"), bearer} & self.departed:
+            return web.Response(status=410, headers={DEPARTED_HEADER: "cluster"})
+        return await self.tunnels.handle(request)
+
     async def _former(self, request: web.Request) -> web.Response:
         return web.json_response({"bundles": self.former})
 
@@ -136,6 +144,11 @@ class Life:
     clock: VirtualClock
     said: list[str] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    work: asyncio.Task[None] | None = None
+
+    def ended(self) -> bool:
+        assert self.work is not None
+        return self.work.done()
 
     async def connected(self, gate: Gate) -> None:
         """Both tunnels stand, and both sides know it: the server does a moment before the agent."""
@@ -198,7 +211,7 @@ async def living(
     said: list[str] = []
     surroundings = ConnectionContext(clock, Rng(seed), **{"proxy": "", **around})
     life = Life(Agent(source, target, entering, surroundings, said.append), clock, said)
-    work = asyncio.create_task(life.agent.run(life.stop))
+    work = life.work = asyncio.create_task(life.agent.run(life.stop))
     try:
         yield life
     finally:

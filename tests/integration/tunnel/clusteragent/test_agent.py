@@ -17,14 +17,14 @@ from remuda.client.interface import Send, WrappedClient
 from remuda.client.kubeconfig import Target
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
-from remuda.tunnel import StreamError
+from remuda.tunnel import Departed, StreamError
 from remuda.tunnel.clusteragent.connections import TRUST_EVERY, AllowedAddress
-from remuda.tunnel.clusteragent.own_cluster import SECRETS, OwnCluster
+from remuda.tunnel.clusteragent.own_cluster import DEPLOYMENTS, SECRETS, OwnCluster
 from remuda.tunnel.clusteragent.settings import AgentOptions, Mounted
 from tests.integration.tunnel.pair import echo, listening, read_all, read_exactly
 from tests.waiting import until
 
-from .gate import CLUSTER, OTHER_TOKEN, TOKEN, Gate, living
+from .gate import CLUSTER, OTHER_TOKEN, TOKEN, Gate, entered, living
 from .test_server_trust import Proxy
 
 
@@ -288,3 +288,67 @@ async def test_a_proxy_that_refuses_does_not_see_a_token(gate: Gate, server: Ser
     async with listening(proxy.serve) as address, living(gate, server, proxy=f"http://{address}") as life:
         await life.pass_time_until(lambda: len(proxy.asked) > 2)
         assert gate.contacts == []
+
+
+# --- an agent whose cluster was deleted -----------------------------------------------------------------------------------
+
+
+def cut(gate: Gate, reason: str) -> None:
+    gate.tokens = set()
+    for key in (CLUSTER, f"stv-cluster-{CLUSTER}"):
+        gate.tunnels.drop(key, reason)
+
+
+async def test_the_agent_of_a_deleted_cluster_ends_and_scales_itself_down(gate: Gate, server: Server) -> None:
+    client = InProcessClient(server)
+    with pytest.raises(Departed, match=r"the cluster was deleted on 127\.0\.0\.1"):
+        async with living(gate, server, credentials="cattle-credentials-1") as life:
+            await life.connected(gate)
+            await client.create(DEPLOYMENTS, agent_deployment("cattle-credentials-1"), "cattle-system")
+            gate.departed = {TOKEN}
+            cut(gate, "the cluster was removed")
+            await life.pass_time_until(life.ended)
+    assert (await client.get(DEPLOYMENTS, "cattle-cluster-agent", "cattle-system"))["spec"]["replicas"] == 0
+
+
+async def test_an_agent_that_was_replaced_by_another_import_leaves_that_alone(server: Server) -> None:
+    client = InProcessClient(server)
+    await entered(server).introduction()
+    await client.create(DEPLOYMENTS, agent_deployment("cattle-credentials-2"), "cattle-system")
+    await entered(server).retire("cattle-credentials-1")
+    assert (await client.get(DEPLOYMENTS, "cattle-cluster-agent", "cattle-system"))["spec"]["replicas"] == 1
+
+
+async def test_an_unknown_token_is_tried_for_ever(gate: Gate, server: Server) -> None:
+    async with living(gate, server) as life:
+        await life.connected(gate)
+        cut(gate, "the server was restored from an older backup")
+        for _ in range(300):
+            await life.clock.advance(1)
+        assert not life.ended()
+        gate.tokens = {TOKEN}
+        await life.pass_time_until(gate.connected)
+
+
+async def test_a_wrong_new_token_does_not_end_a_good_connection(gate: Gate, server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    gate.departed = {OTHER_TOKEN}
+    async with living(gate, server, AgentOptions(gate.url, token_file=file, ca_checksum=gate.checksum, strict=True)) as life:
+        await life.connected(gate)
+        file.write_text(OTHER_TOKEN)
+        await life.pass_time_connected(gate, 150)
+        assert gate.connected()
+        assert not life.ended()
+
+
+def agent_deployment(credentials: str) -> dict[str, Any]:
+    labels = {"app": "cattle-cluster-agent"}
+    volumes = [{"name": "cattle-credentials", "secret": {"secretName": credentials}}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "cattle-cluster-agent"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }

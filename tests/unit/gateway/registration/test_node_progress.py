@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import rke_cattle_io as rke
 from remuda.gateway.registration.node_progress import KEPT_SECONDS, LONGEST, MOST_LINES, Rings, clean
 from remuda.kube.authorization.actions import Action
-from remuda.kube.builtin_resources import SECRETS
+from remuda.kube.builtin_resources import NAMESPACES, SECRETS
 from remuda.kube.clock import VirtualClock
-from remuda.kube.objects import Key
+from remuda.kube.objects import Key, name_of
 from remuda.provisioning.well_known import request_name
 from tests.unit.provisioning.rke_machines import DEMO, FLEET
 
@@ -98,6 +101,25 @@ async def test_a_host_speaks_for_itself_only_and_not_too_much() -> None:
             assert (await place.ask(PATH, bearer, "POST", body))[0] == 400
         seen = [(await place.ask(PATH, bearer, "POST", {"lines": ["x"]}))[0] for _ in range(40)]
         assert seen[0] == 200 and seen[-1] == 429
+
+
+async def test_the_host_of_a_deleted_machine_is_told_so() -> None:
+    async with hosted() as place:
+        running = [asyncio.create_task(each()) for each in place.services.beside]
+        await place.made.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cattle-system"}})
+        await place.wanted()
+        bearer = {"Authorization": f"Bearer {token_in((await place.register(ID))[1])}"}
+        assert (await place.ask(PATH, bearer, "POST", {"lines": []}))[0] == 200
+        client = place.made.client
+        for kind in (capi.MACHINES, rke.RKE_BOOTSTRAPS):
+            for each in await place.made.list(kind, FLEET):
+                await client.patch(kind, name_of(each), {"metadata": {"finalizers": None}}, FLEET)
+                await client.delete(kind, name_of(each), FLEET)
+        await place.made.settle(60)
+        assert (await place.ask(PATH, bearer, "POST", {"lines": []})) == (410, b"the machine of this host was deleted")
+        assert (await place.ask(PATH, {"Authorization": "Bearer " + "z" * 54}, "POST", {"lines": []}))[0] == 401
+        for each in running:
+            each.cancel()
 
 
 @pytest.mark.parametrize("query", ["", "?machine=m1", "?machine=a/b/c", "?machine=/b", "?cluster=", "?machine=a/b&after=-1"])

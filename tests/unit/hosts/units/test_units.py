@@ -160,6 +160,13 @@ def test_exit_codes_that_count_as_success() -> None:
     assert unit.wants_restart(8)
 
 
+def test_an_exit_status_that_prevents_a_restart() -> None:
+    unit = parse("a.service", ["[Service]\nExecStart=/a\nRestart=always\nRestartPreventExitStatus=10\n"])
+    assert not unit.wants_restart(10)
+    assert unit.wants_restart(1)
+    assert unit.wants_restart(0)
+
+
 def test_environment_files() -> None:
     text = '# a comment\nA=1\n\nB = two words \nC=\'it is\'\nD="a\\"b\\$c"\nnot a line\n1X=y\nE=\n'
     assert environment_of(text) == {"A": "1", "B": "two words", "C": "it is", "D": 'a"b$c', "E": ""}
