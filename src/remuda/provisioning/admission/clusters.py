@@ -26,14 +26,14 @@ from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..releases import catalog
-from ..releases.catalog import ReleaseError
+from ..releases.catalog import Release, ReleaseError
 from ..releases.distributions import RELEASES_SETTING
 from ..well_known import MANAGEMENT_NAME
 
 Obj = dict[str, Any]
 
 _IMMUTABLE = "field is immutable"
-_RKE = "spec.rkeConfig"
+_RKE, _GLOBAL = "spec.rkeConfig", "machineGlobalConfig"
 _ROLES = ("etcdRole", "controlPlaneRole", "workerRole")
 _DIRECTORIES = ("systemAgent", "provisioning", "k8sDistro")
 _WITHOUT_FILES = ("proc", "sys", "dev")
@@ -157,18 +157,27 @@ def _ignored_arguments(obj: Obj, old: Obj | None) -> list[str]:
         return []
     same = version == dig(old, "spec", "kubernetesVersion")
     before = {(path, name): value for path, name, value in _arguments(old)} if same else {}
-    return [
-        f"{path}.{name} has no effect: {why}"
-        for path, name, value in _arguments(obj)
-        if before.get((path, name)) != value and (why := release.why_ignored(name, value))
-    ]
+    new = [each for each in _arguments(obj) if before.get(each[:2]) != each[2]]
+    return [f"{path}.{name} {why}" for path, name, value in new if (why := _why_doubtful(release, path, name, value))]
+
+
+def _why_doubtful(release: Release, path: str, name: str, value: Any) -> str:
+    if why := release.why_ignored(name, value):
+        return f"has no effect: {why}"
+    if value and path == f"{_RKE}.{_GLOBAL}" and release.is_for_servers_only(name, catalog.built_in()):
+        return f"has no effect on workers: only servers of {release.runtime.name} have it"
+    if release.known and (unknown := release.unknown_values(name, value)):
+        argument = release.argument(name, server=True)
+        known = ", ".join(argument.options) if argument is not None else ""
+        return f"has a value that {release.version} may not know: {', '.join(unknown)}; known ones are {known}"
+    return ""
 
 
 def _arguments(obj: Obj | None) -> Iterable[tuple[str, str, Any]]:
     """All arguments of a cluster: the path of their place, name, value."""
     rke = dig(obj, "spec", "rkeConfig")
     rke = rke if isinstance(rke, dict) else {}
-    places = [("machineGlobalConfig", rke.get("machineGlobalConfig"))]
+    places = [(_GLOBAL, rke.get(_GLOBAL))]
     places += [
         (f"machineSelectorConfig[{i}].config", each.get("config")) for i, each in enumerate(_items(rke, "machineSelectorConfig"))
     ]

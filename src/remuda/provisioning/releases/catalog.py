@@ -2,14 +2,15 @@
 
 The data has the shape of Rancher's published metadata, by distribution and version, so that the setting `rke-metadata-config`
 may replace it by that; besides, arguments that many versions share may be named in `argumentSets` instead of being written
-out. An unlisted version is not refused: it gets every argument that any version has. :mod:`..planner.render` drops arguments
-that a version does not support, since an unknown argument keeps a host from starting.
+out. An unlisted version is not refused: its servers get every argument that any version has, its agents those of the nearest
+version, since K3s' agent stops at an argument that it does not know. :mod:`..planner.render` drops arguments that a version
+does not support.
 """
 
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -23,6 +24,8 @@ from .distributions import Runtime
 Obj = dict[str, Any]
 
 _FILE = "releases.json"
+# Takes the name of any component, and ignores unknown ones.
+_OPEN = frozenset(("disable",))
 
 
 class ReleaseError(ValueError):
@@ -35,6 +38,8 @@ class Argument:
 
     type: str = ""
     default: Any = None
+    # The known values; there may be others, in versions that the data does not know.
+    options: tuple[str, ...] = ()
 
     @property
     def is_boolean(self) -> bool:
@@ -66,6 +71,23 @@ class Release:
             return f"{self.version} has no such argument"
         return "" if is_usable(value) else "its value must be a text, a list, true or false"
 
+    def is_for_servers_only(self, name: str, releases: Releases) -> bool:
+        """True for a setting of servers here that the agents of another distribution have, so that users may expect it on all
+        hosts."""
+        if name in self.agent_arguments or name not in self.server_arguments:
+            return False
+        others = (each for runtime, listed in releases.by_runtime.items() if runtime != self.runtime.name for each in listed)
+        return any(name in each.agent_arguments for each in others)
+
+    def unknown_values(self, name: str, value: Any) -> tuple[str, ...]:
+        """The values that the data does not know; none if it lists no values for this argument."""
+        argument = self.argument(name, server=True)
+        if argument is None or not argument.options or name in _OPEN or not isinstance(value, str | list | tuple):
+            return ()
+        # Some name several at once: `multus,canal`.
+        known = {part for option in argument.options for part in (option, *option.split(","))}
+        return tuple(each for each in ([value] if isinstance(value, str) else value) if each and each not in known)
+
 
 def is_usable(value: Any) -> bool:
     """True if plans render an argument's value of that type; see `planner.render.config` on the others."""
@@ -86,7 +108,7 @@ class Releases:
         parsed(version)
         runtime = distributions.of_version(version)
         listed = self.by_runtime.get(runtime.name, ())
-        found = next((release for release in listed if release.version == version), None) or _union(version, runtime, listed)
+        found = next((release for release in listed if release.version == version), None) or _derived(version, runtime, listed)
         if not found.server_arguments or not found.agent_arguments:
             raise ReleaseError(f"KDM release data is empty for {version}")
         return found
@@ -131,7 +153,10 @@ def write(found: Releases) -> bytes:
 
 
 def _said(argument: Argument) -> Obj:
-    return {"type": argument.type} if argument.default is None else {"type": argument.type, "default": argument.default}
+    found: Obj = {"type": argument.type}
+    if argument.default is not None:
+        found["default"] = argument.default
+    return {**found, "options": list(argument.options)} if argument.options else found
 
 
 def read(data: bytes | str, beneath: Releases | None = None) -> Releases:
@@ -206,17 +231,25 @@ def _arguments(said: Any, sets: Sets) -> Mapping[str, Argument]:
             raise ReleaseError(f"the release data names the arguments {said!r}, which it does not hold")
         return sets[said]
     entries = sorted(_mapping(said).items())
-    return {name: Argument(str(_mapping(entry).get("type") or ""), _mapping(entry).get("default")) for name, entry in entries}
+    return {name: _argument(_mapping(entry)) for name, entry in entries}
 
 
-def _union(version: str, runtime: Runtime, listed: Iterable[Release]) -> Release:
+def _argument(said: Mapping[str, Any]) -> Argument:
+    options = said.get("options")
+    known = tuple(each for each in options if isinstance(each, str)) if isinstance(options, list) else ()
+    return Argument(str(said.get("type") or ""), said.get("default"), known)
+
+
+def _derived(version: str, runtime: Runtime, listed: Sequence[Release]) -> Release:
+    """An unlisted version."""
     server: dict[str, Argument] = {}
-    agent: dict[str, Argument] = {}
     features: dict[str, str] = {}
     for release in listed:
-        server |= release.server_arguments
-        agent |= release.agent_arguments
+        server |= {**release.agent_arguments, **release.server_arguments}
         features |= release.features
+    older = [release for release in listed if _order(release.version) <= _order(version)]
+    nearest = older[-1:] or listed[:1]
+    agent = nearest[0].agent_arguments if nearest else {}
     return Release(version, runtime, server, agent, features, known=False)
 
 

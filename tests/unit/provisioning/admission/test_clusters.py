@@ -69,6 +69,7 @@ def test_arguments_without_effect_are_warned_of_when_they_are_written() -> None:
     )
     assert warned(wrong) == [
         "spec.rkeConfig.machineGlobalConfig.audit-policy-file has no effect: v1.34.1+k3s1 has no such argument",
+        "spec.rkeConfig.machineGlobalConfig.system-default-registry has no effect on workers: only servers of k3s have it",
         "spec.rkeConfig.machineGlobalConfig.lb-server-port has no effect: its value must be a text, a list, true or false",
     ]
     # Only of what changes; a new version may lack what the old one had.
@@ -80,6 +81,9 @@ def test_arguments_without_effect_are_warned_of_when_they_are_written() -> None:
     assert warned(selected) == [
         "spec.rkeConfig.machineSelectorConfig[1].config.docker has no effect: v1.34.1+rke2r1 has no such argument"
     ]
+    (odd,) = warned(rke(machineGlobalConfig={"cni": "weave", "system-default-registry": "r.example.com"}))
+    assert "machineGlobalConfig.cni has a value that v1.34.1+rke2r1 may not know: weave; known ones are" in odd
+    assert "calico" in odd
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,36 @@ def test_foreign_data_gives_no_command_an_argument_that_stops_it() -> None:
     assert found.argument("audit-policy-file", server=True) is None
 
 
-def test_an_unknown_version_has_every_argument_of_the_others() -> None:
+def test_servers_of_an_unknown_version_have_every_argument_of_the_others() -> None:
     release = catalog.read(json.dumps(KDM).encode()).release("v1.35.0+k3s1")
     assert not release.known
-    assert set(release.server_arguments) == {"tls-san", "disable"}
-    assert {name: found.is_boolean for name, found in release.agent_arguments.items()} == {"docker": True, "selinux": True}
+    assert set(release.server_arguments) == {"tls-san", "disable", "docker", "selinux"}
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments"),
+    [("v1.35.0+k3s1", {"docker"}), ("v1.33.9+k3s2", {"selinux"}), ("v1.20.1+k3s1", {"selinux"})],
+)
+def test_agents_of_an_unknown_version_have_the_arguments_of_the_nearest(version: str, arguments: set[str]) -> None:
+    """The newest that is not newer, else the oldest: an agent stops at an argument that it does not know."""
+    release = catalog.read(json.dumps(KDM).encode()).release(version)
+    assert set(release.agent_arguments) == arguments
+
+
+def test_no_agent_of_an_unknown_version_gets_what_none_of_its_neighbours_has() -> None:
+    for version in ("v1.30.1+k3s1", "v1.35.7+k3s1", "v1.37.0+k3s1"):
+        assert catalog.built_in().release(version).argument("system-default-registry", server=False) is None
+        assert catalog.built_in().release(version).argument("system-default-registry", server=True) is not None
+
+
+def test_known_values() -> None:
+    rke2 = catalog.built_in().release("v1.34.1+rke2r1")
+    for fine in ("calico", "multus,canal", ["multus", "canal"], "", None, True):
+        assert rke2.unknown_values("cni", fine) == ()
+    assert rke2.unknown_values("cni", ["multus", "weave"]) == ("weave",)
+    assert rke2.unknown_values("ingress-controller", "haproxy") == ("haproxy",)
+    # Of any component, and of arguments whose values are not listed.
+    assert rke2.unknown_values("disable", "anything") == rke2.unknown_values("tls-san", "anything") == ()
 
 
 @pytest.mark.parametrize("version", ["", "latest", "1.x"])
