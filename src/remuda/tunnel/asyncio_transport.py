@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import aiohttp
@@ -24,9 +24,11 @@ from .tls import TlsStream, start_tls
 
 _HIGH = 256 * 1024
 _LOW = 64 * 1024
+# After so many seconds without a connection another client is tried.
+PATIENCE = 4.0
 
-Dial = Callable[[str], Awaitable[ByteStream]]
-"""A stream to `host:port` on the far side."""
+Way = Callable[[str], ByteStream]
+"""A stream to `host:port` on the far side, through one of its clients."""
 
 Context = Callable[[], ssl.SSLContext]
 """The TLS context of one connection."""
@@ -165,14 +167,24 @@ class StreamTransport(asyncio.Transport):
 class TunnelConnector(aiohttp.BaseConnector):
     """aiohttp's connections, dialled through a tunnel. `context` is for https; untrusted servers are refused.
 
-    Idle connections are kept for `keep` seconds.
+    `ways` are the clients to dial through at this moment, the best one first; another one is tried when a connection is not there
+    after `patience` seconds. It raises NoSession without any. Idle connections are kept for `keep` seconds.
     """
 
     def __init__(
-        self, dial: Dial, context: Context | None, clock: Clock, *, limit: int, within: float = 15.0, keep: float = 45.0
+        self,
+        ways: Callable[[], Sequence[Way]],
+        context: Context | None,
+        clock: Clock,
+        *,
+        limit: int,
+        within: float = 15.0,
+        keep: float = 45.0,
+        patience: float = PATIENCE,
     ) -> None:
         super().__init__(limit=limit, keepalive_timeout=keep)
-        self._dial = dial
+        self._ways = ways
+        self._patience = patience
         self._context = context
         self._clock = clock
         self._within = within
@@ -180,7 +192,7 @@ class TunnelConnector(aiohttp.BaseConnector):
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:
         try:
             async with deadline(self._clock, self._within):
-                stream = await self._connected(req.url.host, req.url.port, req.is_ssl())
+                stream = await self._by_any_way(req.url.host, req.url.port, req.is_ssl())
         except TimeoutError:
             raise aiohttp.ServerTimeoutError(f"no connection through the tunnel within {self._within:.0f} s") from None
         except ssl.SSLCertVerificationError as error:
@@ -193,9 +205,17 @@ class TunnelConnector(aiohttp.BaseConnector):
         StreamTransport.connect(stream, protocol)
         return protocol
 
-    async def _connected(self, host: str, port: int, secure: bool) -> ByteStream:
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        stream = await self._dial(address)
+    async def _by_any_way(self, host: str, port: int, secure: bool) -> ByteStream:
+        *first, last = self._ways()
+        for way in first:
+            # A client whose node has just lost power is not known to be gone yet.
+            with contextlib.suppress(TimeoutError, OSError):
+                async with deadline(self._clock, self._patience):
+                    return await self._connected(way, host, port, secure)
+        return await self._connected(last, host, port, secure)
+
+    async def _connected(self, way: Way, host: str, port: int, secure: bool) -> ByteStream:
+        stream = way(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         if not secure:
             return stream
         if self._context is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from aiohttp import web
@@ -168,6 +169,13 @@ class TunnelServer:
         if not preferred:
             raise NoSession(f"failed to find Session for client {key}")
         return preferred[0].open(network, address)
+
+    def ways(self, key: str, network: str, most: int) -> list[Callable[[str], Stream]]:
+        """Up to `most` clients of a key to dial through, the best one first; NoSession without any."""
+        preferred = self.preferred(key)[:most]
+        if not preferred:
+            raise NoSession(f"failed to find Session for client {key}")
+        return [partial(session.open, network) for session in preferred]
 
     def preferred(self, key: str) -> list[Session]:
         """The live sessions of a key, the best one first: those with recent messages, oldest first, as in Go; then the silent

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -147,3 +150,52 @@ def test_what_it_says_when_it_is_told_too_little(arguments: tuple[str, ...], cod
     found, said = refused(*arguments)
     assert (found, words in said) == (code, True), said
     assert "Traceback" not in said
+
+
+# --- two agents -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.story
+@pytest.mark.parametrize("loss", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "silent"])
+def test_polls_go_on_when_one_of_two_agents_is_lost(gateway: Gateway, downstream: Embedded, loss: signal.Signals) -> None:
+    name = f"c-two{'ks'[loss == signal.SIGSTOP]}1"
+    cluster = registered(gateway, name)
+    administrator = gateway.administrator()
+    path = cluster.path("/api/v1/namespaces/default")
+    with (
+        Agent(cluster, downstream, called=f"{name}-first") as first,
+        Agent(cluster, downstream, called=f"{name}-second") as second,
+    ):
+        connected(first)
+        connected(second)
+        until(lambda: administrator.request("GET", path).status == 200, log=gateway)
+        polled: list[int] = []
+
+        def poll(times: int) -> None:
+            for _ in range(times):
+                polled.append(administrator.request("GET", path).status)
+                time.sleep(0.05)
+
+        poll(20)
+        os.kill(first.pid, loss)
+        try:
+            # More than the time after which the silent one counts as lost.
+            poll(400)
+        finally:
+            if loss == signal.SIGSTOP:
+                os.kill(first.pid, signal.SIGCONT)
+        # The requests that were on their way through a killed one may fail: their connection is cut.
+        assert polled.count(200) >= len(polled) - 1, [status for status in polled if status != 200]
+        assert cluster.condition("Connected").get("status") == "True"
+        assert second.alive
+
+
+@pytest.mark.story
+def test_the_agent_of_a_deleted_cluster_stops_by_itself(gateway: Gateway, downstream: Embedded) -> None:
+    cluster = registered(gateway, "c-gone1")
+    with Agent(cluster, downstream, called="gone-agent") as agent:
+        connected(agent)
+        gateway.endpoint.request("DELETE", f"{MANAGED}/c-gone1")
+        until(lambda: not agent.alive, 240, agent)
+        assert agent.told().splitlines()[-1].endswith("this agent stops; import the cluster to use it again"), agent.told()
+        assert agent.stop() == 0

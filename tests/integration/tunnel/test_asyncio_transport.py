@@ -24,7 +24,6 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.tunnel import asyncio_transport
 from remuda.tunnel.asyncio_transport import TunnelConnector
-from remuda.tunnel.stream import ByteStream
 from remuda.tunnel.tls import TlsStream, start_tls
 from tests.waiting import until
 
@@ -40,11 +39,8 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 
 def through(door: Door, target: Target, largest: int | None = None, *, keep: float = 45.0, watches: int = 1024) -> HttpsClient:
-    async def dial(address: str) -> ByteStream:
-        return await door.tunnels.dial("c-test", "tcp", address)
-
     def connector(limit: int, context: ContextOnDemand | None) -> aiohttp.BaseConnector:
-        return TunnelConnector(dial, context, SYSTEM_CLOCK, limit=limit, keep=keep)
+        return TunnelConnector(lambda: door.tunnels.ways("c-test", "tcp", 2), context, SYSTEM_CLOCK, limit=limit, keep=keep)
 
     return HttpsClient(target, SYSTEM_CLOCK, connector=connector, largest=largest, watches=watches)
 

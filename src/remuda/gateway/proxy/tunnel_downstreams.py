@@ -31,7 +31,7 @@ from remuda.client.tls import ContextOnDemand
 from remuda.kube.clock import deadline
 from remuda.kube.errors import OutOfReach
 from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
-from remuda.tunnel import ByteStream, NoSession, Session, Stream, TunnelError, start_tls
+from remuda.tunnel import NoSession, Session, Stream, TunnelError, start_tls
 from remuda.tunnel.asyncio_transport import TunnelConnector
 
 from ..server.dependencies import Services
@@ -119,10 +119,11 @@ class Reach:
             handler()
 
     def connector(self, limit: int, context: ContextOnDemand | None, keep: float = 45.0) -> aiohttp.BaseConnector:
-        return TunnelConnector(self._dial, context, self._services.clock, limit=limit, keep=keep)
+        def ways() -> list[Callable[[str], Stream]]:
+            return self._services.tunnels.ways(self.cluster, "tcp", _AGENTS_TRIED)
 
-    async def _dial(self, address: str) -> ByteStream:
-        return await self._services.tunnels.dial(self.cluster, "tcp", address)
+        clock = self._services.clock
+        return TunnelConnector(ways, context, clock, limit=limit, keep=keep, patience=_OTHER_AGENT_AFTER)
 
     async def _line(self) -> Line:
         """A connection through one of the cluster's agents: through another one if the first can't make it in time, for example

@@ -243,6 +243,12 @@ async def test_requests_go_on_through_the_second_agent(found: World, monkeypatch
             # No ping of it is missing yet; the other one is tried after a moment.
             assert (await ask(found, "/api/v1/configmaps"))[0] == 200
             assert opened
+            # So do the requests of this server's own controllers.
+            opened.clear()
+            connector = reach.connector(1, reach._context)
+            async with aiohttp.ClientSession(connector=connector) as http, http.get(f"https://{reach.address}/version") as answer:
+                assert answer.status in (200, 401)
+            assert opened
     finally:
         before[1].cancel()
         await asyncio.gather(before[1], return_exceptions=True)
