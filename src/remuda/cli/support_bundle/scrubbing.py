@@ -38,7 +38,9 @@ _SAID = re.compile(
 _FIRST = re.compile(r"(?i)(\bpassword(?: is)? )([^\s,;]{8,})(?= \(|$|,)")
 _OPTION = re.compile(r"(?i)(--[\w-]*(?:token|password|secret|key))([= ])(?!-)([^\s\"']+)")
 # What is said by such names without being secret: a file, a switch, a number.
-_HARMLESS = re.compile(r"(?i)/|(true|false|none|null|\d{1,5})$|\[hidden\]")
+_HARMLESS = re.compile(r"(?i)/|(true|false|none|null|\d{1,5})\]?$|\[hidden\]")
+# The next word of a sentence, as in `failed to fetch anonymous token: Get "https://…"`. Passwords are words, too.
+_NEXT_WORD, _MAY_BE_WORDS = re.compile(r"[A-Za-z]{1,20}"), re.compile(r"(?i)passw|passphrase")
 # Of a Secret: where it belongs, and what everybody may know.
 _PUBLIC_KEYS = frozenset(("namespace", "ca.crt", "tls.crt", "ca", "cacerts", "server", "last-apply-time"))
 _BEGIN, _END = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY-----"), re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY-----")
@@ -136,7 +138,7 @@ class Scrubber:
         if self._words:
             text = _WORD.sub(self._without_known, text)
         text = _USERINFO.sub(f"{HIDDEN}@", text)
-        text = _OPTION.sub(lambda found: f"{found[1]}{found[2]}{HIDDEN}", text)
+        text = _OPTION.sub(_without_said, text)
         text = _FIRST.sub(rf"\1{HIDDEN}", text)
         return redacted(_SAID.sub(_without_said, text))
 
@@ -186,4 +188,11 @@ def _encoded(value: str) -> tuple[str, ...]:
 
 
 def _without_said(found: re.Match[str]) -> str:
-    return found[0] if _HARMLESS.match(found[3]) else f"{found[1]}{found[2]}{HIDDEN}"
+    return found[0] if _HARMLESS.match(found[3]) or _is_sentence(found) else f"{found[1]}{found[2]}{HIDDEN}"
+
+
+def _is_sentence(found: re.Match[str]) -> bool:
+    """The colon ends a part of a sentence, which goes on after the next word."""
+    if not found[2].endswith(": ") or _MAY_BE_WORDS.search(found[1]) or not _NEXT_WORD.fullmatch(found[3]):
+        return False
+    return found.string[found.end() : found.end() + 1] == " "

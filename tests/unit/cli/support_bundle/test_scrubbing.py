@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,11 @@ from hypothesis import strategies as st
 from remuda.cli.support_bundle import scrubbing
 from remuda.cli.support_bundle.scrubbing import SHORTEST, Scrubber
 
+HARMLESS = [
+    line
+    for line in (Path(__file__).parents[2] / "kube" / "harmless_lines.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("# ")
+]
 KEY = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBl0dGxlU2VjcmV0Tm9ib2R5S25vd3M5\n-----END EC PRIVATE KEY-----"
 PLAN = {
     "files": [{"path": "/etc/x", "content": base64.b64encode(b"token: deep-inside-1\nserver: https://a.example").decode()}],
@@ -108,3 +114,24 @@ def test_any_word_that_is_known_is_hidden_wherever_it_stands(word: str, around: 
     scrubber = Scrubber()
     scrubber.learn_data({"anything": encoded(word)})
     assert word not in scrubber.text(around.format(word))
+
+
+def test_lines_of_programs_stay_as_they_are() -> None:
+    """The same lines as for the rules that this adds to."""
+    assert len(HARMLESS) > 300
+    changed = [(line, found) for line in HARMLESS if (found := Scrubber().text(line)) != line]
+    assert changed == []
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("token: waiting", "waiting"),
+        ("password: correcthorse was refused", "correcthorse"),
+        ('"token": "abcdef" and more', "abcdef"),
+        ("--registry-password secretword --other", "secretword"),
+        ("token: Abc1defg was refused", "Abc1defg"),
+    ],
+)
+def test_what_may_be_a_secret_is_hidden_in_a_sentence_too(text: str, secret: str) -> None:
+    assert secret not in Scrubber().text(text)
