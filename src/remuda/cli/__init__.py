@@ -18,18 +18,21 @@ __all__ = ["complete_plugin", "main", "plugin"]
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the `remuda` program."""
-    from .command_tree import cli
-    from .exit_codes import run
-
-    sys.exit(run(cli, arguments))
+    _run("remuda", arguments)
 
 
 def plugin() -> NoReturn:
     """The entry point of `kubectl-remuda`, which makes the same commands `kubectl remuda …`."""
+    _run("kubectl remuda")
+
+
+def _run(program: str, arguments: Sequence[str] | None = None) -> NoReturn:
     from .command_tree import cli
     from .exit_codes import run
+    from .views.output import encodable
 
-    sys.exit(run(cli, program="kubectl remuda"))
+    encodable(sys.stdout, sys.stderr)
+    sys.exit(run(cli, arguments, program))
 
 
 def complete_plugin() -> None:

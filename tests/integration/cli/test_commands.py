@@ -51,6 +51,15 @@ def test_quick_commands_import_no_server_and_no_http_library(shell: Shell, argum
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(("encoding", "sign"), [("utf-8", "…"), ("latin-1", "~"), ("koi8-r", "~")])
+def test_signs_are_printed_in_any_encoding(shell: Shell, encoding: str, sign: str) -> None:
+    """ASCII alone click takes for a mistake, and prints UTF-8."""
+    shell.environ["PYTHONIOENCODING"] = encoding
+    command = [*shell.arguments(), "kubeconfig", "--help"]
+    done = subprocess.run(command, env=shell.environment(), capture_output=True, check=True, timeout=60)
+    assert f"[CLUSTER]{sign}" in done.stdout.decode(encoding) and done.stderr == b""
+
+
 def test_version_as_an_option_is_one_line(shell: Shell) -> None:
     done = shell.run("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"remuda {__version__}\n", "")

@@ -94,7 +94,7 @@ def show(name: str, namespace: str, watch: bool, remote: Remote, output: Output)
     if output.structured:
         output.value(cluster_tree.data(sight))
         return
-    for line in cluster_tree.drawn(cluster_tree.of_cluster(sight, _now())):
+    for line in cluster_tree.drawn(cluster_tree.of_cluster(sight, _now()), output.width):
         output.line(painted(line, output.stream))
 
 
@@ -254,15 +254,15 @@ def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
             }
         )
         return
-    for line in cluster_tree.drawn(wait_chain.of_chain(sight, links, now)):
+    for line in cluster_tree.drawn(wait_chain.of_chain(sight, links, now), output.width):
         output.line(painted(line, output.stream))
     if not links:
-        output.line(state.message or "It waits for nothing.")
+        output.paragraph(state.message or "It waits for nothing.")
     else:
         output.line()
         output.line("What to do:")
         for text in wait_chain.to_do(links, called):
-            output.line(f"- {text}")
+            output.paragraph(text, "- ")
     if sight.waits is None:
         where = f"on {sight.leader}" if sight.leader else "elsewhere, or this server does not tell"
         click.echo(f"(as conditions tell it: the controllers work {where})", err=True)

@@ -5,6 +5,7 @@ A line is made of pieces, each with the colour it has where there are colours.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from .output import is_terminal, paint
 from .states import ClusterView, State
 
 Obj = dict[str, Any]
+
+# The columns that each level of a tree takes, and what a deep one keeps on a narrow terminal.
+_STEP, _NARROWEST = 3, 24
+_WORD = re.compile(r"\S+\s*|\s+")
 
 
 class Piece(NamedTuple):
@@ -37,20 +42,49 @@ class Branch:
     below: tuple[Branch, ...] = ()
 
 
-def drawn(branch: Branch) -> list[Line]:
-    """With the lines that show what belongs to what."""
-    return [branch.line, *_hung(branch)]
-
-
-def _hung(branch: Branch) -> Iterable[Line]:
+def drawn(branch: Branch, width: int = 0) -> list[Line]:
+    """The lines of a tree, with the signs that show what belongs to what; wrapped at `width`, if that is not 0."""
     through = Piece("│  " if branch.below else "   ", "dim")
-    for line in branch.more:
-        yield (through, *line)
-    for at, each in enumerate(branch.below):
-        last = at == len(branch.below) - 1
-        yield (Piece("└─ " if last else "├─ ", "dim"), *each.line)
-        for line in _hung(each):
+    inner = max(width - _STEP, _NARROWEST) if width else 0
+    first, *rest = wrapped(branch.line, width, inner)
+    more = [part for line in branch.more for part in wrapped(line, inner, inner)]
+    return [first, *((through, *line) for line in (*rest, *more)), *_hung(branch.below, inner)]
+
+
+def _hung(branches: Sequence[Branch], width: int) -> Iterable[Line]:
+    for at, each in enumerate(branches):
+        last = at == len(branches) - 1
+        first, *rest = drawn(each, width)
+        yield (Piece("└─ " if last else "├─ ", "dim"), *first)
+        for line in rest:
             yield (Piece("   " if last else "│  ", "dim"), *line)
+
+
+def wrapped(line: Line, width: int, later: int) -> list[Line]:
+    """The line in parts, broken between words: the first no wider than `width`, the others no wider than `later`; 0: as it is."""
+    if not width or len(plain(line)) <= width:
+        return [line]
+    parts: list[Line] = []
+    current: list[Piece] = []
+    for word in _words(line):
+        if current and len(plain((*current, *word))) > (later if parts else width):
+            parts.append(tuple(current))
+            current = []
+        current += word
+    return [*parts, tuple(current)]
+
+
+def _words(line: Line) -> Iterable[list[Piece]]:
+    """Each with the space after it; one may be made of several pieces."""
+    word: list[Piece] = []
+    for piece in line:
+        for text in _WORD.findall(piece.text):
+            word.append(piece._replace(text=text))
+            if text[-1].isspace():
+                yield word
+                word = []
+    if word:
+        yield word
 
 
 def plain(line: Line) -> str:
