@@ -1,8 +1,8 @@
 """`remuda kubeconfig`: a kubeconfig for the clusters of a server one is logged in to, or that server's administrator's.
 
-Who is logged in gets theirs, made by the server for them. On the server's own machine, without a login, it is the file of its
-data directory, or of a cluster the one that its controllers use. :mod:`..remote.kubeconfigs` reads them, and adds any to the
-user's own.
+After a login the server makes one for the user, with a context for the server itself, too. On the server's own machine, without
+a login, it is the file of its data directory, or of a cluster the one that its controllers use (:mod:`..remote.kubeconfigs`).
+:mod:`..remote.kubeconfigs` adds any to what a person has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import click
 from ..exit_codes import Code, Failure
 from ..options.locations import data_dir_option
 from ..remote.login_file import Logins, complete_names
+from ..views.output import write_utf8
 
 if TYPE_CHECKING:
     from ..remote.connection import Remote
@@ -62,8 +63,9 @@ def command(
 ) -> None:
     """Print or merge a kubeconfig.
 
-    Who is logged in gets one with a context for each cluster that they may use, or for those that are named. Without a login,
-    or with --admin, it is the administrator's of the data directory; of a cluster that is named, the one that controllers use.
+    After a login it has a context for each cluster that you may use and one for the server, in which clusters are declared; or
+    only for the clusters that are named. Without a login, or with --admin, it is the administrator's of the data directory; of a
+    cluster that is named, the one that controllers use.
     Without --into, --merge adds to the first file of $KUBECONFIG, else to ~/.kube/config.
     """
     if not merge and (into is not None or use):
@@ -113,7 +115,7 @@ def _remote(clusters: tuple[str, ...], login: str, *, admin: bool) -> Remote | N
 def _generated(remote: Remote, clusters: tuple[str, ...], direct: bool) -> str:
     from remuda.kube.encoding import yamlio
 
-    body: Obj = {"direct": direct, **({"clusters": list(clusters)} if clusters else {})}
+    body: Obj = {"direct": direct, **({"clusters": list(clusters)} if clusters else {"server": True})}
     answer = remote.ask("POST", f"/v3/clusters{_ACTION}", body)
     config = answer.get("config") if isinstance(answer, dict) else None
     if not isinstance(config, str):
@@ -143,4 +145,4 @@ def _deliver(content: str, name: str, output: Path | None, into: Path | None, *,
     elif merge:
         kubeconfigs.merge(content, into, name, use=use, force=force)
     else:
-        click.echo(content, nl=False)
+        write_utf8(content)

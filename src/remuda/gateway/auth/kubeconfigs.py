@@ -2,7 +2,7 @@
 
 `POST /v3/clusters/<id>?action=generateKubeconfig` is Rancher's, for one cluster, with a token that is valid for that one only.
 Without an id it is for all clusters that the caller may see (or those in `clusters`), with a token that is valid for all of them,
-or for the only one that was named.
+or for the only one that was named. With `server` it also has a context for this server's own API, in which clusters are declared.
 A cluster with an authorised endpoint also gets contexts that bypass the gateway: they work while it is down. The cluster's owner
 sets those addresses, so the credential there is a token for that cluster and never another.
 
@@ -73,21 +73,22 @@ class Credential:
         return {"exec": plugin}
 
 
-def context_names(clusters: Iterable[Obj]) -> dict[str, str]:
+def context_names(clusters: Iterable[Obj], taken: str = "") -> dict[str, str]:
     """The context's name for each cluster: its display name, with its id where two display names are the same.
 
-    All names differ: the owner of a cluster must not be able to replace another cluster in a user's kubeconfig.
+    All names differ, also from `taken`, which can't be an id: the owner of a cluster must not be able to replace another cluster,
+    or the server, in a user's kubeconfig.
     """
     shown = {name_of(cluster): str(dig(cluster, "spec", "displayName") or name_of(cluster)) for cluster in clusters}
-    ambiguous = _ambiguous(shown)
+    ambiguous = _ambiguous(shown, taken)
     told = {identity: f"{name}-{identity}" if identity in ambiguous else name for identity, name in shown.items()}
-    ambiguous = _ambiguous(told)
+    ambiguous = _ambiguous(told, taken)
     return {identity: identity if identity in ambiguous else name for identity, name in told.items()}
 
 
-def _ambiguous(names: Mapping[str, str]) -> set[str]:
+def _ambiguous(names: Mapping[str, str], taken: str) -> set[str]:
     """The clusters whose names are also names or ids of others."""
-    counted = Counter(names.values())
+    counted = Counter([*names.values(), taken])
     return {identity for identity, name in names.items() if name != identity and (counted[name] > 1 or name in names)}
 
 
@@ -199,7 +200,8 @@ class Kubeconfigs:
         if wanted is not None:
             found = _chosen(found, wanted[:_MOST_WANTED])
         alone = wanted is not None and len(found) == 1
-        return _answer(await self._entries(asked, found, norman.flag_of(body, "direct") is True, alone=alone))
+        direct, server = (norman.flag_of(body, name) is True for name in ("direct", "server"))
+        return _answer(await self._entries(asked, found, direct, alone=alone, server=server and not alone))
 
     @staticmethod
     def _check_action(asked: RequestContext) -> None:
@@ -217,16 +219,22 @@ class Kubeconfigs:
 
     def _endpoints(self, cluster: Obj, context: str, base: str) -> list[Endpoint]:
         nodes = self._nodes.indexed(_BY_CLUSTER, name_of(cluster))
-        ca = ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
-        return endpoints(cluster, context, base, ca, nodes)
+        return endpoints(cluster, context, base, self._ca(), nodes)
 
-    async def _entries(self, asked: RequestContext, clusters: list[Obj], direct: bool, *, alone: bool) -> list[Entry]:
+    def _ca(self) -> str:
+        return ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
+
+    async def _entries(
+        self, asked: RequestContext, clusters: list[Obj], direct: bool, *, alone: bool, server: bool
+    ) -> list[Entry]:
+        """The server's own entry comes last: the first context is the current one."""
         base = norman.base_url(asked, self._services)
-        named = context_names(clusters)
-        credential = await self._credential(asked, base, name_of(clusters[0]) if alone else "")
         # The name contains the user, so that kubeconfigs of two people, or of two servers, can be merged; and the cluster,
         # where there is only one.
-        user = named[name_of(clusters[0])] if alone else f"{asked.user.name}@{base.removeprefix('https://')}"
+        here = f"{asked.user.name}@{base.removeprefix('https://')}"
+        named = context_names(clusters, here if server else "")
+        credential = await self._credential(asked, base, name_of(clusters[0]) if alone else "")
+        user = named[name_of(clusters[0])] if alone else here
         entries: list[Entry] = []
         for cluster in clusters:
             first, *others = self._endpoints(cluster, named[name_of(cluster)], base)
@@ -235,7 +243,7 @@ class Kubeconfigs:
                 bound = credential if alone else await self._credential(asked, base, name_of(cluster))
                 # By its id, which can't imitate another cluster's name.
                 entries += [Entry(endpoint, name_of(cluster), bound) for endpoint in others]
-        return entries
+        return [*entries, Entry(Endpoint(here, base, self._ca()), user, credential)] if server else entries
 
     async def _credential(self, asked: RequestContext, base: str, bound: str) -> Credential:
         settings = self._services.settings()

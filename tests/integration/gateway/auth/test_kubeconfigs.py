@@ -53,6 +53,11 @@ def test_no_name_takes_the_place_of_anothers_context() -> None:
     assert all(name == identity or name not in ids for identity, name in found.items())
 
 
+def test_no_cluster_takes_the_place_of_the_server() -> None:
+    found = context_names([cluster("c-x", "u-jo@remuda.example"), cluster("c-y", "prod")], "u-jo@remuda.example")
+    assert found == {"c-x": "u-jo@remuda.example-c-x", "c-y": "prod"}
+
+
 def test_a_direct_way_never_has_the_name_of_another_context() -> None:
     trap, prod = (
         Endpoint("prod", "https://evil.example", "", direct=True),
@@ -145,6 +150,30 @@ async def test_a_kubeconfig_for_all_has_a_context_for_each_that_one_may_see() ->
         for body in ({"clusters": "prod"}, {"clusters": [1]}):
             assert (await here.ask("POST", "/v3/clusters?action=generateKubeconfig", body, token=jo)).status == 422
         assert (await here.ask("POST", "/v3/clusters", {}, token=jo)).status == 400
+
+
+async def test_a_kubeconfig_for_the_server_is_of_use_before_the_first_cluster() -> None:
+    async with house(ca=CA) as here:
+        await here.user("u-abcde", "jo")
+        await here.allow("u-abcde", on("clusters", "get", names=("c-a",)))
+        jo = await here.token("jo")
+        first = await generated(here, jo, "/v3/clusters", {"server": True})
+        (context,) = first["contexts"]
+        assert first["current-context"] == context["name"] == f"u-abcde@{here.url.removeprefix('http://')}"
+        (entry,) = first["clusters"]
+        assert entry["cluster"]["server"] == here.url.replace("http://", "https://")
+        assert base64.b64decode(entry["cluster"]["certificate-authority-data"]).decode() == CA
+        (user,) = first["users"]
+        # It is valid at the server itself.
+        assert (await here.ask("GET", "/v3/tokens", token=user["user"]["token"])).status == 200
+        await here.made.client.create(CLUSTERS, cluster("c-a", "prod"))
+        await here.seen()
+        later = await generated(here, jo, "/v3/clusters", {"server": True})
+        assert [each["name"] for each in later["contexts"]] == ["prod", context["name"]]
+        assert later["current-context"] == "prod"
+        # A token for one cluster does not lead to the server.
+        alone = await generated(here, jo, "/v3/clusters", {"server": True, "clusters": ["prod"]})
+        assert [each["name"] for each in alone["contexts"]] == ["prod"]
 
 
 async def test_a_cluster_called_like_the_reader_gets_no_more_of_their_token() -> None:
