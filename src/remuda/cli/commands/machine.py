@@ -296,8 +296,9 @@ Obj = dict[str, Any]
 def ssh(name: str, namespace: str, words: tuple[str, ...], direct: bool, data_dir: Path, remote: Remote) -> int:
     """Open a shell on a machine, or run a command there.
 
-    MACHINE is its name, that of its node, or that of its infrastructure. What comes after -- is the command. The server leads
-    there, and has it in its audit log. It is for who may update the Machine, and for owners of its cluster.
+    MACHINE is its name, that of its node, or that of its infrastructure. What comes after -- is the command: several words are a
+    program with its arguments, one word is a script for the machine's shell ('a | b'). The connection goes through the server,
+    which has it in its audit log. Required: permission to update the Machine, or to own its cluster.
 
     Machines of the driver local are part of the server's own machine: they are entered there, as the user that the server runs
     as, and from nowhere else.
@@ -340,7 +341,7 @@ def _within(machine: Obj, data_dir: Path, words: tuple[str, ...]) -> int:
             continue
         if not host.running:
             raise Failure(f"host {name} is not running: remuda host start {name}", Code.CONFLICT)
-        wanted = list(words) or ["sh", "-i"]
+        wanted = ["sh", "-c", *words] if len(words) == 1 else list(words) or ["sh", "-i"]
         try:
             return subprocess.run(wanted, cwd=host.place.root, env=host.environment(), check=False).returncode
         except OSError as error:

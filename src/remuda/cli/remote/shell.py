@@ -51,12 +51,18 @@ async def keys_of(client: HttpsClient, machine: Obj) -> MachineAccess:
         raise Failure(str(error)) from None
 
 
+def script_of(command: tuple[str, ...]) -> str:
+    """A command line as a shell on the machine reads it: one word is a script (`'a | b'`), several are a program and its
+    arguments, which no shell changes. Empty for an interactive shell."""
+    return command[0] if len(command) == 1 else shlex.join(command)
+
+
 # --- through the server -------------------------------------------------------------------------------------------------------
 
 
 async def through(client: HttpsClient, machine: Obj, command: tuple[str, ...]) -> int:
     """Until the shell ends, or the one command; its exit code. Raises ApiError."""
-    query = {"link": "shell", "command": shlex.join(command)}
+    query = {"link": "shell", "command": script_of(command)}
     async with client.connection.websocket(path_of(machine), query, PROTOCOL) as socket:
         with _raw_terminal() if not command else contextlib.nullcontext():
             return await _carried(socket, interactive=not command)
@@ -167,7 +173,8 @@ def direct(access: MachineAccess, command: tuple[str, ...]) -> int:
     if not access.addresses:
         raise Failure(f"{access.name} has no address yet")
     with tempfile.TemporaryDirectory(prefix="remuda-ssh-") as place:
-        return subprocess.run([program, *ssh_arguments(access, Path(place)), *command], check=False).returncode
+        script = [script_of(command)] if command else []
+        return subprocess.run([program, *ssh_arguments(access, Path(place)), *script], check=False).returncode
 
 
 def ssh_arguments(access: MachineAccess, place: Path) -> list[str]:

@@ -26,8 +26,12 @@ def test_it_runs_in_the_directory_of_the_host(tmp_path: Path, capfd: pytest.Capt
     try:
         assert _within(MACHINE, tmp_path, ("sh", "-c", "pwd; hostname; exit 4")) == 4
         assert capfd.readouterr().out.splitlines() == [str(host.place.root), "demo-1"]
+        assert _within(MACHINE, tmp_path, ("printf 'b\na\n' | sort; exit 3",)) == 3
+        assert capfd.readouterr().out == "a\nb\n"
+        assert _within(MACHINE, tmp_path, ("echo", "a | b", "$HOME")) == 0
+        assert capfd.readouterr().out == "a | b $HOME\n"
         with pytest.raises(Failure, match="no-such-program"):
-            _within(MACHINE, tmp_path, ("no-such-program",))
+            _within(MACHINE, tmp_path, ("no-such-program", "--at-all"))
         hosts.stop("demo-1", 5)
         with pytest.raises(Failure, match="is not running"):
             _within(MACHINE, tmp_path, ("true",))

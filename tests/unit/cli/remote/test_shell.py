@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.cli.remote.shell import exit_code, ssh_arguments, write_keys
+from remuda.cli.remote.shell import exit_code, script_of, ssh_arguments, write_keys
 from remuda.machines.machine_access import MachineAccess
 
 ACCESS = MachineAccess("m", "generic", "root", 2222, "10.0.0.7", "", b"key", b"public", "ssh-ed25519 AAAA")
@@ -28,6 +28,19 @@ def test_a_known_host_is_believed_and_no_other(tmp_path: Path) -> None:
     assert "StrictHostKeyChecking=yes" in said and f"UserKnownHostsFile={tmp_path}/known_hosts" in said
     new = MachineAccess("m", "generic", "root", 22, "10.0.0.7", "", b"key")
     assert "StrictHostKeyChecking=accept-new" in ssh_arguments(new, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        ((), ""),
+        (("uptime",), "uptime"),
+        (("ps ax | wc -l",), "ps ax | wc -l"),
+        (("echo", "a | b", "$HOME"), "echo 'a | b' '$HOME'"),
+    ],
+)
+def test_one_word_is_a_script_and_several_are_a_program(words: tuple[str, ...], script: str) -> None:
+    assert script_of(words) == script
 
 
 @pytest.mark.parametrize(
