@@ -101,10 +101,7 @@ async def connection(
     login: Login, clock: Clock, policy: Policy, pinned: Callable[[], Awaitable[None]] | None = None
 ) -> AsyncIterator[asyncssh.SSHClientConnection]:
     """The same, as asyncssh has it: for terminals. Raises DriverError."""
-    try:
-        import asyncssh
-    except ImportError as error:
-        raise DriverError(Reason.MISSING_PROGRAM, f"SSH needs {error.name}: pip install 'remuda[ssh]'") from None
+    import asyncssh
 
     expected = _pinned(login.known)
     shown: list[str] = []

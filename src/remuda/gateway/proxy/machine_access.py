@@ -25,7 +25,7 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, bad_request, not_found
 from remuda.kube.objects import dig, name_of, namespace_of, resource_version_of
 from remuda.machines import machine_access
-from remuda.machines.errors import DriverError, Reason
+from remuda.machines.errors import DriverError
 from remuda.machines.machine_access import MachineAccess, NoAccess
 from remuda.machines.machineprovision.well_known import STATE_TYPE, state_name
 from remuda.provisioning.well_known import MACHINE_GROUP
@@ -83,8 +83,7 @@ class MachineAccessApi:
         except NoAccess as refusal:
             raise ApiError(404, "NotFound", f"{name_of(machine)}: {refusal}") from None
         except DriverError as failure:
-            code, reason = (501, "NotImplemented") if failure.reason is Reason.MISSING_PROGRAM else (502, "BadGateway")
-            raise ApiError(code, reason, f"{name_of(machine)}: {failure.message}") from None
+            raise ApiError(502, "BadGateway", f"{name_of(machine)}: {failure.message}") from None
 
     # --- the target ------------------------------------------------------------------------------------------------------
 
