@@ -8,6 +8,7 @@ by impersonation of the user (:mod:`remuda.gateway.proxy.kubernetes_backend`), a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
@@ -17,9 +18,11 @@ from pathlib import Path
 
 from remuda.access.roles.holdings import Holdings, InformerSource
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.apiserver.backup.key_files import DATABASE
 from remuda.apiserver.http.connection_limits import DEFAULT_MAX_CONNECTIONS, MaxConnections
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.keys.pki import Pki
+from remuda.apiserver.storage.sqlite.files import holder_of
 from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.gateway.gateway import Gateway, GatewayDependencies
@@ -48,6 +51,7 @@ from .parts import CLUSTER, Jobs, Parts
 log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5.0
+_GATEWAYS_PATH = "/rancherversion"
 
 
 def chosen(text: str) -> Choice:
@@ -72,6 +76,10 @@ class GatewayEndpoint:
     room: MaxConnections = DEFAULT_MAX_CONNECTIONS
 
 
+class AlreadyServed(Exception):
+    """A gateway is not needed here: a second one would compete with the first for the same objects."""
+
+
 class AttachedGateway(Attached):
     """`client` is the gateway itself, which has to be an administrator there; it impersonates the users who present our
     tokens."""
@@ -90,6 +98,30 @@ class AttachedGateway(Attached):
         self._rbac: Rbac | None = None
         self._front = front
         self.port = 0
+
+    async def run(self, stop: asyncio.Event, told: Callable[[str], None] = log.info) -> None:
+        """As :meth:`Attached.run`; raises AlreadyServed, too, before anything is changed."""
+        if pid := holder_of(self._front.data_dir / DATABASE):
+            raise AlreadyServed(
+                f"the data directory {self._front.data_dir} is in use by a running `remuda serve` (pid {pid}), which has a "
+                "gateway of its own: use that one, or say --data-dir and the --kubeconfig of another Kubernetes"
+            )
+        if await self._has_gateway():
+            raise AlreadyServed(
+                f"{self._target.server} is a server of Remuda (or Rancher), which has a gateway of its own: use that one, or say "
+                "with --kubeconfig which Kubernetes is meant"
+            )
+        await super().run(stop, told)
+
+    async def _has_gateway(self) -> bool:
+        """Whether the API is served by a gateway: kube-apiserver does not know the path. Errors of the connection are raised."""
+        try:
+            found = await self._https.raw("GET", _GATEWAYS_PATH)
+        except ApiError as error:
+            if error.code in (401, 403, 404, 406):
+                return False
+            raise
+        return isinstance(found, dict) and "RancherPrime" in found
 
     @asynccontextmanager
     async def _rules(self) -> AsyncIterator[tuple[AdmittedType, ...]]:

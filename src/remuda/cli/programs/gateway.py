@@ -80,7 +80,7 @@ def command(
 async def _run(client: HttpsClient, settings: Settings, front: GatewayEndpoint, *, waiting: bool) -> None:
     from remuda.api.crd_installation import InstallError
     from remuda.app.attached import CantListen
-    from remuda.app.attached_gateway import AttachedGateway
+    from remuda.app.attached_gateway import AlreadyServed, AttachedGateway
     from remuda.client.kubeconfig import ConfigError
     from remuda.gateway.server.serving_certificate import CertificateError
     from remuda.kube.certificates import PkiError
@@ -93,7 +93,7 @@ async def _run(client: HttpsClient, settings: Settings, front: GatewayEndpoint, 
             return
         await AttachedGateway(client, settings, front, SYSTEM_CLOCK, Rng(), Entropy()).run(stop, told)
 
-    await until_stopped(client, work, InstallError, CantListen, CertificateError, PkiError, ConfigError)
+    await until_stopped(client, work, AlreadyServed, InstallError, CantListen, CertificateError, PkiError, ConfigError)
 
 
 async def _wait_for_cluster_api(client: HttpsClient, stop: asyncio.Event, told: Told) -> None:

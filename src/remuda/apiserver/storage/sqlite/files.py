@@ -35,11 +35,11 @@ class Lock:
     """Held while the database is open. The kernel drops it with the process, so a crash leaves nothing to clean up."""
 
     def __init__(self, database: Path) -> None:
-        self._file = os.open(database.with_name(database.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(_lock_file(database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.read(self._file, 32).decode(errors="replace").strip() or "unknown"
+            holder = _pid_in(self._file)
             os.close(self._file)
             raise StoreError(
                 f"the database {database} is in use by another process (pid {holder}): "
@@ -50,6 +50,29 @@ class Lock:
 
     def release(self) -> None:
         os.close(self._file)
+
+
+def holder_of(database: Path) -> str:
+    """The pid of the process that has the database open; empty if there is none. Creates nothing."""
+    try:
+        file = os.open(_lock_file(database), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _pid_in(file)
+    finally:
+        os.close(file)
+    return ""
+
+
+def _lock_file(database: Path) -> Path:
+    return database.with_name(database.name + ".lock")
+
+
+def _pid_in(file: int) -> str:
+    return os.read(file, 32).decode(errors="replace").strip() or "unknown"
 
 
 def connect(path: Path, *, cache_kib: int, read_only: bool = False) -> sqlite3.Connection:
