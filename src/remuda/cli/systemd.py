@@ -24,6 +24,7 @@ _COMMAND_SECONDS = 120.0
 # Longer than the unit lets a start take.
 _START_SECONDS = 400.0
 _LAST_LINES = 30
+_STATE_FILES = ("state.db", "pki")
 Say = Callable[[str], None]
 
 
@@ -43,20 +44,43 @@ def install(service: Service, say: Say, *, start: bool) -> None:
     _ensure_user(service, say)
     for directory in () if service.state_directory else (service.data_dir,):
         _ensure_directory(directory, service.user, say)
+    active = start and before is not None and _is_active(service.unit)
     changed = _write(path, before, unit_file(service), say)
-    if changed and runs_here():
-        _systemctl("daemon-reload")
-    if start:
-        _start(service, say, changed=changed)
+    try:
+        if changed and runs_here():
+            _systemctl("daemon-reload")
+        if start:
+            _start(service, say, changed=changed)
+    except InstallError as error:
+        if before is None or not changed:
+            raise
+        raise InstallError(f"{error}; {_put_back(service, before, say, active=active)}") from error
+
+
+def _put_back(service: Service, before: str, say: Say, *, active: bool) -> str:
+    """Restores the unit that was there, and starts it if it was active; says what runs now."""
+    unit = service.unit
+    _write(UNITS / unit, unit_file(service), before, say)
+    _systemctl("daemon-reload")
+    if not active:
+        return "the former unit is back"
+    _asked("reset-failed", unit)
+    if _run(["systemctl", "restart", unit], _START_SECONDS).returncode == 0 and _is_active(unit):
+        return "the former unit is back, and runs"
+    _asked("stop", unit)
+    return f"the former unit is back, but does not come up either: {_why(unit)}"
 
 
 def uninstall(name: str, say: Say, *, purge: bool) -> None:
-    """Raises InstallError, OSError. What is purged is what a unit of ours names, and nothing that somebody else may have."""
+    """Raises InstallError, OSError. What is purged is what a unit of ours names, and nothing that another program may have."""
     unit = f"{name}.service"
-    path = UNITS / unit
+    path, state = UNITS / unit, Path("/var/lib") / name
     before = _ours(path)
     if before is None:
-        raise InstallError(f"there is no service {name}: {path} does not exist")
+        if not purge:
+            raise InstallError(f"there is no service {name}: {path} does not exist")
+        _purge_rest(name, state, say)
+        return
     user = said(before, "User")
     if runs_here():
         _systemctl("disable", "--now", unit)
@@ -67,18 +91,41 @@ def uninstall(name: str, say: Say, *, purge: bool) -> None:
         _systemctl("daemon-reload")
         # One that failed would be shown for ever.
         _asked("reset-failed", unit)
-    state = Path("/var/lib") / name
     if not said(before, "StateDirectory"):
         say("the data directory stays, since it was chosen by --data-dir: remove it by hand")
     elif purge:
         _remove(state, say)
     elif state.is_dir():
-        say(f"{state}: stays, with all state and keys; with --purge it goes, too")
-    if purge and name == "remuda":
+        say(f"{state}: stays, with all state and keys; remuda uninstall --purge removes it, also later")
+    if purge:
+        _remove_cache(name, say)
+        _remove_users([user] if _user_exists(user) else [], state, say)
+
+
+def _purge_rest(name: str, state: Path, say: Say) -> None:
+    """Removes what an earlier `uninstall` has left, or a `--purge` that was interrupted. No unit says any more whose it is: a
+    directory counts as ours by its files, a user by its home."""
+    users = [each.pw_name for each in pwd.getpwall() if each.pw_dir == str(state)]
+    ours = any((state / file).exists() for file in _STATE_FILES)
+    if not ours and (state.exists() or not users):
+        found = f"{state} has no state of Remuda's" if state.exists() else f"neither {state} nor a user of it exists"
+        raise InstallError(f"there is no service {name}, and nothing to purge: {found}")
+    _remove(state, say)
+    _remove_cache(name, say)
+    _remove_users(users, state, say)
+
+
+def _remove_cache(name: str, say: Say) -> None:
+    if name == "remuda":
         _remove(Path("/var/cache/remuda"), say)
-    if purge and _user_exists(user) and pwd.getpwnam(user).pw_dir == str(state):
-        _done(["userdel", user])
-        say(f"user {user}: removed")
+
+
+def _remove_users(names: Iterable[str], home: Path, say: Say) -> None:
+    """Those that were made for the service, as their home tells."""
+    for name in names:
+        if pwd.getpwnam(name).pw_dir == str(home):
+            _done(["userdel", name])
+            say(f"user {name}: removed")
 
 
 def _remove(directory: Path, say: Say) -> None:
@@ -159,17 +206,21 @@ def _start(service: Service, say: Say, *, changed: bool) -> None:
     if _asked("is-enabled", unit) != "enabled":
         _systemctl("enable", unit)
         say(f"{unit}: enabled")
-    active = _asked("is-active", unit) == "active"
+    active = _is_active(unit)
     if active and not changed:
         say(f"{unit}: runs ({_asked('show', '-p', 'StatusText', '--value', unit)})")
         return
     _asked("reset-failed", unit)
     done = _run(["systemctl", "restart", unit], _START_SECONDS)
-    if done.returncode != 0 or _asked("is-active", unit) != "active":
+    if done.returncode != 0 or not _is_active(unit):
         # It would be tried again for ever.
         _asked("stop", unit)
         raise InstallError(f"{unit} did not come up: {_why(unit)} (journalctl -u {unit} shows more)")
     say(f"{unit}: {'restarted' if active else 'started'} ({_asked('show', '-p', 'StatusText', '--value', unit)})")
+
+
+def _is_active(unit: str) -> bool:
+    return _asked("is-active", unit) == "active"
 
 
 def _why(unit: str) -> str:

@@ -158,6 +158,14 @@ def test_the_service_works_shut_in_and_goes_without_a_trace(host: SystemHost) ->
     told = host.said(f"{bundle} b/logs/journal.log b/unit.txt b/bundle.json; rm b.tar.gz")
     assert "serves the Kubernetes API" in told and "ActiveState=active" in told and '"missing":[]' in told, told[-3000:]
 
+    # Options with which it can't come up say why, and the service goes on with those that it had.
+    host.said("python3 -m http.server 9000 >/dev/null 2>&1 & sleep 0; true")
+    eventually(lambda: host.shell("curl -s http://127.0.0.1:9000/").returncode == 0, 60)
+    refused = host.shell(f"{PROGRAM} install --systemd -- --listen 0.0.0.0:9000 --tls-san {host.wire.inside}", 600)
+    assert refused.returncode == 1
+    assert "0.0.0.0:9000 is in use" in refused.stderr and "the former unit is back, and runs" in refused.stderr, refused.stderr
+    assert host.show(UNIT, "ActiveState") == "active" and "gitVersion" in host.said(f"{ask}/version")
+
     # What can't come up says why, in one sentence, and does not go on trying.
     host.said(f"systemctl stop {UNIT}; python3 -m http.server 8443 >/dev/null 2>&1 & sleep 0; true")
     eventually(lambda: host.shell("curl -s http://127.0.0.1:8443/").returncode == 0, 60)
@@ -166,6 +174,8 @@ def test_the_service_works_shut_in_and_goes_without_a_trace(host: SystemHost) ->
     assert "did not come up: 0.0.0.0:8443 is in use" in refused.stderr and "Traceback" not in refused.stderr
     assert host.show(UNIT, "ActiveState") in ("inactive", "failed")
 
+    kept = host.said(f"{PROGRAM} uninstall")
+    assert f"{STATE}: stays" in kept
     gone = host.said(f"{PROGRAM} uninstall --purge")
     assert f"{STATE}: removed" in gone and "user remuda: removed" in gone
     assert sorted(file for file in host.files() - files if not file.startswith("/opt/remuda/")) == []
