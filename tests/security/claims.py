@@ -106,6 +106,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_TRYING}::test_another_tenants_objects_are_out_of_reach",
         f"{_MORE}::test_lists_and_watches_show_nothing_of_others",
         f"{_MORE}::test_tokens_and_members_are_of_ones_own_cluster",
+        "tests/integration/apiserver/watch/test_filtered_list.py::test_to_a_caller_who_may_create_a_hidden_object_does_not_exist",
+        "tests/integration/gateway/proxy/test_partial_watch.py::test_a_cluster_that_is_hidden_is_answered_like_one_that_does_not_exist",
         f"{_ROUTES}::test_somebody_without_a_role_sees_nothing_of_any_kind",
         f"{_ROUTES}::test_pages_of_the_api_are_for_discovery_or_for_who_was_given_them",
         f"{_LOGIN}::test_a_tenant_sees_and_ends_nobody_elses_tokens",

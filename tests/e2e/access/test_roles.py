@@ -130,6 +130,25 @@ def test_kubectl_lists_what_is_theirs(ann: Tenant, bob: Tenant, place: Path) -> 
     assert kubectl(config, "auth", "can-i", "delete", f"clusters.management.cattle.io/{bob.id}", check=False).startswith("no\n")
 
 
+def test_a_user_applies_a_new_cluster(gateway: Gateway, bob: Tenant, place: Path) -> None:
+    person = gateway.user("applying")
+    config = person.kubeconfig(place)
+    manifest = place / "applied.json"
+    manifest.write_text(json.dumps(wanted("applied")))
+    until(lambda: names(person, CLUSTERS) == [])
+    assert "created" in kubectl(config, "apply", "-f", str(manifest))
+    until(lambda: person.request("GET", f"{CLUSTERS}/applied").status == 200)
+    assert "unchanged" in kubectl(config, "apply", "-f", str(manifest))
+    manifest.write_text(json.dumps({**wanted("applied"), "spec": {"localClusterAuthEndpoint": {"enabled": False}}}))
+    assert "configured" in kubectl(config, "apply", "-f", str(manifest))
+    # A name that another user has is not told by the read, and not taken by the creation.
+    answers = [person.request("GET", f"{CLUSTERS}/{name}") for name in (bob.name, "absent")]
+    assert [answer.status for answer in answers] == [404, 404]
+    assert json.dumps(answers[0].json).replace(bob.name, "absent") == json.dumps(answers[1].json)
+    manifest.write_text(json.dumps(wanted(bob.name)))
+    assert "AlreadyExists" in kubectl(config, "apply", "-f", str(manifest), check=False)
+
+
 def test_a_watch_shows_what_becomes_theirs(gateway: Gateway, ann: Tenant, bob: Tenant) -> None:
     with ann.person.stream(f"{CLUSTERS}?watch=true") as events:
         first = json.loads(events.readline())

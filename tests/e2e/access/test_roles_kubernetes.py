@@ -65,7 +65,13 @@ def test_tenants_on_somebody_elses_kubernetes(place: Place, admin: str) -> None:
     theirs = ids["u-bob"]
     for path in (
         f"{CLUSTERS}/of-u-bob",
+        f"{CLUSTERS}/absent",
         f"{MANAGEMENT}/clusters/{theirs}",
+        f"{MANAGEMENT}/clusters/c-absent",
+    ):
+        # As if there were none, since she may create one: `kubectl apply` asks first.
+        place.until(lambda path=path: ann.ask(path)[0] == 404)
+    for path in (
         f"{MANAGEMENT}/namespaces/{theirs}/clusterregistrationtokens",
         f"/api/v1/namespaces/{theirs}/secrets/crt-token-default-token",
         "/api/v1/namespaces/fleet-default/secrets",

@@ -73,7 +73,7 @@ class Handler:
         self.streams: set[Marked] = set()
         self.stopping = False
         self.impersonator = impersonation.Impersonator(api.authorizer)
-        # For API groups of which users may list only their own objects; without it the whole list is refused, as in Kubernetes.
+        # For API groups of which users see only their own objects; without it other reads are refused with 403, as in Kubernetes.
         self.filtered_lists: FilteredLists | None = None
         # Answers requests about the past.
         self.past: PastHandler | None = None
@@ -147,6 +147,8 @@ class Handler:
         decision = self.api.authorizer.authorize(action)
         if decision.allowed:
             return None
+        if self.filtered_lists is not None and self.filtered_lists.hides(action):
+            raise errors.not_found(action.group, action.resource, action.name)
         only = self.filtered_lists.of(action) if self.filtered_lists is not None else None
         if only is None:
             raise forbidden_action(action, decision.reason)

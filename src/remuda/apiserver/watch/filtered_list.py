@@ -1,4 +1,5 @@
-"""Filtered lists and watches: the part that a caller may see, where Kubernetes would refuse the whole.
+"""Filtered lists and watches: the part that a caller may see, where Kubernetes would refuse the whole. And refused reads of one
+object that are answered as if it did not exist (:func:`is_hidden`).
 
 RBAC can allow `list` on certain names only, but no client lists by name. For API groups that opt in, a user with rights to some
 by name (or with the right to create, and no object yet) gets a list of just those. A watch follows: gained objects are ADDED,
@@ -40,6 +41,17 @@ def part_of(rbac: Rbac, action: Action) -> Permitted | None:
     return None
 
 
+def is_hidden(rbac: Rbac, action: Action) -> bool:
+    """Whether a refused `get` is answered with 404 in place of 403: if the caller may create objects there.
+
+    `kubectl apply` reads an object before it creates it, so a user who may create a cluster could not apply one. The answer does
+    not depend on whether the object exists, so nothing is learned from it; the creation of a taken name says 409 as ever.
+    """
+    if action.verb != "get" or not action.name or action.subresource or AUTHENTICATED not in action.user.groups:
+        return False
+    return rbac.authorize(action.but(verb="create", name="")).allowed
+
+
 class FilteredLists:
     def __init__(self, rbac: Rbac, groups: Iterable[str], revision: Callable[[], int]) -> None:
         """`revision` gives the cache's."""
@@ -63,6 +75,10 @@ class FilteredLists:
             watching = action.but(verb="watch")
             self._noted(watching, self._rbac.permitted(watching))
         return VisiblePart(self, action, self._noted(action, permitted))
+
+    def hides(self, action: Action) -> bool:
+        """Whether a refused `get` is answered as if there were no such object."""
+        return action.group in self._groups and is_hidden(self._rbac, action)
 
     def _noted(self, action: Action, permitted: Permitted) -> _Since:
         user = action.user

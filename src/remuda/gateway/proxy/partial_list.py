@@ -2,7 +2,7 @@
 
 The embedded API does that itself (:mod:`remuda.apiserver.watch.filtered_list`). Here lists and watches use the gateway's own
 credential and the caller's query (selectors, revision, bookmarks, form), and the objects that the caller may `list` or `watch` by
-name are passed on. An answer of unknown form is not passed on at all.
+name are passed on. An answer of unknown form is not passed on at all. A refused `get` is answered with 404 by the same rule.
 
 In a watch, an object that is newly permitted is ADDED, one that is no longer permitted is DELETED, with nothing but its identity.
 Where that breaks the order of revisions, a bookmark follows with the watch's own revision, so that a client that resumes from
@@ -25,13 +25,13 @@ from aiohttp import web
 from remuda.access.roles.holdings import GROUPS, InformerSource
 from remuda.apiserver.http import paths
 from remuda.apiserver.http.listener import Connection
-from remuda.apiserver.watch.filtered_list import part_of
+from remuda.apiserver.watch.filtered_list import is_hidden, part_of
 from remuda.client.https import object_path
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Permitted, Rbac
 from remuda.kube.authorization.users import User
 from remuda.kube.encoding import jsonio
-from remuda.kube.errors import ApiError, internal
+from remuda.kube.errors import ApiError, internal, not_found
 from remuda.kube.objects import GroupVersionResource, Key
 
 from ..server.dependencies import Access
@@ -72,9 +72,13 @@ class Theirs:
             return None
         question = f"?{asked.target.query}" if asked.target.query else ""
         target = paths.parse("GET", asked.target.path + question)
-        if target.verb not in ("list", "watch") or target.group not in GROUPS:
+        if target.verb not in ("get", "list", "watch") or target.group not in GROUPS:
             return None
-        if target.name or target.subresource or target.extra or not (target.version + target.resource).isalnum():
+        if target.subresource or target.extra or not (target.version + target.resource).isalnum():
+            return None
+        if target.verb == "get":
+            await self._check_hidden(paths.action_of(target, user))
+        if target.name:
             return None
         action = Action(user, target.verb, target.group, target.version, target.resource, "", target.namespace)
         if await self._access.allowed(action):
@@ -85,6 +89,12 @@ class Theirs:
         return await (
             self._list(asked, action, target, permitted) if target.verb == "list" else self._watch(asked, action, target)
         )
+
+    async def _check_hidden(self, action: Action) -> None:
+        """Raises NotFound for an object that is hidden from the caller. Their own roles are looked at first, which is cheap."""
+        if self._rbac.authorize(action).allowed or not is_hidden(self._rbac, action) or await self._access.allowed(action):
+            return
+        raise not_found(action.group, action.resource, action.name)
 
     async def _list(self, asked: RequestContext, action: Action, target: paths.Target, permitted: Permitted) -> web.Response:
         watching = action.but(verb="watch")

@@ -132,6 +132,27 @@ async def test_all_namespaces_are_those_in_which_something_is_permitted(server: 
     assert await listed(server, "/api/v1/configmaps") == ["default/b", "other/a"]
 
 
+async def test_to_a_caller_who_may_create_a_hidden_object_does_not_exist(server: Server) -> None:
+    """`kubectl apply` reads before it creates. The same answer for what exists and for what does not."""
+    assert (await ask(server, f"{MAPS}/a")).status == (await ask(server, f"{MAPS}/none")).status == 403
+    await give(server, "create", ["create"], [])
+    await give(server, "some", ["get"], ["c"])
+    hidden, absent = await ask(server, f"{MAPS}/a"), await ask(server, f"{MAPS}/none")
+    assert hidden.status == absent.status == 404
+    assert json.dumps(await hidden.body()).replace('"a"', '"none"').replace('\\"a\\"', '\\"none\\"') == json.dumps(
+        await absent.body()
+    )
+    assert (await ask(server, f"{MAPS}/c")).status == 200
+    # Another verb, a subresource, another user, another namespace, another kind, another group.
+    for method in ("DELETE", "PATCH", "PUT"):
+        assert (await ask(server, f"{MAPS}/a", method=method)).status in (403, 411, 415), method
+    assert (await ask(server, f"{MAPS}/a/status")).status == 403
+    assert (await ask(server, f"{MAPS}/a", "bob")).status == 403
+    assert (await ask(server, "/api/v1/namespaces/other/configmaps/a")).status == 403
+    assert (await ask(server, "/api/v1/namespaces/default/secrets/a")).status == 403
+    assert (await ask(server, "/apis/apps/v1/namespaces/default/deployments/a")).status == 403
+
+
 async def test_who_may_make_one_has_an_empty_list_until_then(server: Server) -> None:
     await give(server, "create", ["create"], [])
     assert await listed(server) == []

@@ -104,6 +104,11 @@ class Place:
 
         await until(known)
 
+    async def status(self, path: str) -> int:
+        """403 stands for a request that the foreign Kubernetes is to answer itself."""
+        async with self._http.get(self.url + path) as response:
+            return response.status
+
     async def list(self, **headers: str) -> Obj:
         whole = {name: value.replace("Metadata;", "MetadataList;") for name, value in headers.items()}
         async with self._http.get(self.url + PATH, headers=whole) as response:
@@ -236,6 +241,20 @@ async def test_what_became_theirs_between_list_and_watch_is_not_missed(tmp_path:
         watch = await here.watch(f"&resourceVersion={listed['metadata']['resourceVersion']}")
         await until(lambda: len(watch.told) == 2)
         assert sorted(watch.told) == [("ADDED", "late"), ("DELETED", "early")]
+
+
+async def test_a_cluster_that_is_hidden_is_answered_like_one_that_does_not_exist(tmp_path: Path) -> None:
+    """For `kubectl apply`, which reads before it creates."""
+    async with place(tmp_path / "pki") as here:
+        for name in ("mine", "other"):
+            await here.cluster(name)
+        await here.gives("mine")
+        found = {name: await here.status(f"{PATH}/{name}") for name in ("mine", "other", "absent")}
+        assert found == {"mine": 403, "other": 404, "absent": 404}
+        # Nothing may be created there by her.
+        elsewhere = (PATH.replace(WORKSPACE, "default"), "/api/v1/namespaces/default/secrets", "/api/v1/nodes", "/api/v1/pods")
+        assert {await here.status(f"{path}/x") for path in elsewhere} == {403}
+        assert await here.status(f"{PATH}/other/status") == 403
 
 
 async def test_somebody_with_nothing_yet_sees_their_first_cluster_come(tmp_path: Path) -> None:
