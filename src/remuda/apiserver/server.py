@@ -119,6 +119,8 @@ class Config:
     pki: Pki | None = None
     # The encryption of Secrets for such a server.
     envelope: Envelope | None = None
+    # Why pods have no logs, and no commands can be run in them.
+    no_kubelet: str = registration.NO_KUBELET
     # The maximum number of connections.
     room: MaxConnections = DEFAULT_MAX_CONNECTIONS
     clock: Clock = field(default=SYSTEM_CLOCK)
@@ -262,7 +264,7 @@ class Server:
             self.cache.on_unknown_key = self.rotations.look_for_keys
             await self.rotations.start()
         await self.cache.start()
-        registration.register(self.registry, self.cache, clock)
+        registration.register(self.registry, self.cache, clock, config.no_kubelet)
         services_kind = self.registry.resource("", "services")
         assert services_kind is not None
         services_kind.reserve, services_kind.holds = ServiceLedger(self.source).reserve, guards_of

@@ -6,6 +6,7 @@ import shutil
 import ssl
 import subprocess
 import urllib.request
+from pathlib import Path
 
 import pytest
 import yaml
@@ -33,6 +34,7 @@ def test_a_server_is_a_cluster(machines: Machines) -> None:
         [kubectl, "--kubeconfig", str(first.kubeconfig), "get", "nodes"], capture_output=True, text=True, timeout=60, check=True
     )
     assert "control-plane,etcd" in told.stdout
+    _logs_and_commands_say_that_nodes_are_simulated(first, kubectl)
     _probes_are_answered(first)
     _manifests_are_applied_and_pruned(first)
 
@@ -54,6 +56,17 @@ def test_a_server_is_a_cluster(machines: Machines) -> None:
     assert (first.tls / "server-ca.crt").read_bytes() == before["server-ca.crt"]
     assert (first.tls / "etcd/client.crt").read_bytes() == before["etcd/client.crt"]
     assert "Traceback" not in first.told()
+
+
+def _logs_and_commands_say_that_nodes_are_simulated(machine: Machine, kubectl: Path) -> None:
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "web", "image": "nginx"}]}}
+    assert machine.ask("POST", "/api/v1/namespaces/default/pods", pod).status == 201
+    for words in (("logs", "web"), ("exec", "web", "--", "true"), ("attach", "web")):
+        command = [kubectl, "--kubeconfig", str(machine.kubeconfig), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert "this cluster's nodes are simulated (remuda.dev/simulated=true)" in done.stderr, done.stderr
+    assert machine.ask("DELETE", "/api/v1/namespaces/default/pods/web?gracePeriodSeconds=0").status == 200
 
 
 def _probes_are_answered(machine: Machine) -> None:

@@ -41,16 +41,9 @@ _SKIPPED = frozenset(
     )
 )
 # Subresources that need a kubelet or a network behind them.
-_NO_KUBELET = "this API server is connected to no kubelet that could do it"
-_SKIPPED_SUBRESOURCES = {
-    "attach": _NO_KUBELET,
-    "ephemeralcontainers": _NO_KUBELET,
-    "exec": _NO_KUBELET,
-    "log": "this API server is connected to no kubelet that has the logs; read them on the pod's node",
-    "portforward": _NO_KUBELET,
-    "proxy": "this API server opens no connections to nodes, pods or services",
-    "resize": _NO_KUBELET,
-}
+NO_KUBELET = "this API server is connected to no kubelet"
+_OF_KUBELETS = frozenset(("attach", "ephemeralcontainers", "exec", "log", "portforward", "resize"))
+_UNSERVED = {"proxy": "this API server opens no connections to nodes, pods or services"}
 # Kinds whose deletion kube-apiserver answers with the deleted object.
 _SHOWN_DELETED = frozenset(
     (
@@ -81,9 +74,11 @@ _STATUS_RESETS: dict[tuple[str, str], list[tuple[str, ...]]] = {
 }
 
 
-def register(registry: Registry, cache: WatchCache, clock: Clock) -> None:
+def register(registry: Registry, cache: WatchCache, clock: Clock, no_kubelet: str = NO_KUBELET) -> None:
+    """`no_kubelet` says why logs, exec and the like are not served."""
+    unserved = {**dict.fromkeys(_OF_KUBELETS, no_kubelet), **_UNSERVED}
     for record in served():
-        registry.add(_resource(record, registry, cache, clock))
+        registry.add(_resource(record, registry, cache, clock, unserved))
 
 
 def served() -> list[builtin_types.Resource]:
@@ -91,7 +86,9 @@ def served() -> list[builtin_types.Resource]:
     return [record for record in builtin_types.kinds() if record.group not in _SKIPPED_GROUPS and record.name not in _SKIPPED]
 
 
-def _resource(record: builtin_types.Resource, registry: Registry, cache: WatchCache, clock: Clock) -> Resource:
+def _resource(
+    record: builtin_types.Resource, registry: Registry, cache: WatchCache, clock: Clock, unserved: dict[str, str]
+) -> Resource:
     resource = Resource(
         group=record.group,
         name=record.name,
@@ -106,13 +103,13 @@ def _resource(record: builtin_types.Resource, registry: Registry, cache: WatchCa
         virtual=record.group in _REVIEW_GROUPS or record.name == "bindings",
         shows_deleted=record.name in _SHOWN_DELETED,
     )
-    resource.versions[record.version] = _version(record, resource, clock)
+    resource.versions[record.version] = _version(record, resource, clock, unserved)
     if record.group == "events.k8s.io":
         _share_with_core_events(resource, registry)
     return resource
 
 
-def _version(record: builtin_types.Resource, resource: Resource, clock: Clock) -> Version:
+def _version(record: builtin_types.Resource, resource: Resource, clock: Clock, unserved: dict[str, str]) -> Version:
     definition = builtin_types.type_of(record.group, record.version, record.kind)
     assert definition is not None, f"{record.kind} has no definition"
     strategy = _strategy(record)
@@ -127,9 +124,9 @@ def _version(record: builtin_types.Resource, resource: Resource, clock: Clock) -
         subresources={
             sub.name: Subresource(sub.name, sub.group, sub.version, sub.kind, frozenset(sub.verbs))
             for sub in record.subresources
-            if sub.name not in _SKIPPED_SUBRESOURCES
+            if sub.name not in unserved
         },
-        unserved={sub.name: _SKIPPED_SUBRESOURCES[sub.name] for sub in record.subresources if sub.name in _SKIPPED_SUBRESOURCES},
+        unserved={sub.name: unserved[sub.name] for sub in record.subresources if sub.name in unserved},
         schema_name=definition,
         resolve=builtin_types.definition,
         empty=lambda: {k: v for k, v in codec.zero_of(definition).items() if k not in ("apiVersion", "kind", "metadata")},

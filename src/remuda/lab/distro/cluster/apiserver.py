@@ -44,6 +44,7 @@ from ..config import arguments as component_arguments
 from ..config.arguments import ConfigError
 from ..config.settings import Settings
 from ..etcd.client import EtcdClient
+from ..nodes.config import SIMULATED
 from ..nodes.scheduler import Scheduler
 from ..pki.authorities import CLIENT_CA, SERVER_CA, Authorities
 from .addons import Deploying, Places, ResourceMapping
@@ -56,6 +57,10 @@ Obj = dict[str, Any]
 MANAGER = "remuda"
 _PAUSE = 2.0
 BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
+NO_CONTAINERS = (
+    f"this cluster's nodes are simulated ({SIMULATED}=true) and start no containers, so their pods have no logs and run no "
+    "commands; Remuda's own programs write to var/log/pods on their host"
+)
 # By which all nodes once had all permissions.
 _NODES = "remuda:nodes"
 
@@ -109,6 +114,7 @@ async def serving(
         etcd=etcd,
         pki=pki,
         envelope=envelope,
+        no_kubelet=NO_CONTAINERS,
         clock=clock,
         rng=rng,
         entropy=entropy,
