@@ -69,9 +69,10 @@ class TunnelServer:
         return await self.accept(request, key)
 
     async def accept(
-        self, request: web.BaseRequest, key: str, *, mark: object = None, admit: Admit | None = None
+        self, request: web.BaseRequest, key: str, *, mark: object = None, address: str = "", admit: Admit | None = None
     ) -> web.StreamResponse:
-        """Serve a client that the caller has already authorized under this key; `mark` stays on its session."""
+        """Serve a client that the caller has already authorized under this key; `mark` and `address`, the only one that it
+        dials, stay on its session."""
         if self._closed:
             return web.Response(status=503, text="shutting down")
         if not self._has_room(key):
@@ -83,7 +84,7 @@ class TunnelServer:
         transport = request.transport
         wire = Wire(socket, transport.abort if transport is not None else lambda: None)
         session = Session(wire, self._clock, self._rng, key=key, number=self._rng.below(1 << 63))
-        session.mark = mark
+        session.mark, session.address = mark, address
         if admit is None:
             await self._serve(session, session.serve())
         else:
@@ -165,28 +166,35 @@ class TunnelServer:
         """
         if within and not self.has_session(key):
             await self._session_of(key, within)
-        preferred = self.preferred(key)
+        preferred = self.preferred(key, address)
         if not preferred:
             raise NoSession(f"failed to find Session for client {key}")
         return preferred[0].open(network, address)
 
-    def ways(self, key: str, network: str, most: int) -> list[Callable[[str], Stream]]:
-        """Up to `most` clients of a key to dial through, the best one first; NoSession without any."""
-        preferred = self.preferred(key)[:most]
+    def ways(self, key: str, network: str, address: str, most: int) -> list[Callable[[str], Stream]]:
+        """Up to `most` clients of a key to dial an address through, the best one first; NoSession without any."""
+        preferred = self.preferred(key, address)[:most]
         if not preferred:
             raise NoSession(f"failed to find Session for client {key}")
         return [partial(session.open, network) for session in preferred]
 
-    def preferred(self, key: str) -> list[Session]:
+    def preferred(self, key: str, address: str = "") -> list[Session]:
         """The live sessions of a key, the best one first: those with recent messages, oldest first, as in Go; then the silent
-        ones, the one heard from last before the others."""
+        ones, the one heard from last before the others.
+
+        Sessions that dial only another address than `address` are left out, unless there are no others: replicas of an agent may
+        each know their own server of the cluster.
+        """
+        live = self.sessions(key)
+        fitting = [session for session in live if not address or session.address in ("", address)]
         since = self._clock.monotonic() - FRESH
-        return sorted(self.sessions(key), key=lambda session: 0.0 if session.heard_at >= since else since - session.heard_at)
+        return sorted(fitting or live, key=lambda session: 0.0 if session.heard_at >= since else since - session.heard_at)
 
     def is_passed_over(self, session: Session) -> bool:
         """True if new streams would go through another session. A connection that is kept for later is of no use then."""
         since = self._clock.monotonic() - FRESH
-        return session.heard_at < since and any(other.heard_at >= since for other in self.sessions(session.key))
+        others = self.preferred(session.key, session.address)
+        return session.heard_at < since and any(other.heard_at >= since for other in others)
 
     async def _session_of(self, key: str, within: float) -> None:
         waiting = asyncio.get_running_loop().create_future()

@@ -126,6 +126,8 @@ class Session:
         self.number = number
         # An opaque value of the caller that accepted the session.
         self.mark: object = None
+        # The one address that the client's side dials, if that is known.
+        self.address = ""
         self.reason: str | None = None
         self.heard_at = clock.monotonic()
         self.unread = 0

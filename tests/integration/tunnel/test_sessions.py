@@ -132,6 +132,20 @@ async def test_a_session_without_its_last_ping_is_passed_over_for_another_one() 
         assert not door.tunnels.is_passed_over(older)
 
 
+async def test_a_session_that_dials_only_another_address_is_passed_over() -> None:
+    async with Door() as door:
+        await door.join()
+        await door.join()
+        await door.join()
+        first, second, third = door.tunnels.sessions("c-test")
+        first.address, second.address = "10.0.0.1:6443", "10.0.0.2:6443"
+        assert door.tunnels.preferred("c-test", "10.0.0.2:6443") == [second, third]
+        assert (await door.tunnels.dial("c-test", "tcp", "10.0.0.1:6443"))._carrier is first
+        # The third one says nothing of itself; without it, any is tried rather than none.
+        third.address = "10.0.0.3:6443"
+        assert door.tunnels.preferred("c-test", "10.0.0.9:6443") == door.tunnels.preferred("c-test") == [first, second, third]
+
+
 async def test_a_client_comes_back_to_a_server_that_was_restarted() -> None:
     clock = VirtualClock()
     # Nobody else is given it while nobody listens there.

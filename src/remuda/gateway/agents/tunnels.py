@@ -133,7 +133,8 @@ class Tunnels:
                 admit = self._admission(asked, let.registration.cluster, let.params)
             elif known is not None:
                 await self._note_trust(known, let.params)
-        return await self._services.tunnels.accept(asked.request, let.key, mark=let.mark, admit=admit)
+        address = let.params.address if let.params is not None else ""
+        return await self._services.tunnels.accept(asked.request, let.key, mark=let.mark, address=address, admit=admit)
 
     def _authorize(self, asked: RequestContext) -> _Let | None:
         """Authorize by the first kind of credential that is valid; raises the first refusal."""

@@ -120,7 +120,7 @@ class Reach:
 
     def connector(self, limit: int, context: ContextOnDemand | None, keep: float = 45.0) -> aiohttp.BaseConnector:
         def ways() -> list[Callable[[str], Stream]]:
-            return self._services.tunnels.ways(self.cluster, "tcp", _AGENTS_TRIED)
+            return self._services.tunnels.ways(self.cluster, "tcp", self.address, _AGENTS_TRIED)
 
         clock = self._services.clock
         return TunnelConnector(ways, context, clock, limit=limit, keep=keep, patience=_OTHER_AGENT_AFTER)
@@ -128,7 +128,7 @@ class Reach:
     async def _line(self) -> Line:
         """A connection through one of the cluster's agents: through another one if the first can't make it in time, for example
         since its node has just lost power."""
-        sessions = self._services.tunnels.preferred(self.cluster)[:_AGENTS_TRIED]
+        sessions = self._services.tunnels.preferred(self.cluster, self.address)[:_AGENTS_TRIED]
         if not sessions:
             raise NoSession(f"failed to find Session for client {self.cluster}")
         for session in sessions[:-1]:
