@@ -28,11 +28,22 @@ _CURL = (
     "elif command -v yum >/dev/null; then yum install -yq curl; "
     "fi; }"
 )
+_LOOPBACK = re.compile(r"^CATTLE_SERVER='(https://(?:127\.[0-9.]+|localhost|\[::1\])(?::[0-9]+)?)'", re.MULTILINE)
 _NAME = (
     '[ "$(hostname)" = {name} ] || {{ hostnamectl set-hostname {name} 2>/dev/null || '
     "{{ echo {name} >/etc/hostname && hostname {name}; }}; "
     "grep -q {name} /etc/hosts || echo 127.0.1.1 {name} >>/etc/hosts; }}"
 )
+
+
+def check_reachable(script: str) -> None:
+    """Raises DriverError if the script's server is at a loopback address: from the machine that is the machine itself."""
+    if found := _LOOPBACK.search(script):
+        message = (
+            f"the machine can't reach the server at {found[1]}, which is a loopback address: start it with "
+            "--listen ADDRESS:PORT, an address of this machine, or change the setting server-url"
+        )
+        raise DriverError(Reason.INVALID, message)
 
 
 def login_of(machine: Machine) -> ssh.Login:

@@ -144,6 +144,8 @@ class Driver(ABC):
     password_fields: ClassVar[tuple[str, ...]] = ()
     # Fields that hold a file's content, by the field whose flag takes the path of that file: {"userdata": "userdata"}.
     file_fields: ClassVar[Mapping[str, str]] = {}
+    # True if its machines are on this machine and have a loopback of their own, on which no server of ours listens.
+    own_loopback: ClassVar[bool] = False
     # True if pools may use it at once, False if an administrator has to activate it first.
     active: ClassVar[bool] = True
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from remuda.machines.driver import DriverContext
+from remuda.machines.drivers.container import host_image
 from remuda.machines.drivers.container.driver import Container
 from remuda.machines.errors import Reason, parsed
 from remuda.machines.options import Options
 from tests.e2e.serving import eventually
-from tests.real import systemhost
+from tests.real import debian, need, systemhost
 from tests.scenarios.soaking import SOAK
 from tests.unit.machines.killing import NAME, Case, check_creating, check_removing
 
@@ -33,10 +34,10 @@ def podman() -> Iterator[Podman]:
         yield running
 
 
-def provision(podman: Podman, storage: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def provision(podman: Podman, storage: Path, *words: str, seconds: float = 240) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "remuda", "provision", "-s", str(storage), *words]
     environ = {**os.environ, **podman.environ}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=seconds, check=False)
 
 
 def test_a_host_does_its_user_data_once_and_leaves_nothing(podman: Podman, tmp_path: Path) -> None:
@@ -61,6 +62,35 @@ def test_a_host_does_its_user_data_once_and_leaves_nothing(podman: Podman, tmp_p
     done = provision(podman, tmp_path / "s", "rm", "-y", "--update-config", "m-1")
     assert done.returncode == 0, done.stderr
     assert (podman.containers(), podman.volumes()) == ([], [])
+
+
+def test_without_an_image_one_of_debian_is_built(podman: Podman, tmp_path: Path) -> None:
+    """From Debian's own image, which is put there beforehand: no registry of images is in reach of tests."""
+    try:
+        podman.said("import", str(debian.archive(debian.codename(), "ca-certificates", ())), host_image.BASE)
+    except debian.Unavailable as reason:
+        need.absent(str(reason))
+    (tmp_path / "value").write_text(SCRIPT)
+    words = [f"--custom-install-script={tmp_path}/value"]
+    done = provision(podman, tmp_path / "s", "create", "--driver=container", *words, "m-1", seconds=900)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout + done.stderr
+    assert f"building the image {host_image.NAME}" in told and "apt-get install" in told and "is built" in told, told
+    again = provision(podman, tmp_path / "s", "create", "--driver=container", *words, "m-2")
+    assert again.returncode == 0 and "building" not in again.stdout + again.stderr, again.stderr
+    try:
+        for name in ("m-1", "m-2"):
+            podman.up(name)
+            eventually(lambda name=name: podman.shell(name, "cat /order") == "installed", 120)
+            missing = podman.shell(name, "for each in curl python3 ip; do command -v $each >/dev/null || echo $each; done")
+            assert missing == ""
+            eventually(lambda name=name: podman.shell(name, "systemctl is-active ssh") == "active", 60)
+        for secret in ("/etc/machine-id", "/etc/ssh/ssh_host_ed25519_key.pub"):
+            first, second = (podman.shell(name, f"cat {secret}") for name in ("m-1", "m-2"))
+            assert first and second and first != second, secret
+    finally:
+        for name in ("m-1", "m-2"):
+            assert provision(podman, tmp_path / "s", "rm", "-y", "--update-config", name).returncode == 0
 
 
 def test_an_image_that_is_none_is_the_reason(podman: Podman, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ The server listens at an address of this machine that they reach by their networ
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -20,10 +21,11 @@ from remuda.images.debian import DebianError
 from remuda.images.installer import bundled_python
 from remuda.images.layout import cache_directory
 from remuda.images.recipe import WheelError
+from remuda.machines.drivers.container import host_image
 from tests.e2e.access.harness import Gateway
 from tests.e2e.access.namespaces import Namespace
 from tests.e2e.provisioning.conftest import DEMO, WORKSPACE, Ranch
-from tests.real import need, systemhost
+from tests.real import debian, need, systemhost
 from tests.scenarios.soaking import SOAK
 
 from .podman import IMAGE, Podman
@@ -38,6 +40,7 @@ USERDATA = "#cloud-config\nwrite_files:\n- {path: /mine, content: yes it is}\nru
 _CONFIGS = f"/apis/rke-machine-config.cattle.io/v1/namespaces/{WORKSPACE}/containerconfigs"
 _MACHINES = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{WORKSPACE}"
 _MERGE = "application/merge-patch+json"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "pools" / "container.yaml"
 SERVERS, WORKERS = "servers", "workers"
 
 
@@ -165,6 +168,35 @@ def test_the_life_of_pools_of_containers(site: Site) -> None:
     site.ranch.delete()
     site.becomes(lambda: (site.podman.containers(), site.podman.volumes(), site.machines()) == ([], [], {}))
     past("nothing is left")
+
+
+def test_the_example_works_as_it_is(site: Site) -> None:
+    """From its file's commands to Ready nodes. Only Debian's own image, which is out of reach here, is put there beforehand."""
+    try:
+        site.podman.said("import", str(debian.archive(debian.codename(), "ca-certificates", ())), host_image.BASE)
+    except debian.Unavailable as reason:
+        need.absent(str(reason))
+    kubectl = [str(need.programs("kubernetes")["kubectl"]), f"--kubeconfig={site.ranch.kubeconfig()}"]
+
+    def run(*words: str) -> str:
+        done = subprocess.run([*kubectl, *words], capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    site.gateway.there("/apis/management.cattle.io/v3/nodedrivers/container")
+    for line in EXAMPLE.read_text().splitlines():
+        if line.startswith("#   kubectl "):
+            run(*shlex.split(line.removeprefix("#   kubectl ")))
+    site.gateway.there(f"/api/v1/namespaces/{WORKSPACE}")
+    run("apply", "-f", str(EXAMPLE))
+    wanted = ("-n", WORKSPACE, "get", "clusters.provisioning", "barn", "-o", "jsonpath={.status.ready}")
+    site.becomes(lambda: run(*wanted) == "true" and len(site.containers()) == 2)
+    nodes = [each.get("status", {}).get("nodeRef", {}).get("name") for each in site.machines().values()]
+    assert sorted(nodes) == site.containers()
+    told = [site.command("machine", "logs", name) for name in site.containers()]
+    assert sum("building the image" in each and "is built" in each for each in told) == 1, told
+    run("-n", WORKSPACE, "delete", "clusters.provisioning", "barn", "--wait=false")
+    site.becomes(lambda: (site.podman.containers(), site.podman.volumes(), site.machines()) == ([], [], {}))
 
 
 def _reboot(site: Site, name: str) -> None:

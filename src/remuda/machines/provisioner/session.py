@@ -111,6 +111,8 @@ class Session:
     async def _begin(self, order: Order) -> None:
         """The token is known for good before anything is made with it."""
         try:
+            if self._driver.own_loopback and order.script:
+                bootstrap_script.check_reachable(_text(order.script))
             self._merge_userdata(order)
             await self._driver.precreate(self._machine)
         except DriverError as error:

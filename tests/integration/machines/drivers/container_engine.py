@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import tarfile
@@ -22,6 +23,9 @@ class ContainerEngine:
         self.podman = podman
         self.images = {"localhost/host:1"}
         self.remote = {"far/host:1"}
+        self.builds = 0
+        self.building = asyncio.Event()
+        self.building.set()
         self.containers: dict[str, Obj] = {}
         self.faults: dict[tuple[str, str], tuple[int, str]] = {}
         self.has_address = True
@@ -44,6 +48,8 @@ class ContainerEngine:
             app.router.add_get(base + "/images/{name:.+}/json", self._image)
             app.router.add_post(f"{base}/images/create", self._pull)
             app.router.add_delete(base + "/containers/{name}", self._delete)
+        # Podman serves this one as Docker does.
+        app.router.add_post("/v1.41/build", self._build)
         app.router.add_post(f"{base}/containers/create", self._create)
         app.router.add_get(f"{base}/containers/json", self._list)
         app.router.add_get(base + "/containers/{name}/json", self._inspect)
@@ -89,6 +95,25 @@ class ContainerEngine:
             return web.Response(text='{"stream":"trying"}\n' + json.dumps({"error": f"{name}: not found in any registry"}))
         self.images.add(name)
         return web.Response(text='{"id":"sha"}')
+
+    async def _build(self, request: web.Request) -> web.StreamResponse:
+        """It takes until `building` is set, and the base must be one that can be pulled."""
+        with tarfile.open(fileobj=io.BytesIO(await request.read())) as tar:
+            stream = tar.extractfile(request.query["dockerfile"])
+            assert stream is not None
+            base = stream.read().decode().split()[1]
+        self.builds += 1
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(f'{{"stream":"STEP 1/4: FROM {base}\\n"}}\n{{"stream":"Resol'.encode())
+        await answer.write(b'ving\\n"}\n')
+        await self.building.wait()
+        if base in self.remote:
+            await answer.write(b'{"stream":"Step 2/4 : RUN apt-get update\\n"}\n{"stream":"Get:1 http://deb bookworm\\n"}\n')
+            self.images.add(request.query["t"])
+        else:
+            await answer.write(b'{"error":"initializing source: dial tcp: no such host","errorDetail":{}}')
+        return answer
 
     async def _create(self, request: web.Request) -> web.Response:
         spec = await request.json()

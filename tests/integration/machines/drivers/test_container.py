@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import subprocess
@@ -12,14 +13,16 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from remuda.agent.install import install_script
 from remuda.machines.driver import DriverContext, DriverError, Machine, Reason, State
-from remuda.machines.drivers.container import firstboot
+from remuda.machines.drivers.container import firstboot, host_image
 from remuda.machines.drivers.container.driver import Container
 from remuda.machines.drivers.container.engine import Wanted, docker_spec, libpod_spec, socket_of
 from remuda.machines.options import Options
 from remuda.machines.provisioner.session import PreCreateError
 from tests.scenarios.soaking import SOAK
 from tests.unit.machines.killing import NAME, Case, Place, Places, check_creating, check_removing, create, remove
+from tests.waiting import until
 
 from .container_engine import ContainerEngine
 
@@ -112,6 +115,64 @@ async def test_an_image_is_pulled_when_it_is_not_there(engine: ContainerEngine, 
     assert "far/host:1" in engine.images
 
 
+async def test_a_server_at_a_loopback_address_is_refused_before_anything_is_made(engine: ContainerEngine, place: Place) -> None:
+    case = case_of(engine)
+    script = engine.socket.with_name("value")
+    script.write_text(install_script(server="https://127.0.0.1:8443", ca_checksum="0" * 64, bootstrap_token="x"))
+    with pytest.raises(
+        PreCreateError, match=r"can't reach the server at https://127\.0\.0\.1:8443.*--listen ADDRESS:PORT"
+    ) as caught:
+        await create(place, case)
+    assert (caught.value.reason, engine.containers) == (Reason.INVALID, {})
+    script.write_text(install_script(server="https://192.0.2.7:8443", ca_checksum="0" * 64, bootstrap_token="x"))
+    await create(place, case)
+    assert list(engine.containers) == [NAME]
+
+
+async def test_without_an_image_one_is_built_once_for_all_machines(engine: ContainerEngine) -> None:
+    engine.remote.add(host_image.BASE)
+    engine.building.clear()
+    said: list[list[str]] = [[], [], []]
+
+    async def keep(changes: object) -> None:
+        return
+
+    async def make(number: int) -> None:
+        case = case_of(engine, image="")
+        driver = Container(replace(case.around, say=said[number].append))
+        machine = Machine(f"m-{number}", case.options(), engine.socket.parent, token=f"t-{number}")
+        await driver.precreate(machine)
+        await driver.create(machine, keep)
+
+    async with asyncio.TaskGroup() as group:
+        for number in (0, 1):
+            group.create_task(make(number))
+        await until(lambda: all(said[:2]))
+        engine.building.set()
+    await make(2)
+    assert engine.builds == 1 and len(engine.containers) == 3
+    first, waiting = sorted(said[:2], key=lambda lines: "waiting" in lines[0])
+    assert first == [
+        f"building the image {host_image.NAME} of {host_image.BASE}, once for this machine",
+        f"STEP 1/4: FROM {host_image.BASE}",
+        "Step 2/4 : RUN apt-get update",
+        f"the image {host_image.NAME} is built",
+    ]
+    assert (waiting, said[2]) == ([f"the image {host_image.NAME} is being built for another machine: waiting for it"], [])
+
+
+async def test_an_image_that_can_not_be_built_says_why_and_is_tried_again(engine: ContainerEngine, place: Place) -> None:
+    case = case_of(engine, image="")
+    with pytest.raises(
+        PreCreateError, match=r"can't be built: initializing source: dial tcp: no such host\. Name an image"
+    ) as caught:
+        await create(place, case)
+    assert (caught.value.reason, caught.value.field, caught.value.retryable) == (Reason.UNAVAILABLE, "image", True)
+    engine.remote.add(host_image.BASE)
+    await create(place, case)
+    assert host_image.NAME in engine.images
+
+
 async def test_somebody_elses_container_is_left_alone(engine: ContainerEngine, place: Place) -> None:
     engine.containers[NAME] = {"spec": {}, "id": "x", "labels": {}, "status": "running"}
     with pytest.raises(PreCreateError, match=f"there is a container {NAME} already, which somebody else made"):
@@ -129,7 +190,6 @@ async def test_somebody_elses_container_is_left_alone(engine: ContainerEngine, p
 @pytest.mark.parametrize(
     ("fields", "reason", "field"),
     [
-        ({"image": ""}, Reason.INVALID, "image"),
         ({"memory": "much"}, Reason.INVALID, "memory"),
         ({"cpus": "-1"}, Reason.INVALID, "cpus"),
     ],

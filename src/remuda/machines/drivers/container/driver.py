@@ -24,7 +24,7 @@ from remuda.kube import quantity
 from ...driver import Driver, DriverError, Flag, FlagKind, Found, Keep, Machine, Options, Reason, State
 from ...errors import elsewhere
 from ...ssh import PRIVATE, ensure_key
-from . import firstboot
+from . import firstboot, host_image
 from .engine import Engine, Seen, Wanted, socket_of
 
 _MACHINE, _OWNER, _TOKEN, _ADDRESS = "dev.remuda.machine", "dev.remuda.owner", "dev.remuda.token", "dev.remuda.address"
@@ -51,7 +51,11 @@ class Container(Driver):
     name = "container"
     title = "Containers on the server's own machine"
     flags = (
-        Flag("container-image", usage="Image with systemd, such as Debian with systemd-sysv", env="CONTAINER_IMAGE"),
+        Flag(
+            "container-image",
+            usage="Image with systemd, curl and Python 3.9; one of Debian is built if none is named",
+            env="CONTAINER_IMAGE",
+        ),
         Flag("container-network", usage="Network of the engine; its default network if none is named"),
         Flag("container-memory", usage="Most memory, such as 4Gi"),
         Flag("container-cpus", usage="Most processors, such as 2 or 1.5"),
@@ -61,6 +65,7 @@ class Container(Driver):
         Flag("container-userdata", usage="File with user data: a script, or cloud-config"),
     )
     file_fields = {"userdata": "userdata"}
+    own_loopback = True
     active = False
 
     async def precreate(self, machine: Machine) -> None:
@@ -69,8 +74,7 @@ class Container(Driver):
         async with self._engine() as engine:
             if (seen := await engine.seen(wanted.name)) is not None:
                 raise _taken(seen)
-            if await engine.ensure_image(wanted.image):
-                self.around.say(f"the image {wanted.image} was pulled")
+            await self._ensure_image(engine, wanted.image)
 
     async def create(self, machine: Machine, keep: Keep) -> None:
         wanted = _wanted(machine)
@@ -88,7 +92,7 @@ class Container(Driver):
             }
         )
         async with self._engine() as engine:
-            await engine.ensure_image(wanted.image)
+            await self._ensure_image(engine, wanted.image)
             tried: set[str] = set()
             while not await self._started(engine, machine, wanted, key, keep, tried):
                 self.around.say("somebody else has its address: another one is tried")
@@ -145,6 +149,14 @@ class Container(Driver):
                         )
                     )
         return found
+
+    async def _ensure_image(self, engine: Engine, image: str) -> None:
+        if image == host_image.NAME:
+            await host_image.ensure(engine, self.around)
+        elif not await engine.has_image(image):
+            self.around.say(f"pulling the image {image}")
+            await engine.pull(image, self.around.say)
+            self.around.say(f"the image {image} was pulled")
 
     @asynccontextmanager
     async def _engine(self) -> AsyncIterator[Engine]:
@@ -205,9 +217,7 @@ def _name(machine: Machine) -> str:
 
 def _wanted(machine: Machine) -> Wanted:
     options = machine.options
-    image = options.text("image")
-    if not image:
-        raise DriverError(Reason.INVALID, "an image with systemd must be named", field="image")
+    image = options.text("image") or host_image.NAME
     labels = {_MACHINE: machine.name, _OWNER: machine.owner, _TOKEN: machine.token}
     return Wanted(
         name=machine.name,

@@ -7,7 +7,8 @@ namespace.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ from ...errors import DriverError, Reason
 
 Obj = dict[str, Any]
 
-_SECONDS, _PULL_SECONDS = 120.0, 1800.0
+_SECONDS, _LONG_SECONDS = 120.0, 1800.0
+# Between two lines of the same step.
+_LINE_SECONDS = 5.0
+_WIDEST = 200
 _LIBPOD, _DOCKER = "/v4.0.0/libpod", "/v1.41"
 _PLACES = ("/run/podman/podman.sock", "/var/run/docker.sock")
 
@@ -58,6 +62,29 @@ def socket_of(environ: Mapping[str, str]) -> Path:
     return Path(found)
 
 
+class ProgressLines:
+    """A few readable lines of the hundreds that an engine says while it pulls or builds: each step, and what it does every five
+    seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next = 0.0
+        self.problem = ""
+
+    def of(self, said: Obj) -> str:
+        """The line to show for one message; mostly none."""
+        if problem := said.get("error"):
+            self.problem = " ".join(str(problem).split())
+        words = str(said.get("stream") or " ".join(filter(None, map(str, (said.get("status"), said.get("progress"))))))
+        text = " ".join(words.split())
+        now = self._clock.monotonic()
+        is_step = text.lower().startswith("step ")
+        if not text or (now < self._next and not is_step):
+            return ""
+        self._next = now + _LINE_SECONDS
+        return text[:_WIDEST]
+
+
 class Engine:
     """Connects when it is first asked; close it."""
 
@@ -72,26 +99,44 @@ class Engine:
             await self._session.close()
             self._session = None
 
-    async def ensure_image(self, image: str) -> bool:
-        """Fetched if it is not there; whether it had to be. Raises DriverError."""
-        if await self._is_podman():
-            found, _ = await self._ask("GET", f"{_LIBPOD}/images/{quote(image, safe='')}/exists", passing=(404,))
-            if found != 404:
-                return False
-            _, said = await self._ask(
-                "POST", f"{_LIBPOD}/images/pull", {"reference": image, "quiet": "true"}, seconds=_PULL_SECONDS
-            )
-        else:
-            found, _ = await self._ask("GET", f"{_DOCKER}/images/{quote(image, safe='')}/json", passing=(404,))
-            if found != 404:
-                return False
-            _, said = await self._ask("POST", f"{_DOCKER}/images/create", _tagged(image), seconds=_PULL_SECONDS)
-        # It answers 200 before it knows how that will end.
-        for line in said.splitlines():
-            problem = _object(line).get("error")
-            if problem:
-                raise DriverError(Reason.NOT_FOUND, f"the image {image} can't be pulled: {problem}", field="image")
-        return True
+    @property
+    def socket(self) -> Path:
+        return self._socket
+
+    async def has_image(self, image: str) -> bool:
+        podman, name = await self._is_podman(), quote(image, safe="")
+        path = f"{_LIBPOD}/images/{name}/exists" if podman else f"{_DOCKER}/images/{name}/json"
+        return (await self._ask("GET", path, passing=(404,)))[0] != 404
+
+    async def pull(self, image: str, told: Callable[[str], None]) -> None:
+        """`told` gets lines of progress. Raises DriverError."""
+        podman = await self._is_podman()
+        path, query = (f"{_LIBPOD}/images/pull", {"reference": image}) if podman else (f"{_DOCKER}/images/create", _tagged(image))
+        if problem := await self._follow(path, query, told):
+            raise DriverError(Reason.NOT_FOUND, f"the image {image} can't be pulled: {problem}", field="image")
+
+    async def build(self, image: str, context: bytes, told: Callable[[str], None]) -> None:
+        """`context` is a tar archive with a Containerfile; `told` gets lines of progress. Raises DriverError."""
+        query = {"t": image, "dockerfile": "Containerfile", "networkmode": "host", "rm": "true", "forcerm": "true"}
+        # Podman serves this part of Docker's API, too.
+        if problem := await self._follow(f"{_DOCKER}/build", query, told, context):
+            message = f"the image {image} can't be built: {problem}. Name an image of your own, or mend what the text says"
+            raise DriverError(Reason.UNAVAILABLE, message, retryable=True, field="image")
+
+    async def _follow(self, path: str, query: Mapping[str, str], told: Callable[[str], None], data: bytes | None = None) -> str:
+        """Tell the progress of a long request; return its error, which comes last in an answer that began with 200."""
+        lines = ProgressLines(self._clock)
+        half = b""
+        async with self._answer("POST", path, query, data=data, seconds=_LONG_SECONDS) as answer:
+            if answer.status >= 300:
+                raise _refused(answer.status, await answer.text(errors="replace"), path)
+            async for chunk in answer.content.iter_any():
+                *whole, half = (half + chunk).split(b"\n")
+                for line in whole:
+                    if text := lines.of(_object(line.decode(errors="replace"))):
+                        told(text)
+        lines.of(_object(half.decode(errors="replace")))
+        return lines.problem
 
     async def create(self, wanted: Wanted) -> bool:
         """False when there is a container of that name already. Raises DriverError."""
@@ -172,6 +217,23 @@ class Engine:
         seconds: float = _SECONDS,
     ) -> tuple[int, str]:
         """Status and answer; raises DriverError for statuses that are neither good nor `passing`."""
+        async with self._answer(method, path, query, body, data, seconds) as answer:
+            said = await answer.text(errors="replace")
+        if answer.status < 300 or answer.status in passing:
+            return answer.status, said
+        raise _refused(answer.status, said, path)
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Obj | None = None,
+        data: bytes | None = None,
+        seconds: float = _SECONDS,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer while it is read, which is limited in time, too. Raises DriverError."""
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None)
             self._session = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(self._socket)), timeout=timeout)
@@ -185,7 +247,7 @@ class Engine:
                     method, url, data=content, headers={"Content-Type": kind} if content is not None else None
                 ) as answer,
             ):
-                said = await answer.text(errors="replace")
+                yield answer
         except TimeoutError:
             raise DriverError(Reason.TIMED_OUT, f"the container engine did not answer within {seconds:.0f} s") from None
         except PermissionError:
@@ -194,9 +256,6 @@ class Engine:
             refused = isinstance(getattr(error, "os_error", None), PermissionError)
             reason = Reason.PERMISSION_DENIED if refused else Reason.UNAVAILABLE
             raise DriverError(reason, f"the container engine at {self._socket} can't be reached: {error}") from None
-        if answer.status < 300 or answer.status in passing:
-            return answer.status, said
-        raise _refused(answer.status, said, path)
 
 
 def _refused(status: int, said: str, path: str) -> DriverError:
