@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.tunnel import asyncio_transport
 from remuda.tunnel.asyncio_transport import TunnelConnector
+from remuda.tunnel.stream import Stream
 from remuda.tunnel.tls import TlsStream, start_tls
 from tests.waiting import until
 
@@ -40,7 +41,10 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 def through(door: Door, target: Target, largest: int | None = None, *, keep: float = 45.0, watches: int = 1024) -> HttpsClient:
     def connector(limit: int, context: ContextOnDemand | None) -> aiohttp.BaseConnector:
-        return TunnelConnector(lambda: door.tunnels.ways("c-test", "tcp", 2), context, SYSTEM_CLOCK, limit=limit, keep=keep)
+        def ways() -> list[Callable[[str], Stream]]:
+            return door.tunnels.ways("c-test", "tcp", "", 2)
+
+        return TunnelConnector(ways, context, SYSTEM_CLOCK, limit=limit, keep=keep)
 
     return HttpsClient(target, SYSTEM_CLOCK, connector=connector, largest=largest, watches=watches)
 

@@ -1,4 +1,4 @@
-"""`remuda demo`: what Remuda does, on this machine and within minutes. The tour itself is :mod:`..demo.tour`."""
+"""`remuda demo`: what Remuda does, on this machine and within minutes. The steps are in :mod:`..demo.tour`."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MOST = 9
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where all of it is: a new or empty directory, removed at the end.  [default: a temporary one]",
+    help="Its files: a new or empty directory, removed at the end.  [default: a temporary one]",
 )
 @click.option(
     "--exit/--stay",
     "leave",
     default=None,
-    help="Take everything down after the tour, or keep it until Ctrl-C.  [default: keep it on a terminal]",
+    help="Remove everything after the tour, or keep it until Ctrl-C.  [default: keep it on a terminal]",
 )
 @click.option(
     "--timeout",
@@ -52,7 +52,8 @@ def command(servers: int | None, workers: int | None, data_dir: Path | None, lea
     """Show what Remuda does, on this machine and within minutes.
 
     It starts a server, makes a cluster of hosts on this machine (no root needed), adds a worker, upgrades Kubernetes, kills a
-    worker and has it replaced. Nothing of it stays: Ctrl-C takes everything down, at any time. Linux only.
+    worker and has it replaced. The cluster's nodes are simulated: its control plane is real, but its pods start no containers.
+    Ctrl-C removes everything, at any time. Linux only.
     """
     from ..demo import cluster
 
@@ -78,21 +79,21 @@ def _directory(told: Path | None) -> Path:
 
 
 async def _show(wanted: Declared, directory: Path, timeout: float, *, staying: bool) -> Code:
-    """The tour until it ends or somebody has seen enough, and the way back."""
+    """Runs the tour until it ends or a signal stops it, then removes everything."""
     from remuda.hosts import processes
     from remuda.kube.clock import SYSTEM_CLOCK
 
     from ..demo.stage import Stage
     from ..demo.tour import Tour
 
-    # Whatever is started from here stays below this process, and can be counted at the end.
+    # All processes that are started from here stay below this one, and can be counted at the end.
     processes.become_subreaper()
     stop, hurry = asyncio.Event(), asyncio.Event()
     _on_signals(stop, hurry)
     stage = Stage(sys.stdout, SYSTEM_CLOCK, lambda: _alone(stop))
     tour = Tour(stage, directory, wanted, SYSTEM_CLOCK, timeout, dict(os.environ))
     code = await _toured(tour, stage, stop, staying=staying)
-    # Whoever signals now has no time.
+    # A signal from now on means hurry.
     stop.set()
     problems = await tour.tear_down(hurry)
     for problem in problems:
@@ -114,7 +115,7 @@ async def _toured(tour: Tour, stage: Stage, stop: asyncio.Event, *, staying: boo
         stage.block(tour.how_to_look_around(), "")
         if staying:
             stage.say()
-            stage.say("It goes on until Ctrl-C, which takes everything down.", "bold")
+            stage.say("The demo keeps running until Ctrl-C, which removes everything.", "bold")
             await stop.wait()
         return Code.OK
     except Exception as error:
@@ -131,13 +132,13 @@ async def _toured(tour: Tour, stage: Stage, stop: asyncio.Event, *, staying: boo
 
 
 def _alone(stop: asyncio.Event) -> None:
-    """Nobody sees it any more: end it. Python would complain once more when it flushes at its own end."""
+    """Ends the demo when its reader is gone. Python would complain once more when it flushes at its own end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     stop.set()
 
 
 def _on_signals(stop: asyncio.Event, hurry: asyncio.Event) -> None:
-    """The first one ends the tour, the second one the patience with which everything is taken down."""
+    """The first signal ends the tour, the second one the orderly removal."""
 
     def told() -> None:
         (hurry if stop.is_set() else stop).set()

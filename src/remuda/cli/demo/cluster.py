@@ -94,7 +94,7 @@ def next_minor(version: str) -> str:
 
 # --- nodes -----------------------------------------------------------------------------------------------------------------
 #
-# The nodes of the demo's cluster, asked of the cluster itself: through the server and the tunnel that its agent has dug.
+# The nodes of the demo's cluster, read from the cluster's own API through the cluster agent's tunnel.
 #
 # With kubectl where there is one, since that is what people know; else with our own client, in kubectl's columns.
 

@@ -42,7 +42,7 @@ def of_all(seen: Seen) -> list[str]:
     """What there still is of anything, once the server has stopped and the directory was removed."""
     found = [*_processes(seen.records.values()), *_below(), *_addresses(seen)]
     if seen.directory.exists():
-        found.append(f"{seen.directory} is there")
+        found.append(f"{seen.directory} still exists")
     return found
 
 
@@ -65,17 +65,17 @@ def _addresses(seen: Seen) -> Iterator[str]:
         # What was given back may be the address of a host of somebody else by now; one that has just gone listens no more.
         holder = addresses.holder(record.address)
         if (holder is None or holder.parent == seen.hosts.absolute()) and record.address in addresses.listeners():
-            yield f"somebody listens on {record.address}:{listening[record.address]}, which was host {record.name}'s"
+            yield f"a process listens on {record.address}:{listening[record.address]}, the address of host {record.name}"
     for address in addresses.held_below(seen.hosts):
-        yield f"the address {address} is still noted as a host's"
+        yield f"the address {address} is still reserved for a host"
 
 
 def _files(directory: Path) -> Iterator[str]:
-    yield from (f"{path} is there" for path in sorted(directory.glob("*")) if path.name != IDENTITY)
+    yield from (f"{path} still exists" for path in sorted(directory.glob("*")) if path.name != IDENTITY)
 
 
 def _command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:120]
     except OSError:
-        return "it has just ended"
+        return "ended just now"

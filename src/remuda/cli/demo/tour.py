@@ -1,7 +1,7 @@
-"""The tour: a server, a cluster of pools, more workers, another version, a machine that dies; and then all of it taken down.
+"""The tour: a server, a cluster of pools, one more worker, a newer version, a failed machine; then everything is removed.
 
-Everything is asked for as a user would, of a server like any other. Each step waits for what it is about, and for nothing else;
-what it shows is what `remuda cluster show` does.
+It makes the requests that a user would make, to an ordinary server. Each step waits only for its own result, and shows the
+cluster as `remuda cluster show` does.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ from .stage import PACE, Act, Stage
 
 Obj = dict[str, Any]
 
+SIMULATED = "Its nodes are simulated: the control plane is real, but pods start no containers."
+REAL = "kubectl apply -f examples/custom/k3s.yaml"
 _MANAGER = "remuda-demo"
 _LOOK_SECONDS = 0.5
-# How long a dead machine is borne in the end.
+# How long a failed machine is tolerated in the last step.
 _TIMEOUT = "10s"
 
 
@@ -93,7 +95,7 @@ class Tour:
         self._seen = leftovers.Seen(directory)
         self._client: HttpsClient | None = None
 
-    # --- the way -----------------------------------------------------------------------------------------------------------
+    # --- the steps ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Raises Failure, ApiError."""
@@ -108,9 +110,11 @@ class Tour:
 
     async def _start(self) -> None:
         chosen = server.choose(self._environ)
-        only = ", which is old: good enough for a demo, and for nothing that is to last" if chosen.demo else ""
+        only = ", an old version: for a demo only" if chosen.demo else ""
         self._stage.say(f"Remuda's demo, in {self._directory}", "bold")
-        self._stage.say(f"etcd {chosen.version} for its hosts: {chosen.program}{only}")
+        self._stage.say(SIMULATED, "yellow")
+        self._stage.say(f"For real nodes, K3s on your hosts: {REAL}")
+        self._stage.say(f"etcd {chosen.version} of its hosts: {chosen.program}{only}")
         self._stage.say()
         environ = {
             **{name: value for name, value in self._environ.items() if name not in ("REMUDA_DATA_DIR", "KUBECONFIG")},
@@ -128,7 +132,7 @@ class Tour:
     async def _create(self) -> None:
         wanted = self._declared
         self._stage.say()
-        self._stage.say("A cluster is asked for:", "bold")
+        self._stage.say("Create a cluster, declared in demo.yaml:", "bold")
         self._stage.block(wanted.text.rstrip().splitlines())
         self._stage.command("kubectl apply -f demo.yaml")
         servers, workers = wanted.quantity(SERVERS), wanted.quantity(WORKERS)
@@ -142,23 +146,23 @@ class Tour:
         content = await asyncio.to_thread(of_clusters, self._server.kubeconfig, (NAME,))
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(content)
-        self._stage.say("The cluster itself is asked, through the server and the tunnel that its agent has dug:", "bold")
+        self._stage.say("The cluster's own API, through the cluster agent's tunnel:", "bold")
         found = await cluster.read_nodes(kubeconfig)
         if kubectl := cluster.kubectl_program(self._environ):
             self._stage.command(f"kubectl --kubeconfig {kubeconfig} get nodes")
             self._stage.block(await cluster.nodes_by_kubectl(kubectl, kubeconfig, self._environ), "")
         else:
-            self._stage.say("(there is no kubectl here: it is Remuda's own client that asks)", "dim")
+            self._stage.say("(read by Remuda's own client: there is no kubectl on this machine)", "dim")
             self._stage.block(cluster.node_table(found, self._clock.time()), "")
         if not cluster.nodes_are_ready(found, self._declared.quantity()):
-            raise Failure(f"the cluster's nodes are not those that were asked for: {', '.join(map(name_of, found))}")
+            raise Failure(f"the cluster's nodes are not the declared ones: {', '.join(map(name_of, found))}")
         self._stage.say(f"All nodes are Ready {self._stage.elapsed:.0f} s after the start.", "bold")
 
     async def _scale(self) -> None:
         before = self._declared.quantity(WORKERS)
         self._declared = wanted = self._declared.with_quantity(WORKERS, before + 1)
         self._stage.say()
-        self._stage.say(f"One more worker, please. In demo.yaml: quantity: {before} → {before + 1}", "bold")
+        self._stage.say(f"Add a worker. In demo.yaml: quantity: {before} → {before + 1}", "bold")
         self._stage.command("kubectl apply -f demo.yaml")
         await self._apply(wanted)
         await self._follow("A worker is added", lambda sight: settled(sight, wanted))
@@ -167,7 +171,7 @@ class Tour:
         old, new = self._declared.version, next_minor(self._declared.version)
         self._declared = wanted = self._declared.with_version(new)
         self._stage.say()
-        self._stage.say(f"Another Kubernetes, on the same machines. In demo.yaml: kubernetesVersion: {old} → {new}", "bold")
+        self._stage.say(f"Upgrade Kubernetes on the same machines. In demo.yaml: kubernetesVersion: {old} → {new}", "bold")
         self._stage.command("kubectl apply -f demo.yaml")
         before = {name_of(each) for each in (await self._look()).machines}
         await self._apply(wanted)
@@ -175,21 +179,21 @@ class Tour:
             "All machines are upgraded in place, one after the other", lambda sight: settled(sight, wanted)
         )
         if lost := before - {name_of(each) for each in sight.machines}:
-            raise Failure(f"the upgrade should have left all machines in place, and these are gone: {', '.join(sorted(lost))}")
+            raise Failure(f"the upgrade must keep all machines, but these are gone: {', '.join(sorted(lost))}")
 
     async def _kill(self) -> None:
         workers = [each for each in (await self._look()).machines if states.roles_of(each) == ["worker"]]
         host = states.node_of(workers[0])
         before, lost = self._declared.timeout, name_of(workers[0])
-        # Not before: a machine with much else to do may be silent for a while, and is not to be replaced for that.
+        # Not earlier: a busy machine may be silent for a while, and must not be replaced for that.
         self._declared = wanted = self._declared.with_timeout(_TIMEOUT)
         self._stage.say()
-        self._stage.say(f"Who dies is replaced, soon. In demo.yaml: unhealthyNodeTimeout: {before} → {_TIMEOUT}", "bold")
+        self._stage.say(f"Replace failed machines sooner. In demo.yaml: unhealthyNodeTimeout: {before} → {_TIMEOUT}", "bold")
         self._stage.command("kubectl apply -f demo.yaml")
         await self._apply(wanted)
         self._stage.say()
-        self._stage.say("A worker loses its power: all of its processes are killed at once, and nobody is told.", "bold")
-        self._stage.say("Timers of demo.yaml, which are short ones, say when that is noticed, and how long it is borne:")
+        self._stage.say("A worker loses power: all its processes are killed at once.", "bold")
+        self._stage.say("demo.yaml says how soon that is noticed, and how long it is tolerated:")
         self._stage.block(f"{name}: {value}" for name, value in wanted.timers().items())
         self._stage.command(f"remuda host kill {host} --data-dir {self._directory}")
         await asyncio.to_thread(Hosts(self._seen.hosts).kill, host)
@@ -203,13 +207,13 @@ class Tour:
             f"kubectl --kubeconfig {where}/{NAME}.kubeconfig get pods -A    # the cluster's",
             f"{remuda} cluster show {NAME} --watch",
             f"{remuda} machine ls {NAME}",
-            f"{remuda} explain {NAME}    # what it waits for, when it does",
-            f"{remuda} host ls    # what the machines really are",
+            f"{remuda} explain {NAME}    # why it waits",
+            f"{remuda} host ls    # the machines, as hosts on this one",
             f"{remuda} login {self._server.url} --username admin    # with the password in {where}/bootstrap-password",
         ]
 
     async def explain(self) -> None:
-        """What is waited for, for whoever wants to know why the tour has ended early."""
+        """Shows why the tour ended early: what the cluster waits for, and the server's last output."""
         if self._client is not None and self._server.running:
             with contextlib.suppress(ApiError):
                 sight = await clusters.with_plans(self._client, await self._look(), lambda each: True)
@@ -218,10 +222,10 @@ class Tour:
                 self._stage.block(map(cluster_tree.plain, picture), "")
         self._stage.block(self._server.told().splitlines())
 
-    # --- the way back ------------------------------------------------------------------------------------------------------
+    # --- removal -----------------------------------------------------------------------------------------------------------
 
     async def tear_down(self, hurry: asyncio.Event) -> list[str]:
-        """Take everything down: as a user would, unless there is hurry; then what is left by force. What was wrong with that."""
+        """Removes everything: as a user would, unless there is hurry; then the rest by force. Returns the problems."""
         problems = []
         self._stage.say()
         if self._client is not None and self._server.running and not hurry.is_set():
@@ -242,7 +246,7 @@ class Tour:
         problems += await asyncio.to_thread(leftovers.of_all, self._seen)
         if not problems:
             made = _count(len(self._seen.records), "host")
-            self._stage.say(f"Nothing is left: no process, no address, no file. There had been {made}.", "green")
+            self._stage.say(f"Nothing is left: no process, no address, no file. The demo had made {made}.", "green")
         return problems
 
     async def _delete(self) -> None:
@@ -255,7 +259,7 @@ class Tour:
                 return
             raise
         with contextlib.suppress(_Gone):
-            await self._follow("The cluster and its machines go", lambda _: False, gone=True)
+            await self._follow("The cluster and its machines are deleted", lambda _: False, gone=True)
 
     def _remove(self) -> None:
         hosts = Hosts(self._seen.hosts)

@@ -39,19 +39,19 @@ def test_hosts_are_remembered_when_they_are_gone(seen: leftovers.Seen) -> None:
 
 
 def test_files_of_hosts_and_the_directory_itself_are_found(seen: leftovers.Seen) -> None:
-    assert leftovers.of_hosts(seen) == [f"{seen.hosts / 'one'} is there"]
-    assert f"{seen.directory} is there" in leftovers.of_all(seen)
+    assert leftovers.of_hosts(seen) == [f"{seen.hosts / 'one'} still exists"]
+    assert f"{seen.directory} still exists" in leftovers.of_all(seen)
 
 
 def test_addresses_are_found_by_their_notes_and_by_who_listens(seen: leftovers.Seen) -> None:
     addresses.claim(HostDirectory(seen.hosts / "one"), ADDRESS)
-    noted = f"the address {ADDRESS} is still noted as a host's"
+    noted = f"the address {ADDRESS} is still reserved for a host"
     assert noted in leftovers.of_hosts(seen)
     with socket.socket() as listening:
         listening.bind((ADDRESS, 0))
         listening.listen()
         port = listening.getsockname()[1]
-        assert f"somebody listens on {ADDRESS}:{port}, which was host one's" in leftovers.of_all(seen)
+        assert f"a process listens on {ADDRESS}:{port}, the address of host one" in leftovers.of_all(seen)
     addresses.release(HostDirectory(seen.hosts / "one"), ADDRESS)
     assert noted not in leftovers.of_hosts(seen)
 
