@@ -33,11 +33,11 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         hosts.remove(host.name)
 
 
-def started(directory: Path, *options: str) -> subprocess.Popen[str]:
+def started(directory: Path, *options: str, **variables: str) -> subprocess.Popen[str]:
     etcd = need.programs("etcd")["etcd"]
     # Our own client is what shows the nodes: there need not be a kubectl.
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    environ = {**os.environ, "REMUDA_ETCD_BINARY": str(etcd), "PATH": path, "PYTHONUNBUFFERED": "1"}
+    environ = {**os.environ, "REMUDA_ETCD_BINARY": str(etcd), "PATH": path, "PYTHONUNBUFFERED": "1", **variables}
     command = [sys.executable, "-m", "remuda", "demo", "--data-dir", str(directory), *SMALL, *options]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -66,13 +66,15 @@ def test_the_whole_tour_and_back(directory: Path) -> None:
 
 
 def test_ctrl_c_takes_down_what_there_is(directory: Path) -> None:
-    with started(directory) as demo:
+    """Also with an encoding that has none of the signs."""
+    with started(directory, PYTHONIOENCODING="ascii") as demo:
         # In the middle of making them.
         eventually(lambda: len(Hosts(directory / "hosts").all()) >= 2 or demo.poll() is not None, PATIENCE)
         demo.send_signal(signal.SIGINT)
         said, _ = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 130, said
     assert said.splitlines()[-1].startswith("Nothing is left"), said
+    assert said.isascii() and "+ The server starts" in said and "Unicode" not in said
     assert not directory.exists() and addresses.held_below(directory / "hosts") == []
 
 
