@@ -99,8 +99,9 @@ class Site:
         return "\n".join([*said, self.gateway.told()[-5000:]])
 
     def command(self, *words: str) -> str:
-        kubeconfig = self.ranch.kubeconfig()
-        command = [sys.executable, "-m", "remuda", words[0], "--kubeconfig", str(kubeconfig), *words[1:]]
+        own = words.index("--") if "--" in words else len(words)
+        kubeconfig = ("--kubeconfig", str(self.ranch.kubeconfig()))
+        command = [sys.executable, "-m", "remuda", *words[:own], *kubeconfig, *words[own:]]
         done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, (words, done.stdout[-2000:], done.stderr[-2000:])
         return done.stdout.strip()
@@ -190,9 +191,11 @@ def test_the_example_works_as_it_is(site: Site) -> None:
     site.gateway.there(f"/api/v1/namespaces/{WORKSPACE}")
     run("apply", "-f", str(EXAMPLE))
     wanted = ("-n", WORKSPACE, "get", "clusters.provisioning", "barn", "-o", "jsonpath={.status.ready}")
-    site.becomes(lambda: run(*wanted) == "true" and len(site.containers()) == 2)
-    nodes = [each.get("status", {}).get("nodeRef", {}).get("name") for each in site.machines().values()]
-    assert sorted(nodes) == site.containers()
+
+    def nodes() -> list[str]:
+        return sorted(str(each.get("status", {}).get("nodeRef", {}).get("name")) for each in site.machines().values())
+
+    site.becomes(lambda: run(*wanted) == "true" and len(nodes()) == 2 and nodes() == site.containers())
     told = [site.command("machine", "logs", name) for name in site.containers()]
     assert sum("building the image" in each and "is built" in each for each in told) == 1, told
     run("-n", WORKSPACE, "delete", "clusters.provisioning", "barn", "--wait=false")
