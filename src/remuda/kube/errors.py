@@ -76,6 +76,15 @@ class ApiError(Exception):
     def is_gone(self) -> bool:
         return self.reason in ("Expired", "Gone")
 
+    @property
+    def needs_user(self) -> bool:
+        """True if a retry alone does not help: the request is forbidden, invalid or denied, or a webhook it depends on fails."""
+        return self.code in (400, 403, 422) or any(text in self.message for text in (_WEBHOOK_FAILED, _WEBHOOK_DENIED))
+
+
+# How kube-apiserver's messages name a webhook that fails, and one that denies a request.
+_WEBHOOK_FAILED, _WEBHOOK_DENIED = "failed calling webhook ", "admission webhook "
+
 
 class ConversionError(ApiError):
     """Objects that could not be converted to the wanted version; clients see the text."""

@@ -53,6 +53,8 @@ class Code(StrEnum):
     UNSUPPORTED = "Unsupported"  # requested, but not supported yet
     WITHOUT_EFFECT = "WithoutEffect"  # in the spec, but nothing comes of it
     REFUSED = "Refused"  # the API refuses the necessary write, with a reason
+    FAILED = "Failed"  # a controller can't do its work: a request, a webhook or a program fails; it is tried again
+    SILENT = "Silent"  # the agent of a host does not answer
     LAST_ETCD = "LastEtcd"  # the only etcd machine of a cluster is deleted only if a user confirms
 
 

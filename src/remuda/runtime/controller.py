@@ -26,6 +26,7 @@ from remuda.kube.objects import (
     namespace_of,
     owner_references_of,
 )
+from remuda.kube.waits import Ref
 
 from .informer import Transform
 from .workers import Result
@@ -132,6 +133,7 @@ class Controller:
     wait:    a key whose result holds waits is reconciled again at this interval.
     lane:    keys of different lanes take turns; usually the cluster that a key belongs to.
     timeout: a reconcile that takes longer is cut and tried again.
+    subject: the object of a key, for a controller whose keys don't name objects of `resource`.
     """
 
     name: str
@@ -149,6 +151,7 @@ class Controller:
     backoff: float = 0.005
     backoff_cap: float = 300.0
     lane: Callable[[Key], Hashable] = by_namespace
+    subject: Callable[[Key], Ref | None] | None = None
 
     @property
     def primary(self) -> Watch:

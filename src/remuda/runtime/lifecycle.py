@@ -18,8 +18,9 @@ from typing import Any
 
 from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Rng, deadline, rfc3339
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key
-from remuda.kube.waits import Wait
+from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from .controller import Reconciler, Watch
 from .events import Recorder
@@ -27,11 +28,15 @@ from .informer import Informer, Informers, synced
 from .leader_election import Elector, GuardedClient
 from .metrics import QueueMetrics, ReconcileMetrics, Registry
 from .work_queue import FRESH, LOW, WorkQueue
-from .workers import DONE, Freshness, Result, Workers, logger
+from .workers import DONE, Freshness, Result, Retry, Workers, logger
 
 log = logger(__name__)
 
 Obj = dict[str, Any]
+
+# A Retry usually succeeds at once; until this many in a row the earlier waits stand.
+_FEW_RETRIES = 3
+_LONGEST_REASON = 500
 
 
 def _informer(informers: Informers, watch: Watch) -> Informer:
@@ -47,6 +52,13 @@ def _informer(informers: Informers, watch: Watch) -> Informer:
 
 def _said(result: Result) -> list[str]:
     return [f"{wait.message()} ({wait.code})" for wait in result.waits]
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error, cut; with its type where the message alone may say nothing."""
+    plain = isinstance(error, ApiError | Retry | TimeoutError)
+    text = str(error) if plain else f"{type(error).__name__}: {error}"
+    return (text.splitlines() or [""])[0][:_LONGEST_REASON]
 
 
 class RunningController:
@@ -79,6 +91,7 @@ class RunningController:
             wait_seconds=declared.wait,
             metrics=ReconcileMetrics(registry, declared.name),
             on_result=self._noted,
+            on_failure=self._failed,
         )
         self._stops: list[Callable[[], None]] = []
         gauge = registry.gauge("remuda_waiting", "Objects that wait, by reason.", ("controller", "code"))
@@ -90,6 +103,36 @@ class RunningController:
             self.waits[key] = replace(result, waits=tuple(self._dated(wait, before) for wait in result.waits))
         if log.isEnabledFor(logging.DEBUG) and (said := _said(result)) != _said(before):
             log.debug("%s", "; ".join(said) or "waits for nothing any more")
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        """Replaces the waits of a key whose reconcile failed: they were true before, and may not be now."""
+        before = self.waits.get(key, DONE)
+        passes = isinstance(error, Retry)
+        if passes and self.queue.failures(key) < _FEW_RETRIES:
+            return
+        by_user = isinstance(error, ApiError) and error.needs_user
+        if by_user:
+            # A user mends it, and expects it to continue soon: no longer pause than that of a wait.
+            self.queue.add_after(key, self._declared.wait, LOW)
+        subject = self._subject(key, before)
+        if subject is None:
+            self.waits.pop(key, None)
+            return
+        code = Code.STEP if passes else Code.FAILED
+        since = next((each.since for each in before.waits if each.code is code), "") or rfc3339(self._clock.time())
+        actor = Actor.USER if by_user else Actor.REMUDA
+        self.waits[key] = Result(waits=(Wait(code, subject, actor, evidence=_reason(error), since=since),))
+
+    def _subject(self, key: Key, before: Result) -> Ref | None:
+        declared = self._declared
+        if declared.subject is not None:
+            return declared.subject(key)
+        found = _informer(self._informers, declared.primary).get(*key)
+        # Items of a list of a built-in type have no kind.
+        if found is not None and found.get("kind"):
+            return Ref(declared.resource.group, found["kind"], *key)
+        named = (each.subject for each in before.waits if (each.subject.namespace, each.subject.name) == key)
+        return next(named, Ref(declared.resource.group, declared.resource.resource, *key))
 
     def _dated(self, wait: Wait, before: Result) -> Wait:
         """The wait with its start: its own, else the time when this process first saw it."""

@@ -100,8 +100,12 @@ class Workers(Generic[K]):
         wait_seconds: float = 0.0,
         metrics: ReconcileMetrics | None = None,
         on_result: Callable[[K, Result], None] | None = None,
+        on_failure: Callable[[K, Exception], None] | None = None,
     ) -> None:
-        """`timeout`: the limit of one reconcile; `wait_seconds`: the interval at which a waiting key is reconciled again."""
+        """`timeout`: the limit of one reconcile; `wait_seconds`: the interval at which a waiting key is reconciled again.
+
+        `on_failure` is called after the next try was queued; not for conflicts, which the next try resolves.
+        """
         self.name = name
         self.queue = queue
         self._reconcile = reconcile
@@ -112,6 +116,7 @@ class Workers(Generic[K]):
         self._wait_seconds = wait_seconds
         self._metrics = metrics
         self._on_result = on_result
+        self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -148,20 +153,29 @@ class Workers(Generic[K]):
             result = await self._timed(key) or DONE
         except Retry as error:
             log.debug("%s; again in %.3fs", error, self.queue.retry(key))
+            self._failed(key, error)
             return "requeue"
         except TimeoutError:
             log.warning("took longer than %.0fs; again in %.3fs", self._timeout, self.queue.retry(key))
+            self._failed(key, TimeoutError(f"took longer than {self._timeout:.0f}s"))
             return "timeout"
         except ApiError as error:
             # A conflict means that another writer was faster; the next try sees the change. Leader election logs NotLeading once.
-            level = logging.DEBUG if error.is_conflict or isinstance(error, NotLeading) else logging.WARNING
-            log.log(level, "%s; again in %.3fs", error.message, self.queue.retry(key))
+            passes = error.is_conflict or isinstance(error, NotLeading)
+            log.log(logging.DEBUG if passes else logging.WARNING, "%s; again in %.3fs", error.message, self.queue.retry(key))
+            if not passes:
+                self._failed(key, error)
             return "error"
-        except Exception:
+        except Exception as error:
             log.exception("failed; again in %.3fs", self.queue.retry(key))
+            self._failed(key, error)
             return "panic"
         self.queue.forget(key)
         return self._come_back(key, result)
+
+    def _failed(self, key: K, error: Exception) -> None:
+        if self._on_failure is not None:
+            self._on_failure(key, error)
 
     async def _timed(self, key: K) -> Result | None:
         if not self._timeout or self._clock is None:

@@ -12,9 +12,10 @@ import pytest
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.kube.clock import Rng, VirtualClock, parse_rfc3339
+from remuda.kube.errors import STALE, ApiError, conflict
 from remuda.kube.objects import GroupVersionResource, Key, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import Controller, Elector, Manager, Result, Watch, label, logger, spec_change
+from remuda.runtime import Controller, Elector, Manager, Result, Retry, Watch, label, logger, spec_change
 
 Obj = dict[str, Any]
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -224,3 +225,77 @@ async def test_the_same_seed_gives_the_same_run() -> None:
     first = await once()
     assert len(first) > 60
     assert first == await once()
+
+
+class Fails:
+    """Waits, fails, or is done, as it is told for each reconcile."""
+
+    controller = Controller("fails", CONFIG_MAPS, labels="copied=yes", wait=50)
+
+    def __init__(self, outcome: Result | Exception) -> None:
+        self.outcome = outcome
+
+    async def reconcile(self, key: Key) -> Result:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+HOOKED = 'Internal error occurred: failed calling webhook "v.example.com": connection refused'
+IN_WAIT = Result(waits=(Wait(Code.PAUSED, Ref("", "ConfigMap", "default", "a"), Actor.USER),))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "actor", "evidence"),
+    [
+        (ApiError(500, "InternalError", HOOKED), Code.FAILED, Actor.USER, HOOKED),
+        (ApiError(403, "Forbidden", "exceeded quota"), Code.FAILED, Actor.USER, "exceeded quota"),
+        (ApiError(500, "InternalError", "no leader"), Code.FAILED, Actor.REMUDA, "no leader"),
+        (OSError("no room"), Code.FAILED, Actor.REMUDA, "OSError: no room"),
+        (Retry("not seen yet"), Code.STEP, Actor.REMUDA, "not seen yet"),
+    ],
+)
+async def test_a_failing_reconcile_leaves_no_earlier_wait(
+    server: Server, clock: VirtualClock, error: Exception, code: Code, actor: Actor, evidence: str
+) -> None:
+    client = InProcessClient(server)
+    await client.create(CONFIG_MAPS, made("ConfigMap", "a", copied="yes"))
+    manager = Manager(client, clock, Rng(1))
+    fails = Fails(IN_WAIT)
+    manager.add(fails)
+    stop = asyncio.Event()
+    running = asyncio.create_task(manager.run(stop))
+    await clock.advance(1)
+    assert [wait.code for wait in manager.waits()] == [Code.PAUSED]
+    fails.outcome = error
+    await clock.advance(80)
+    first = list(manager.waits())
+    assert [(wait.code, wait.actor, wait.evidence) for wait in first] == [(code, actor, evidence)]
+    assert first[0].subject == Ref("", "ConfigMap", "default", "a")
+    await clock.advance(400)
+    # Since the first failure in a row.
+    assert list(manager.waits()) == first
+    fails.outcome = Result()
+    # A failure that a user mends is looked at as often as a wait; others pause up to five minutes.
+    await clock.advance(60 if actor is Actor.USER else 300)
+    assert list(manager.waits()) == []
+    stop.set()
+    await clock.advance(1)
+    await running
+
+
+async def test_a_conflict_leaves_the_waits_as_they_are(server: Server, clock: VirtualClock) -> None:
+    client = InProcessClient(server)
+    await client.create(CONFIG_MAPS, made("ConfigMap", "a", copied="yes"))
+    manager = Manager(client, clock, Rng(1))
+    fails = Fails(IN_WAIT)
+    manager.add(fails)
+    stop = asyncio.Event()
+    running = asyncio.create_task(manager.run(stop))
+    await clock.advance(1)
+    fails.outcome = conflict("", "configmaps", "a", STALE)
+    await clock.advance(60)
+    assert [wait.code for wait in manager.waits()] == [Code.PAUSED]
+    stop.set()
+    await clock.advance(1)
+    await running

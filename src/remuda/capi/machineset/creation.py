@@ -34,9 +34,11 @@ _DRAWS = 16
 
 
 class _Failed(Exception):
-    def __init__(self, failure: Failure, name: str = "", missing: bool = False) -> None:
+    """`code` is the reason if a user has to act; None if a retry may succeed."""
+
+    def __init__(self, failure: Failure, name: str = "", code: Code | None = None) -> None:
         super().__init__(failure.message)
-        self.missing = missing
+        self.code = code
         # A randomly drawn name would make every message a new one.
         self.failure = failure._replace(message=failure.message.replace(name, "…") if name else failure.message)
 
@@ -66,11 +68,12 @@ class Creation:
         for other in errors:
             if not isinstance(other, _Failed):
                 raise other
-        if failed is not None and failed.missing:
-            raise Stuck(Wait(Code.REFERENCE, scope.ref(), Actor.USER, evidence=str(failed)))
-        if failed is not None:
-            log.warning("failed to create a machine: %s", failed)
-            raise Retry(str(failed))
+        if failed is None:
+            return
+        log.warning("failed to create a machine: %s", failed)
+        if failed.code is not None:
+            raise Stuck(Wait(failed.code, scope.ref(), Actor.USER, evidence=failed.failure.message))
+        raise Retry(str(failed))
 
     def _names(self, scope: Scope, count: int) -> list[str]:
         """Free names, drawn before anything is made, so that a seed gives the same ones."""
@@ -136,10 +139,16 @@ class Creation:
             reason = "InfrastructureTemplateCloningFailed"
             made.append(await self._clones.make(scope, scope.infrastructure, name, "InfraMachine"))
         except NotCloned as error:
-            raise _Failed(Failure(reason, str(error)), name, error.missing) from error
+            raise _Failed(Failure(reason, str(error)), name, Code.REFERENCE if error.missing else _refusal(error)) from error
         wanted = new_machine(scope.machine_set, name, reference_to(made[-1].obj), bootstrap)
         try:
             return await self._core.client.apply(MACHINES, wanted, field_manager=MANAGER, force=True)
         except ApiError as error:
             failure = Failure("MachineCreationFailed", f"failed to apply Machine: {error.message}")
-            raise _Failed(failure, name) from error
+            raise _Failed(failure, name, _refusal(error)) from error
+
+
+def _refusal(error: BaseException | None) -> Code | None:
+    """REFUSED if the API refuses a write for a reason that a retry does not change: a quota, a webhook, an invalid field."""
+    cause = error if isinstance(error, ApiError) or error is None else error.__cause__
+    return Code.REFUSED if isinstance(cause, ApiError) and cause.needs_user else None

@@ -35,7 +35,7 @@ from remuda.kube.objects import (
     uid_of,
 )
 from remuda.kube.owners import reference, without_finalizer
-from remuda.kube.waits import Actor, Code, Wait
+from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.references import Access
 from remuda.provisioning.well_known import CLUSTER_NAME, MACHINE_GROUP
 from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, changed, logger, synced
@@ -141,6 +141,7 @@ class MachineProvision:
             ),
             concurrency=8,
             lane=self._lane,
+            subject=self._subject,
         )
 
     def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
@@ -150,6 +151,10 @@ class MachineProvision:
     def _lane(self, key: Key) -> Key:
         found = self._kinds.find(*key)
         return Key(key.namespace, labels_of(found[0].obj).get(CLUSTER_NAME) or "") if found else key
+
+    def _subject(self, key: Key) -> Ref | None:
+        found = self._kinds.find(*key)
+        return subject_of(found[0].obj) if found else None
 
     async def reconcile(self, key: Key) -> Result:
         await self._reading.synced()

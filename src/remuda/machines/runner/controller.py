@@ -123,7 +123,7 @@ class JobRunner:
         self._expected: set[Key] = set()
         gauge = manager.registry.gauge("remuda_job_processes", "Processes of local Jobs, and Jobs that wait for one.", ("state",))
         gauge.read(self._counted)
-        self.controller = replace(type(self).controller, concurrency=4, lane=self._lane)
+        self.controller = replace(type(self).controller, concurrency=4, lane=self._lane, subject=_subject)
         manager.beside(self.run)
 
     def _lane(self, key: Key) -> Key:
@@ -153,7 +153,7 @@ class JobRunner:
                 self._stop(key, run)
             return DONE
         infra = self._machine_of(job)
-        subject = Ref("batch", "Job", *key)
+        subject = _subject(key)
         if why := refusal(job, infra):
             if run is not None:
                 self._stop(key, run)
@@ -400,6 +400,10 @@ def _told(plan: Plan, places: Places = IN_A_POD) -> tuple[list[str], dict[str, s
         secrets=plan.secrets,
         shown=False,
     )
+
+
+def _subject(key: Key) -> Ref:
+    return Ref("batch", "Job", *key)
 
 
 def _job_of(infra: Obj) -> Iterable[Key]:
