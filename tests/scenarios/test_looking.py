@@ -10,7 +10,6 @@ from remuda.app.rehearsal import provisioning as provisioned
 from remuda.cli.remote import clusters
 from remuda.cli.views import cluster_tree, states, wait_chain, waits
 from remuda.cli.views.states import ClusterView
-from remuda.gateway.server.waits_api import ClusterObjects
 from remuda.kube.objects import Key, name_of
 from remuda.kube.waits import Code, Ref
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
@@ -31,9 +30,7 @@ class Onlooker:
     async def look(self) -> ClusterView:
         client = self._world.client
         sight = await clusters.look(client, await client.get(provisioning.CLUSTERS, DEMO, WORKSPACE))
-        machines = {Ref(capi.GROUP, "Machine", WORKSPACE, name_of(each)) for each in sight.machines}
-        belongings = ClusterObjects(Key(WORKSPACE, DEMO), states.identifier_of(sight.wanted), machines)
-        return replace(sight, waits=tuple(self._world.gateway.waits.of(belongings)))
+        return replace(sight, waits=tuple(await self._world.gateway.waits.about(Key(WORKSPACE, DEMO))))
 
     async def follow(self, until: str, seconds: int = 600) -> ClusterView:
         for _ in range(seconds):

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
+from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.conditions import FALSE, TRUE, with_condition
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import annotations_of, dig
-from remuda.kube.waits import Wait
+from remuda.kube.objects import Key, annotations_of, dig
+from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Result, Retry
 
 from .well_known import PAUSED
@@ -88,9 +89,21 @@ def with_paused(obj: Obj, cluster: Obj | None, now: float) -> Obj:
     """`obj` with its current Paused condition."""
     if not is_paused(cluster, obj):
         return with_condition(obj, "Paused", FALSE, "NotPaused", now=now)
+    return with_condition(obj, "Paused", TRUE, "Paused", _why_paused(obj, cluster), now=now)
+
+
+def _why_paused(obj: Obj, cluster: Obj | None) -> str:
     why = []
     if dig(cluster, "spec", "paused") is True:
         why.append("Cluster spec.paused is set to true")
     if PAUSED in annotations_of(obj):
         why.append(f"{obj.get('kind')} has the {PAUSED} annotation")
-    return with_condition(obj, "Paused", TRUE, "Paused", ", ".join(why), now=now)
+    return ", ".join(why)
+
+
+def pause_wait(subject: Ref, obj: Obj, cluster: Obj | None) -> Wait:
+    """The wait of a paused object: on its Cluster if that is paused, else on its own annotation."""
+    on = None
+    if cluster is not None and dig(cluster, "spec", "paused") is True:
+        on = Ref(capi.GROUP, "Cluster", *Key.of(cluster))
+    return Wait(Code.PAUSED, subject, Actor.USER, None if on == subject else on, _why_paused(obj, cluster))

@@ -20,11 +20,11 @@ from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of, namespace_of, with_path
-from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from ..agent_objects import AUTH, MADE_FOR, NAMESPACE
 from ..downstreams import Downstreams, while_working
+from ..health.cluster_conditions import not_connected
 from ..users.tokens import HASHED_ANNOTATION, ends_at, groups_of, is_expired
 from ..users.user_objects import is_enabled
 
@@ -166,8 +166,7 @@ class ClusterAuth:
             return DONE
         downstream = self._downstreams.get(key.name)
         if downstream is None:
-            subject = Ref(CLUSTERS.group, "Cluster", "", key.name)
-            return Result(waits=(Wait(Code.CONNECTION, subject, Actor.REMUDA, evidence="its agent is not connected"),))
+            return Result(waits=(not_connected(cluster),))
         try:
             if is_wanted(cluster):
                 if not told:

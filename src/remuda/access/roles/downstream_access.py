@@ -17,11 +17,11 @@ from remuda.client.interface import Client
 from remuda.kube.authorization.policy_rules import Rule
 from remuda.kube.names import path_segment_problems
 from remuda.kube.objects import Key, is_being_deleted, labels_of, name_of
-from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
 
 from ..agent_objects import MADE_FOR
 from ..downstreams import Downstreams
+from ..health.cluster_conditions import not_connected
 from .builtin_roles import ROLE_TEMPLATES as BUILTIN_TEMPLATES
 from .cluster_access import comes_or_goes
 from .globalroles import principals_change
@@ -91,8 +91,7 @@ class DownstreamAccess:
             return DONE
         downstream = self._downstreams.get(key.name)
         if downstream is None:
-            subject = Ref(CLUSTERS.group, "Cluster", "", key.name)
-            return Result(waits=(Wait(Code.CONNECTION, subject, Actor.REMUDA, evidence="its agent is not connected"),))
+            return Result(waits=(not_connected(cluster),))
         client = downstream.client
         problems = await bring_about(
             client,

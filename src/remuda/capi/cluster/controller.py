@@ -26,7 +26,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Informer, Result, Watch, changed, created_or_deleted, logger
 
 from ..controller_context import Core, cluster_key_of, cluster_name_of
-from ..phases import Phases, is_paused, with_paused
+from ..phases import Phases, is_paused, pause_wait, with_paused
 from ..well_known import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
 from ..workload_clusters import cluster_secrets, only_kubeconfigs
 from . import provider_phases
@@ -92,7 +92,7 @@ class Clusters:
         cluster = with_paused(cluster, cluster, now)
         if is_paused(cluster, cluster):
             await patch.write(cluster)
-            return Result(waits=(Wait(Code.PAUSED, Ref(GROUP, "Cluster", *key), Actor.USER),))
+            return Result(waits=(pause_wait(Ref(GROUP, "Cluster", *key), cluster, cluster),))
         if _topology_to_come(cluster):
             await patch.write(cluster)
             return DONE

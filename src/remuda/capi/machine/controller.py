@@ -29,7 +29,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Result, Retry, Watch, changed
 
 from ..controller_context import BY_DEPLOYMENT, BY_NODE, BY_OWNER, BY_PROVIDER_ID, Core, cluster_key_of, owner_is
-from ..phases import is_paused, with_paused
+from ..phases import is_paused, pause_wait, with_paused
 from ..well_known import DEPLOYMENT_NAME, MACHINE_FINALIZER, REVISION
 from .deletion import reconcile_delete
 from .noderef import Nodes, NotConnected
@@ -130,7 +130,7 @@ class Machines:
         machine = with_paused(machine, cluster, now)
         if paused:
             await patch.write(machine)
-            return Result(waits=(Wait(Code.PAUSED, _ref(machine), Actor.USER),))
+            return Result(waits=(pause_wait(_ref(machine), machine, cluster),))
         scope = Scope(
             machine=adopted(machine, cluster),
             cluster=cluster,

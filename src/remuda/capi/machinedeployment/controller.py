@@ -34,7 +34,7 @@ from remuda.runtime.patching import Patch
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, BY_DEPLOYMENT, Core, cluster_key_of, cluster_name_of
 from ..external_objects import External
-from ..phases import Phases, Stuck, is_paused, with_paused
+from ..phases import Phases, Stuck, is_paused, pause_wait, with_paused
 from ..well_known import CLUSTER_NAME, DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_FINALIZER
 from .machineset_view import count, spec_replicas
 from .rollout_execution import Rollouts
@@ -85,7 +85,7 @@ class MachineDeployments:
         deployment = await _finalized(patch, deployment, cluster)
         if is_paused(cluster, deployment):
             await patch.write(with_paused(deployment, cluster, core.now()))
-            return Result(waits=(_waits_for(deployment, Code.PAUSED, "paused"),))
+            return Result(waits=(pause_wait(_ref(deployment), deployment, cluster),))
         return await self._reconcile(patch, Scope(with_paused(deployment, cluster, core.now()), cluster, core.now()))
 
     async def _reconcile(self, patch: Patch, scope: Scope) -> Result:
@@ -161,7 +161,11 @@ def _in_cluster(deployment: Obj, cluster: Obj | None) -> Obj:
 
 
 def _waits_for(deployment: Obj, code: Code, evidence: str, on: Ref | None = None) -> Wait:
-    return Wait(code, Ref(GROUP, "MachineDeployment", *Key.of(deployment)), Actor.USER, on, evidence)
+    return Wait(code, _ref(deployment), Actor.USER, on, evidence)
+
+
+def _ref(deployment: Obj) -> Ref:
+    return Ref(GROUP, "MachineDeployment", *Key.of(deployment))
 
 
 def _waits_for_cluster(deployment: Obj) -> Wait:

@@ -35,7 +35,7 @@ from remuda.runtime.patching import Patch
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, BY_NODE, Core, cluster_key_of, cluster_name_of
 from ..external_objects import clone, cloned_kind, not_there
-from ..phases import Phases, Stuck, is_paused, with_paused
+from ..phases import Phases, Stuck, is_paused, pause_wait, with_paused
 from ..well_known import CLUSTER_NAME
 from ..workload_clusters import Workload
 from . import status
@@ -129,7 +129,7 @@ class MachineHealthChecks:
         look = _Evaluation(with_paused(check, cluster, core.now()), cluster, core.now(), Phases())
         if is_paused(cluster, check):
             await patch.write(look.check)
-            return Result(waits=(Wait(Code.PAUSED, look.ref, Actor.USER),))
+            return Result(waits=(pause_wait(look.ref, check, cluster),))
         look.check = with_metadata(look.check, labels={**labels_of(check), CLUSTER_NAME: name_of(cluster)})
         look.check = with_owner(look.check, reference(cluster))
         await look.phases.run(self._look(look))
@@ -141,9 +141,9 @@ class MachineHealthChecks:
         state, checks = ClusterState.of(look.cluster), Checks.of(look.check)
         examined = [(target, examine(target, state, checks, look.now)) for target in targets]
         healthy = sum(verdict.state is State.HEALTHY for _, verdict in examined)
-        unhealthy = sum(verdict.state is State.UNHEALTHY for _, verdict in examined)
         look.check = status.with_counts(look.check, (name_of(target.machine) for target in targets), healthy)
-        wait = self._budget(look, len(targets), healthy, unhealthy)
+        broken = [name_of(target.machine) for target, verdict in examined if verdict.state is State.UNHEALTHY]
+        wait = self._budget(look, len(targets), healthy, broken)
         look.check = status.without_problems(look.check)
         for target, verdict in examined:
             if verdict.state is State.UNHEALTHY:
@@ -153,7 +153,9 @@ class MachineHealthChecks:
         # While there is something to wait for, it's checked often, even if the next timeout is far away.
         last = [] if wait is None else [self.controller.wait]
         after = min([*(verdict.after for _, verdict in examined if verdict.state is State.LATER), *last], default=None)
-        return Result(after, () if wait is None else (wait,), rest=min(1.0, 0.001 * len(targets)))
+        # A budget forbids nothing while no machine is unhealthy: a range may begin above zero.
+        told = wait is not None and (bool(broken) or wait.code is not Code.BUDGET)
+        return Result(after, (wait,) if wait is not None and told else (), rest=min(1.0, 0.001 * len(targets)))
 
     def _workload(self, look: _Evaluation) -> Workload | None:
         """The connection to the cluster; None before it has a control plane. Without one its nodes' health is unknown."""
@@ -177,10 +179,10 @@ class MachineHealthChecks:
                 found.append(_with_node(machine, workload))
         return found
 
-    def _budget(self, look: _Evaluation, total: int, healthy: int, unhealthy: int) -> Wait | None:
-        """Write the number of machines that may be remediated; a wait when none may."""
+    def _budget(self, look: _Evaluation, total: int, healthy: int, unhealthy: list[str]) -> Wait | None:
+        """Write the number of machines that may be remediated; a wait on the first unhealthy one when none may."""
         try:
-            found = budget(look.check, total=total, healthy=healthy, unhealthy=unhealthy)
+            found = budget(look.check, total=total, healthy=healthy, unhealthy=len(unhealthy))
         except BudgetError as error:
             look.check = status.with_unusable_budget(look.check, str(error), look.now)
             return Wait(Code.MALFORMED, look.ref, Actor.USER, evidence=f"spec.remediation.triggerIf: {error}")
@@ -190,7 +192,8 @@ class MachineHealthChecks:
             return None
         if unhealthy:
             self._report_restricted(look, found.message)
-        return Wait(Code.BUDGET, look.ref, Actor.USER, evidence=found.message)
+        named = f"; unhealthy: {', '.join(unhealthy[:3])}{' …' if len(unhealthy) > 3 else ''}" if unhealthy else ""
+        return Wait(Code.BUDGET, look.ref, Actor.USER, evidence=f"{found.message}{named}")
 
     def _report_restricted(self, look: _Evaluation, message: str) -> None:
         """Sent once for each message, and again while it stays so: users must notice that remediation has stopped."""

@@ -33,7 +33,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, WARNING, Controller, Recorder, Result, Retry, Watch, changed, logger, owner, spec_change
 
 from ..controller_context import BY_CLUSTER, BY_CONTROLLER, BY_DEPLOYMENT, Core, cluster_key_of
-from ..phases import Phases, Stuck, is_paused, with_paused
+from ..phases import Phases, Stuck, is_paused, pause_wait, with_paused
 from ..well_known import DEPLOYMENT_NAME, DESIRED_REPLICAS, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
 from .clones import Clones, Templates
 from .creation import Creation
@@ -118,7 +118,7 @@ class MachineSets:
         scope = Scope(machine_set, cluster, now)
         if paused:
             await patch.write(machine_set)
-            return Result(waits=(Wait(Code.PAUSED, scope.ref(), Actor.USER),))
+            return Result(waits=(pause_wait(scope.ref(), machine_set, cluster),))
         phases = Phases()
         selector = await self._run(scope, phases)
         if scope.deleting and scope.machines is not None and not scope.machines:

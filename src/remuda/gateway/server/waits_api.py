@@ -7,13 +7,16 @@ host, as far as it is known, and the caller has only conditions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+import asyncio
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aiohttp import web
 
 from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import management_cattle_io as management
 from remuda.api import plan_cattle_io as plans
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
@@ -23,9 +26,10 @@ from remuda.client.idempotent import find
 from remuda.kube.authorization.actions import Action, forbidden_action
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.errors import ApiError, bad_request
-from remuda.kube.objects import Key, dig, name_of, namespace_of
+from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of
 from remuda.kube.redaction import redacted
 from remuda.kube.waits import Ref, Wait
+from remuda.runtime.webhook_server import MUTATING, VALIDATING
 
 from . import norman
 from .dependencies import Services
@@ -49,18 +53,60 @@ _CALLED_SO: Final = frozenset(
 )
 
 
+# Other objects that an object of a cluster may wait for, with waits of their own. A closed list: a wait of a Secret in another
+# workspace, for example, is not for readers of this cluster.
+_SHARED: Final = frozenset(
+    {
+        ("batch", "Job"),
+        (management.GROUP, "DynamicSchema"),
+        (management.GROUP, "NodeDriver"),
+        (management.GROUP, "Setting"),
+    }
+)
+# Such objects may wait for each other: a schema for its driver.
+_ROUNDS: Final = 3
+
+# The kinds whose objects belong to the cluster that their label names, beside Machines.
+_OF_POOLS: Final = (
+    (capi.MACHINE_DEPLOYMENTS, "MachineDeployment"),
+    (capi.MACHINE_SETS, "MachineSet"),
+    (capi.MACHINE_HEALTH_CHECKS, "MachineHealthCheck"),
+)
+
+_WEBHOOK_CONFIGURATIONS: Final = (
+    (VALIDATING, "ValidatingWebhookConfiguration"),
+    (MUTATING, "MutatingWebhookConfiguration"),
+)
+_WEBHOOK: Final = re.compile(r'(?:failed calling webhook|admission webhook) "([^"]+)"')
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterObjects:
-    """The objects of a cluster: those with its name, those in the namespace of its id, and those of its machines."""
+    """The objects of a cluster: those with its name, those in the namespace of its id, and `others` of its machines and pools."""
 
     cluster: Key
     identifier: str
-    machines: Collection[Ref] = ()
+    others: Collection[Ref] = ()
 
     def holds(self, ref: Ref) -> bool:
         if self.identifier and self.identifier in (ref.namespace, "" if ref.namespace else ref.name):
             return True
-        return ((ref.namespace, ref.name) == self.cluster and (ref.group, ref.kind) in _CALLED_SO) or ref in self.machines
+        return ((ref.namespace, ref.name) == self.cluster and (ref.group, ref.kind) in _CALLED_SO) or ref in self.others
+
+    def among(self, waits: Iterable[Wait]) -> list[Wait]:
+        """The waits of the cluster: of its own objects, and of shared ones that these wait for, directly or through others."""
+        everything = list(waits)
+        reached: set[Ref] = set()
+        for _ in range(_ROUNDS):
+            found = [wait for wait in everything if self.holds(wait.subject) or wait.subject in reached]
+            new = {wait.on for wait in found if wait.on is not None and self._may_share(wait.on)} - reached
+            if not new:
+                break
+            reached |= new
+        return [wait for wait in everything if self.holds(wait.subject) or wait.subject in reached]
+
+    def _may_share(self, ref: Ref) -> bool:
+        return (ref.group, ref.kind) in _SHARED and ref.namespace in ("", self.cluster.namespace)
 
 
 class Waits:
@@ -77,7 +123,11 @@ class Waits:
     def of(self, belongings: ClusterObjects) -> list[Wait]:
         # The same manager may have been added twice.
         found = dict.fromkeys(wait for source in self._sources for wait in source())
-        return [wait for wait in found if belongings.holds(wait.subject)]
+        return belongings.among(found)
+
+    async def about(self, cluster: Key) -> list[Wait]:
+        """The waits about a provisioning Cluster. Raises ApiError."""
+        return await self._with_webhooks(self.of(await self._belongings(cluster)))
 
     async def read(self, asked: RequestContext) -> web.StreamResponse:
         """The waits for `?cluster=NAMESPACE/NAME`, a provisioning Cluster."""
@@ -88,7 +138,7 @@ class Waits:
         action = Action(asked.user, "get", *provisioning.CLUSTERS, namespace=namespace, name=name)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
-        found = self.of(await self._belongings(Key(namespace, name)))
+        found = await self.about(Key(namespace, name))
         body: Obj = {"cluster": said, "complete": bool(self._sources), "waits": [shown(wait) for wait in found]}
         if not self._sources and (leader := await self._leader()):
             body["leader"] = leader
@@ -104,17 +154,49 @@ class Waits:
         return str(dig(lease or {}, "spec", "holderIdentity") or "").rpartition("_")[0]
 
     async def _belongings(self, cluster: Key) -> ClusterObjects:
-        client = self._services.client
-        wanted = await client.get(provisioning.CLUSTERS, cluster.name, cluster.namespace)
+        wanted = await self._services.client.get(provisioning.CLUSTERS, cluster.name, cluster.namespace)
+        label = f"{CLUSTER_NAME}={cluster.name}"
+        machines, *pools = await asyncio.gather(
+            self._listed(capi.MACHINES, cluster.namespace, label),
+            *(self._listed(resource, cluster.namespace, label) for resource, _ in _OF_POOLS),
+        )
+        others = {ref for each in machines for ref in _parts(each)}
+        for (_, kind), found in zip(_OF_POOLS, pools, strict=True):
+            others.update(Ref(capi.GROUP, kind, *Key.of(each)) for each in found)
+        return ClusterObjects(cluster, str(dig(wanted, "status", "clusterName") or ""), others)
+
+    async def _listed(self, resource: GroupVersionResource, namespace: str = "", labels: str = "") -> list[Obj]:
         try:
-            listed = await client.list(capi.MACHINES, cluster.namespace, labels=f"{CLUSTER_NAME}={cluster.name}")
+            return list((await self._services.client.list(resource, namespace, labels=labels)).get("items") or ())
         except ApiError as error:
             # Cluster API may be absent.
-            if not error.is_not_found:
-                raise
-            listed = {}
-        machines = {ref for each in listed.get("items") or () for ref in _parts(each)}
-        return ClusterObjects(cluster, str(dig(wanted, "status", "clusterName") or ""), machines)
+            if error.is_not_found:
+                return []
+            raise
+
+    async def _readable(self, resource: GroupVersionResource) -> list[Obj]:
+        """The objects of a resource that the gateway needs no right for; none without it."""
+        try:
+            return await self._listed(resource)
+        except ApiError:
+            return []
+
+    async def _with_webhooks(self, waits: list[Wait]) -> list[Wait]:
+        """The waits; those because of a webhook, which the API names in its message, on the configuration that has it."""
+        if not any(_WEBHOOK.search(wait.evidence) for wait in waits):
+            return waits
+        by_name: dict[str, Ref] = {}
+        for resource, kind in _WEBHOOK_CONFIGURATIONS:
+            for found in await self._readable(resource):
+                on = Ref(resource.group, kind, "", name_of(found))
+                by_name |= {str(each.get("name")): on for each in found.get("webhooks") or ()}
+        return [_on_webhook(wait, by_name) for wait in waits]
+
+
+def _on_webhook(wait: Wait, by_name: Mapping[str, Ref]) -> Wait:
+    named = _WEBHOOK.search(wait.evidence)
+    on = by_name.get(named[1]) if named else None
+    return wait if on is None else replace(wait, on=on)
 
 
 def shown(wait: Wait) -> Obj:

@@ -18,7 +18,7 @@ from typing import Any
 
 from remuda.access.rancher_conditions import FALSE, TRUE, UNKNOWN, condition_of
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.capi.phases import is_paused
+from remuda.capi.phases import is_paused, pause_wait
 from remuda.kube.clock import time_of
 from remuda.kube.objects import (
     GroupVersion,
@@ -151,7 +151,7 @@ def _gate(snapshot: Snapshot, machine: Obj) -> Decision | None:
         return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "its Cluster is not there")
     on = Ref(capi.GROUP, "Cluster", *Key.of(cluster))
     if is_paused(cluster, infra):
-        return Decision(Step.NOTHING, (Wait(Code.PAUSED, subject_of(infra), Actor.USER, on),))
+        return Decision(Step.NOTHING, (pause_wait(subject_of(infra), infra, cluster),))
     if dig(cluster, "status", "initialization", "infrastructureProvisioned") is not True:
         why = "the infrastructure of its cluster is not ready"
         return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, on, why),))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from remuda.access.rancher_conditions import ERROR, FALSE, conditions_of, with_condition, write_status
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.phases import is_paused
+from remuda.capi.phases import is_paused, pause_wait
 from remuda.kube.names import dns_subdomain_problems
 from remuda.kube.objects import (
     GroupVersion,
@@ -132,7 +132,7 @@ class RKEClusters:
             wait = Wait(Code.REFERENCE, subject, Actor.OTHER_CONTROLLER, None, "no Cluster has taken it for its own yet")
             return Result(_OWNER_SECONDS, (wait,))
         if is_paused(cluster, infra):
-            return Result(waits=(Wait(Code.PAUSED, subject, Actor.USER),))
+            return Result(waits=(pause_wait(subject, infra, cluster),))
         try:
             endpoint = endpoint_of(infra, cluster)
         except Malformed as malformed:

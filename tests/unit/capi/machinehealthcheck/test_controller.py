@@ -435,7 +435,9 @@ async def test_too_many_unhealthy_machines_stop_remediation_and_everybody_can_se
         assert said(await machine(made, "good"), "HealthCheckSucceeded") == ("True", "HealthCheckSucceeded", "")
         working = made.manager.working("machinehealthcheck")
         assert working is not None
-        assert [wait.evidence for result in working.waits.values() for wait in result.waits] == [message]
+        assert [wait.evidence for result in working.waits.values() for wait in result.waits] == [
+            f"{message}; unhealthy: bad1, bad2"
+        ]
 
 
 async def test_remediation_begins_when_enough_machines_are_well_again() -> None:
@@ -654,3 +656,13 @@ async def test_when_nothing_changes_nothing_is_written() -> None:
         assert [await the_check(made), await machine(made, "good"), await machine(made, "bad")] == before
         events = await made.list(GroupVersionResource("", "v1", "events"))
         assert [each["count"] for each in events] == [1]
+
+
+async def test_a_range_that_forbids_remediation_of_no_machine_is_no_wait() -> None:
+    async with world(MachineHealthChecks) as made:
+        await cluster_up(made)
+        await running(made, "good")
+        await check(made, remediation={"triggerIf": {"unhealthyInRange": "[1-3]"}})
+        assert (said(await the_check(made), "RemediationAllowed") or ())[0] == "False"
+        working = made.manager.working("machinehealthcheck")
+        assert working is not None and not working.waits

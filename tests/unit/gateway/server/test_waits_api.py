@@ -6,11 +6,14 @@ import json
 
 import pytest
 
+from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
+from remuda.capi.well_known import CLUSTER_NAME
 from remuda.gateway.server.waits_api import ClusterObjects, Waits
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.objects import Key
 from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime.webhook_server import VALIDATING
 from tests.unit.gateway.registration.waiting_hosts import hosted
 from tests.unit.provisioning.rke_machines import DEMO, FLEET
 
@@ -50,6 +53,92 @@ def test_what_belongs_to_a_cluster(ref: Ref) -> None:
 def test_what_does_not(ref: Ref) -> None:
     assert not OURS.holds(ref)
     assert not ClusterObjects(Key(FLEET, DEMO), "").holds(Ref("management.cattle.io", "Cluster", "", ""))
+
+
+JOB = Ref("batch", "Job", FLEET, "m1-machine-provision")
+INFRA = Ref("rke-machine.cattle.io", "PodMachine", FLEET, "m1")
+SCHEMA = Ref("management.cattle.io", "DynamicSchema", "", "podconfig")
+DRIVER = Ref("management.cattle.io", "NodeDriver", "", "pod")
+CLUSTER = Ref("provisioning.cattle.io", "Cluster", FLEET, DEMO)
+
+
+def test_waits_of_shared_objects_come_with_the_waits_for_them() -> None:
+    ours = ClusterObjects(Key(FLEET, DEMO), "", {MACHINE, INFRA})
+    chain = [
+        Wait(Code.CONTENT, DRIVER, Actor.USER),
+        Wait(Code.CONTENT, SCHEMA, Actor.USER, DRIVER),
+        Wait(Code.REFERENCE, CLUSTER, Actor.USER, SCHEMA),
+        Wait(Code.PROVISIONING, INFRA, Actor.PROVIDER, JOB),
+        Wait(Code.TURN, JOB, Actor.REMUDA),
+    ]
+    assert ours.among(chain) == chain
+    # Without a wait of the cluster for them they are not the cluster's.
+    assert ours.among([chain[0], chain[1], chain[4]]) == []
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        Ref("batch", "Job", "fleet-other", "m1-machine-provision"),
+        Ref("", "Secret", FLEET, "credential"),
+        Ref("provisioning.cattle.io", "Cluster", FLEET, "other"),
+        Ref("cluster.x-k8s.io", "Machine", FLEET, "other"),
+    ],
+)
+def test_a_wait_for_anything_else_opens_nothing(on: Ref) -> None:
+    ours = ClusterObjects(Key(FLEET, DEMO), "")
+    waits = [Wait(Code.REFERENCE, CLUSTER, Actor.USER, on), Wait(Code.CONTENT, on, Actor.USER, None, "of another tenant")]
+    assert ours.among(waits) == waits[:1]
+
+
+async def test_a_wait_because_of_a_webhook_is_on_its_configuration() -> None:
+    async with hosted() as place:
+        waits = Waits(place.services)
+        await place.wanted()
+        client = {"url": "https://127.0.0.1:1/"}
+        hook = {
+            "name": "v.example.com",
+            "clientConfig": client,
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "rules": [{"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["things"]}],
+        }
+        configuration = {
+            "apiVersion": f"{VALIDATING.group}/{VALIDATING.version}",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "policies"},
+            "webhooks": [hook],
+        }
+        await place.made.create(VALIDATING, configuration)
+        failed = 'Internal error occurred: failed calling webhook "v.example.com": connection refused'
+        waits.follow(lambda: [Wait(Code.FAILED, PLANE, Actor.USER, None, failed)])
+        (found,) = await waits.about(Key(FLEET, DEMO))
+        assert found.on == Ref(VALIDATING.group, "ValidatingWebhookConfiguration", "", "policies")
+
+
+async def test_pools_belong_to_their_cluster() -> None:
+    async with hosted() as place:
+        waits = Waits(place.services)
+        await place.wanted()
+        for cluster in (DEMO, "other"):
+            infrastructure = {"apiGroup": "rke-machine.cattle.io", "kind": "PodMachineTemplate", "name": "pool"}
+            spec = {"clusterName": cluster, "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": infrastructure}
+            template = {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+            await place.made.create(
+                capi.MACHINE_DEPLOYMENTS,
+                {
+                    "apiVersion": capi.API_VERSION,
+                    "kind": "MachineDeployment",
+                    "metadata": {"name": f"{cluster}-pool", "namespace": FLEET, "labels": {CLUSTER_NAME: cluster}},
+                    "spec": {"clusterName": cluster, "selector": {"matchLabels": {"a": "b"}}, "template": template},
+                },
+            )
+        told = [
+            Wait(Code.REFERENCE, Ref(capi.GROUP, "MachineDeployment", FLEET, f"{cluster}-pool"), Actor.USER)
+            for cluster in (DEMO, "other")
+        ]
+        waits.follow(lambda: told)
+        assert await waits.about(Key(FLEET, DEMO)) == told[:1]
 
 
 async def test_who_may_read_a_cluster_reads_what_it_waits_for() -> None:

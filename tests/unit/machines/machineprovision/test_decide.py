@@ -80,7 +80,7 @@ def test_it_is_marked_before_anything_is_made(missing: Obj) -> None:
     ("cluster", "machine", "why"),
     [
         (None, MACHINE, "its Cluster is not there"),
-        ({**CLUSTER, "spec": {"paused": True}}, MACHINE, ""),
+        ({**CLUSTER, "spec": {"paused": True}}, MACHINE, "Cluster spec.paused is set to true"),
         ({"metadata": CLUSTER["metadata"]}, MACHINE, "the infrastructure of its cluster is not ready"),
         (CLUSTER, {**MACHINE, "spec": {}}, "there is no bootstrap data yet"),
         (CLUSTER, {**MACHINE, "metadata": {**MACHINE["metadata"], "deletionTimestamp": rfc3339(NOW)}}, "its Machine goes"),
