@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.cli.remote import clusters
 from remuda.cli.views import cluster_tree, states, wait_chain, waits
 from remuda.cli.views.states import ClusterView
-from remuda.kube.objects import Key, name_of
-from remuda.kube.waits import Code, Ref
+from remuda.kube.objects import Key
+from remuda.kube.waits import Code
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 
 from .provisioned import DEMO, FROM, TO, change
@@ -54,7 +53,7 @@ class Onlooker:
             drawn = [cluster_tree.plain(line) for line in cluster_tree.drawn(wait_chain.of_chain(found, links, now))]
             assert all(line == line.rstrip() and line for line in drawn)
             if word != states.ACTIVE:
-                assert wait_chain.to_do(links, DEMO), (word, drawn, self.told[-5:])
+                assert wait_chain.to_do(links, found), (word, drawn, self.told[-5:])
         said = [each for each in waits.read_off(sight) if each.evidence]
         for told in sight.waits or ():
             same = [each for each in said if (each.subject, each.evidence) == (told.subject, told.evidence)]

@@ -224,8 +224,8 @@ def delete(name: str, namespace: str, uninstall: bool, remote: Remote) -> None:
 def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
     """Say what a cluster waits for, since when, and who can end it.
 
-    CLUSTER is its name in the workspace, or its id. What an object waits on is told below it, with what was seen there; at the
-    end is what there is to do.
+    CLUSTER is its name in the workspace, or its id. The object that another one waits for is shown below it, with its observed
+    state; at the end is what to do, with commands that can be run as they are.
     """
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.kube.objects import name_of
@@ -240,17 +240,19 @@ def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
 
     sight = remote.run(look)
     now = SYSTEM_CLOCK.time()
-    links, called = wait_chain.chain(sight, now), name_of(sight.wanted)
+    links = wait_chain.chain(sight, now)
+    to_do = wait_chain.to_do(links, sight)
     state = states.of_cluster(sight.wanted, sight.managed, sight.plane)
     if output.structured:
         output.value(
             {
-                "cluster": called,
+                "cluster": name_of(sight.wanted),
                 "state": state.word,
                 "complete": sight.waits is not None,
                 **({"leader": sight.leader} if sight.leader else {}),
-                "waits": [wait_chain.data(link, called) for link in links],
-                "toDo": wait_chain.to_do(links, called),
+                "waits": [wait_chain.data(link, sight) for link in links],
+                "toDo": [each.text for each in to_do],
+                "commands": [command for each in to_do for command in each.commands],
             }
         )
         return
@@ -261,8 +263,10 @@ def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
     else:
         output.line()
         output.line("What to do:")
-        for text in wait_chain.to_do(links, called):
-            output.paragraph(text, "- ")
+        for each in to_do:
+            output.paragraph(each.text, "- ")
+            for command in each.commands:
+                output.line(f"  $ {command}")
     if sight.waits is None:
         where = f"on {sight.leader}" if sight.leader else "elsewhere, or this server does not tell"
         click.echo(f"(as conditions tell it: the controllers work {where})", err=True)

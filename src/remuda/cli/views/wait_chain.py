@@ -1,24 +1,27 @@
-"""Why a cluster does not go on: the chain of what is waited for, from the cluster down to the one thing to do. Pure."""
+"""Why a cluster does not continue: the chain of waits, from the cluster down to the one thing to do. Pure.
+
+:mod:`.waits` collects the waits, :mod:`.wait_advice` says what to do about each.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from remuda.kube.duration import human_age
 from remuda.kube.objects import annotations_of, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.machines.machineprovision.well_known import FORCE_REMOVE
 from remuda.provisioning.planner.waits import some_names
 from remuda.provisioning.plans.machine_plan_secret import PlanSecretError, decode
-from remuda.provisioning.well_known import MACHINE_GROUP, PLAN_FAILURE, PLAN_UPDATED
+from remuda.provisioning.well_known import PLAN_FAILURE, PLAN_UPDATED
 
 from . import states
 from .cluster_tree import Branch, Line, Piece
 from .states import ClusterView
-from .waits import EFFECTS, FOR_OTHERS, all_waits, in_order, machine_ref
+from .wait_advice import about, who
+from .waits import EFFECTS, FOR_OTHERS, all_waits, in_order, is_trouble, machine_ref
 
 Obj = dict[str, Any]
 
@@ -66,15 +69,19 @@ class _Walk:
             return
         self._told.add(ref)
         found = self._by_subject.get(ref, ())
-        own = [wait for wait in found if wait.code not in EFFECTS] or found
+        own = _each_once([wait for wait in found if wait.code not in EFFECTS] or found)
         effects = tuple(wait for wait in found if wait not in own)
+        # An object that is in trouble may be known only through an effect: an infrastructure that the driver can't make.
+        deeper = [wait.on for wait in effects if wait.on is not None and self._is_trouble(wait.on)]
         for at, wait in enumerate(own):
             beside, others = (tuple(self._beside(ref)), effects) if at == 0 else ((), ())
-            if wait.on is None or wait.on == ref:
-                yield Link(wait, beside, effects=others)
-                continue
-            again = wait.on in self._told and wait.on in self._by_subject
-            yield Link(wait, beside, tuple(self.of(wait.on)), again, others)
+            on = wait.on if wait.on is not None and wait.on != ref else None
+            again = on is not None and on in self._told and on in self._by_subject
+            ahead = [*([on] if on is not None else ()), *(deeper if at == 0 else ())]
+            yield Link(wait, beside, tuple(link for each in ahead for link in self.of(each)), again, others)
+
+    def _is_trouble(self, ref: Ref) -> bool:
+        return any(is_trouble(wait) for wait in self._by_subject.get(ref, ()))
 
     def _beside(self, ref: Ref) -> Iterable[str]:
         machine = self._machines.get(ref)
@@ -84,7 +91,12 @@ class _Walk:
         if name in self._sight.plans:
             yield from of_plan(self._sight.plans[name], self._now)
         said = self._sight.said.get(name)
-        yield f"host, {human_age(said.time, self._now)} ago: {said.text}" if said else "host: has said nothing of late"
+        yield f"host, {human_age(said.time, self._now)} ago: {said.text}" if said else "host: no recent output"
+
+
+def _each_once(found: Iterable[Wait]) -> list[Wait]:
+    """The first of several waits of one object for the same reason and the same object, which two controllers may tell."""
+    return list({(wait.code, wait.on): wait for wait in reversed(list(found))}.values())[::-1]
 
 
 def of_plan(secret: Obj, now: float) -> Iterable[str]:
@@ -127,8 +139,8 @@ def _next_try(note: str | None) -> list[str]:
 def of_chain(sight: ClusterView, links: tuple[Link, ...], now: float) -> Branch:
     state = states.of_cluster(sight.wanted, sight.managed, sight.plane)
     line = (Piece("cluster "), Piece(f"{name_of(sight.wanted)}  ", "bold"), Piece(state.word, state.colour))
-    below = [_branch(link, now) for link in links if not link.again]
-    behind = [link for link in links if link.again]
+    below = [_branch(link, now) for link in links if link.below or not link.again]
+    behind = [link for link in links if link.again and not link.below]
     if behind:
         below.append(Branch((Piece("behind that", "bold"),), (), tuple(_behind(behind, now))))
     return Branch(line, (), tuple(below))
@@ -136,11 +148,12 @@ def of_chain(sight: ClusterView, links: tuple[Link, ...], now: float) -> Branch:
 
 def _branch(link: Link, now: float) -> Branch:
     wait = link.wait
-    more: list[Line] = [(Piece(f"{wait.code}{_since(wait, now)}; can be ended by {who(wait)}", "dim"),)]
+    more: list[Line] = [(Piece(f"{wait.code}{_since(wait, now)}; action: {who(wait)}", "dim"),)]
     if wait.on is not None and not link.below:
         more.append((Piece(f"waits on {wait.on}{', see above' if link.again else ''}", "dim"),))
-    if link.effects:
-        more.append((Piece(f"therefore also: {', '.join(sorted({str(each.code) for each in link.effects}))}", "dim"),))
+    also = sorted({str(each.code) for each in link.effects} - {str(wait.code)})
+    if also:
+        more.append((Piece(f"therefore also: {', '.join(also)}", "dim"),))
     more += [(Piece(text, "dim"),) for text in link.evidence]
     return Branch(_said(wait), tuple(more), tuple(_branch(each, now) for each in link.below))
 
@@ -165,11 +178,11 @@ def _since(wait: Wait, now: float) -> str:
 
 
 def causes(links: Iterable[Link]) -> list[Wait]:
-    """The ends of the chain: what nothing else that is known has to come before. First what somebody has to do."""
+    """The ends of the chain: waits that no other known wait has to end before. First those that a user ends."""
     found = dict.fromkeys(_ends(links))
     acting = [wait for wait in found if wait.code not in FOR_OTHERS] or list(found)
     acting = [wait for wait in acting if not _follows(wait)] or acting
-    return sorted(acting, key=lambda wait: wait.actor is not Actor.USER)
+    return sorted(acting, key=lambda wait: (wait.code is Code.WITHOUT_EFFECT, wait.actor is not Actor.USER))
 
 
 def _follows(wait: Wait) -> bool:
@@ -185,22 +198,34 @@ def _ends(links: Iterable[Link]) -> Iterable[Wait]:
             yield link.wait
 
 
-def to_do(links: Iterable[Link], cluster: str) -> list[str]:
-    """One sentence for each kind of cause, with the names of those that it is about."""
-    by_advice: dict[str, list[str]] = {}
+@dataclass(frozen=True, slots=True)
+class ToDo:
+    """What to do about causes of one kind: a sentence, and commands that can be run as they are."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+def to_do(links: Iterable[Link], sight: ClusterView) -> list[ToDo]:
+    """One for each kind of cause, with the names of those that it is about."""
+    by_text: dict[str, tuple[list[str], dict[str, None]]] = {}
     for wait in causes(links):
-        names = by_advice.setdefault(about(wait, cluster), [])
+        advice = about(wait, sight)
+        names, commands = by_text.setdefault(advice.text, ([], {}))
         if wait.subject.name not in names:
             names.append(wait.subject.name)
-    return [f"{some_names(names)}: {_addressed(text, names)}" for text, names in by_advice.items()]
+        commands |= dict.fromkeys(advice.commands)
+    return [
+        ToDo(f"{some_names(names)}: {_addressed(text, names)}", tuple(commands)) for text, (names, commands) in by_text.items()
+    ]
 
 
 def _addressed(text: str, names: list[str]) -> str:
     return text.replace("MACHINE", names[0]) if len(names) == 1 else text
 
 
-def data(link: Link, cluster: str) -> Obj:
-    wait = link.wait
+def data(link: Link, sight: ClusterView) -> Obj:
+    wait, advice = link.wait, about(link.wait, sight)
     return {
         "code": str(wait.code),
         "subject": _ref(wait.subject),
@@ -210,106 +235,11 @@ def data(link: Link, cluster: str) -> Obj:
         "message": wait.evidence,
         "evidence": list(link.evidence),
         "effects": [{"code": str(each.code), "message": each.evidence} for each in link.effects],
-        "advice": _addressed(about(wait, cluster), [wait.subject.name]),
-        "waits": [data(each, cluster) for each in link.below],
+        "advice": _addressed(advice.text, [wait.subject.name]),
+        "commands": list(advice.commands),
+        "waits": [data(each, sight) for each in link.below],
     }
 
 
 def _ref(ref: Ref) -> Obj:
     return {"group": ref.group, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
-
-
-# --- wait advice ----------------------------------------------------------------------------------------------------------
-#
-# What to do about a wait, by its code, and who has to. The words of docs/waits.md, for the one who is stuck.
-
-_WHO: Final = {
-    Actor.USER: "you",
-    Actor.REMUDA: "remuda, by itself",
-    Actor.PROVIDER: "whatever provides its infrastructure",
-    Actor.MACHINE: "the host, by itself",
-    Actor.OTHER_CONTROLLER: "another controller",
-}
-
-_WHAT: Final = {
-    Code.FINALIZERS: "Whoever put the finalizers there has to take them away; see that its controller runs.",
-    Code.NAMESPACE_CONTENT: "What is left in the namespace goes by itself, or waits for finalizers of its own.",
-    Code.CONTENT: "See that the object that is waited for holds what is missing; without a server-url, set that setting.",
-    Code.DEPENDENTS: "Its dependents have to go first; look at what holds them.",
-    Code.PAUSED: "Take the pause away: spec.paused of the Cluster, or the annotation cluster.x-k8s.io/paused.",
-    Code.REFERENCE: "Make the object that is referred to, or refer to another one.",
-    Code.PROVISIONING: "See what was tried (remuda machine attempts CLUSTER), or the conditions of the infrastructure object.",
-    Code.MALFORMED: "Correct what can't be used; the text says what is wrong with it.",
-    Code.CONNECTION: "See whether the cluster's agent runs, and whether it reaches this server.",
-    Code.NODE: "See on the host whether the kubelet runs, and whether it registered under the name that is expected.",
-    Code.HOOK: "Whoever set the hook takes it away when they are done; look at what they do.",
-    Code.DRAIN: "Look for pods that a PodDisruptionBudget keeps, or change the drain options.",
-    Code.VOLUMES: "The volumes have to be detached; look at the VolumeAttachments of the node.",
-    Code.DELETION: "It has to be gone first; look at its finalizers and its events.",
-    Code.MACHINES: "Look at the machines that are not there or not available.",
-    Code.BUDGET: "Too much is broken at once for a repair without you: see what the machines have in common.",
-    Code.PREFLIGHT: "It goes on when the control plane is stable and of the right version.",
-    Code.RELEASE: "Choose a kubernetesVersion that this server knows.",
-    Code.ROLES: "Register hosts: remuda cluster registration-command CLUSTER prints the command, with roles as options.",
-    Code.INIT_NODE: "See why no machine with the role etcd is there yet (remuda machine attempts CLUSTER), or register a host.",
-    Code.RESTORE: "Restore a snapshot of etcd; hosts that come now would begin with an empty one.",
-    Code.STEP: "Nothing: the next step follows at once.",
-    Code.CHECK_IN: "See on the host whether its agent runs and reaches this server (journalctl -u rancher-system-agent).",
-    Code.PLAN: "Nothing, unless it takes long; then see what the host says (journalctl -u rancher-system-agent).",
-    Code.PLAN_FAILED: "It is tried again, later each time; the output of the plan says what has to be mended on the host.",
-    Code.RENDER: "Correct what its plan can't be made of; the text says what is missing.",
-    Code.PROBES: "See on the host why the services that are probed are not healthy (journalctl -u of its server or node unit).",
-    Code.TIER: "Nothing: machines of other roles come first.",
-    Code.TURN: "Nothing, unless the machine before it has failed: mend that one.",
-    Code.QUORUM: "Bring the member or its agent back, or delete its machine; nothing is restarted before that.",
-    Code.JOIN_URL: "It comes when the first machine has its plan and an address.",
-    Code.UNCORDON: "See whether the node may be made schedulable, and who keeps it from that.",
-    Code.KUBELET: "See on the host whether the service was restarted with the new version.",
-    Code.PRE_BOOTSTRAP: "The manifests that have to come first are being applied.",
-    Code.CLUSTER_AGENT: "See whether cattle-cluster-agent runs in cattle-system of the cluster, and reaches this server.",
-    Code.AGENT: "Nothing while it is replaced; if that fails, mend what the text says and raise redeploySystemAgentGeneration.",
-    Code.UNSUPPORTED: "Take it out of the spec: this server does not offer it yet.",
-    Code.WITHOUT_EFFECT: "Nothing waits for it. Take it out of the spec, or change it as the text says.",
-    Code.REFUSED: "The text says why the API refuses it; it is tried again.",
-    Code.LAST_ETCD: "Add another etcd machine, or annotate the Machine with remuda.dev/delete-last-etcd=true and lose its data.",
-}
-
-
-def who(wait: Wait) -> str:
-    return _WHO[wait.actor]
-
-
-def what(code: Code, cluster: str) -> str:
-    return _WHAT[code].replace("CLUSTER", cluster)
-
-
-# Of a machine of a pool that does not go, by who has to act; KIND, WORKSPACE and MACHINE are its own.
-_LET_GO: Final = (
-    "If it is gone anyway, or you give it up, let it go: kubectl -n WORKSPACE annotate KIND MACHINE FORCE=true. "
-    "Then nobody removes it at its provider, where it may go on running and cost money: remuda machine orphans lists such."
-)
-_STAYS: Final = {
-    Actor.USER: "Mend what the text says; it is tried again by itself within five minutes (remuda machine logs MACHINE).",
-    Actor.PROVIDER: "Nothing yet: it is tried again by itself every five minutes (remuda machine logs MACHINE).",
-}
-_GOES: Final = "Nothing, unless it takes long; then see what is being done: remuda machine logs MACHINE --follow."
-
-
-# Of a host that does not come, by who has to act.
-_NOT_COME: Final = {
-    Actor.REMUDA: "Nothing: no host can become this machine any more, and its pool replaces it by itself.",
-    Actor.PROVIDER: "See at its provider whether the host runs, and on it whether its install script reaches this server.",
-}
-
-
-def about(wait: Wait, cluster: str) -> str:
-    """What to do about this very wait. MACHINE stands for the name of what waits: the same is often to be done about many."""
-    if wait.code is Code.CHECK_IN and wait.actor in _NOT_COME:
-        return _NOT_COME[wait.actor]
-    if wait.code is not Code.DELETION or wait.subject.group != MACHINE_GROUP:
-        return what(wait.code, cluster)
-    if wait.on is not None and wait.on.kind == "Job":
-        return _GOES
-    text = f"{_STAYS.get(wait.actor, _STAYS[Actor.USER])} {_LET_GO}"
-    kind = f"{wait.subject.kind.lower()}.{wait.subject.group}"
-    return text.replace("WORKSPACE", wait.subject.namespace).replace("KIND", kind).replace("FORCE", FORCE_REMOVE)

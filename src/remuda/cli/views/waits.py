@@ -15,11 +15,13 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube import conditions
-from remuda.kube.objects import Key, is_being_deleted
+from remuda.kube.objects import Key, is_being_deleted, labels_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.etcd.removal import LAST_ETCD
 from remuda.provisioning.planner import waits as texts
+from remuda.provisioning.well_known import ETCD_ROLE, MACHINE_GROUP
 
 from . import states
 from .states import ClusterView
@@ -65,6 +67,8 @@ _MEANINGS: Final = (
 _SOMETHING_ELSE: Final = (Code.MALFORMED, Actor.USER)
 # Whoever says these waits for other machines, so no cluster waits because of them.
 FOR_OTHERS: Final = frozenset({Code.TIER, Code.TURN})
+# Reports on the spec, which nothing waits for.
+_NOTES: Final = frozenset({Code.WITHOUT_EFFECT, Code.UNSUPPORTED})
 # What follows when an object is not done for another reason: infrastructure, nodes and connections come with a host's plan.
 EFFECTS: Final = frozenset({Code.PROVISIONING, Code.CONNECTION, Code.NODE})
 
@@ -74,11 +78,65 @@ def all_waits(sight: ClusterView) -> list[Wait]:
     told = list(sight.waits or ())
     known = {wait.subject for wait in told}
     found = told + [wait for wait in read_off(sight) if wait.subject not in known]
-    plane = Ref(rke.GROUP, "RKEControlPlane", *Key.of(sight.wanted))
-    if not any(wait.subject == plane for wait in found):
+    found = [_on_machine(wait, sight, found) for wait in _with_one_pause(found, sight)]
+    plane = plane_ref(sight)
+    if not any(wait.subject == plane and wait.code not in _NOTES for wait in found):
         return found
-    # A cluster that is not up yet has nobody who could connect.
+    on = _behind_plane(sight, found)
+    found = [replace(wait, on=on) if on is not None and _lacks_machines(wait, plane) else wait for wait in found]
+    # A cluster that is not up yet has no agent that could connect.
     return [replace(wait, on=plane) if _misses_its_agent(wait) else wait for wait in found]
+
+
+def is_trouble(wait: Wait) -> bool:
+    """True if other waits of the object that waits on this one's subject are its consequence."""
+    if wait.subject.group == MACHINE_GROUP or wait.code in (Code.FAILED, Code.REFUSED):
+        return True
+    return wait.actor is Actor.USER and wait.code not in EFFECTS | FOR_OTHERS | _NOTES
+
+
+def _with_one_pause(found: list[Wait], sight: ClusterView) -> list[Wait]:
+    """Without the waits of objects that are only paused with their Cluster; its control plane stays, where the chain begins."""
+    cluster = Ref(capi.GROUP, "Cluster", *Key.of(sight.wanted))
+    paused = [wait for wait in found if wait.code is Code.PAUSED]
+    if not any(wait.subject == cluster for wait in paused):
+        return found
+    with_it = {wait for wait in paused if wait.on == cluster and wait.subject != plane_ref(sight)}
+    more = f"; {len(with_it)} objects are paused with it" if with_it else ""
+    kept = [wait for wait in found if wait not in with_it]
+    is_it = (Code.PAUSED, cluster)
+    return [replace(wait, evidence=wait.evidence + more) if (wait.code, wait.subject) == is_it else wait for wait in kept]
+
+
+def _on_machine(wait: Wait, sight: ClusterView, found: list[Wait]) -> Wait:
+    """A pool's wait for its machines, on the first of them that says why; the set between them has nothing to add."""
+    if wait.code is not Code.MACHINES or wait.subject.kind != "MachineDeployment":
+        return wait
+    telling = {each.subject for each in found}
+    if wait.on in telling:
+        return wait
+    own = (machine_ref(each) for each in sight.machines if labels_of(each).get(DEPLOYMENT_NAME) == wait.subject.name)
+    return replace(wait, on=next((ref for ref in own if ref in telling), wait.on))
+
+
+def _lacks_machines(wait: Wait, plane: Ref) -> bool:
+    return wait.subject == plane and wait.on is None and wait.code in (Code.ROLES, Code.INIT_NODE)
+
+
+def _behind_plane(sight: ClusterView, found: list[Wait]) -> Ref | None:
+    """The object because of which a control plane has no machines: its cluster, a pool, or the first machine that waits."""
+    key = Key.of(sight.wanted)
+    above = {cluster_ref(sight.wanted), Ref(capi.GROUP, "Cluster", *key), Ref(rke.GROUP, "RKECluster", *key)}
+    pools = ("MachineDeployment", "MachineSet")
+    troubled = [wait.subject for wait in found if is_trouble(wait) and (wait.subject in above or wait.subject.kind in pools)]
+    telling = {wait.subject for wait in found}
+    machines = sorted(sight.machines, key=lambda each: labels_of(each).get(ETCD_ROLE) != "true")
+    waiting = (ref for ref in map(machine_ref, machines) if ref in telling)
+    return next(iter(troubled), next(waiting, None))
+
+
+def plane_ref(sight: ClusterView) -> Ref:
+    return Ref(rke.GROUP, "RKEControlPlane", *Key.of(sight.wanted))
 
 
 def _misses_its_agent(wait: Wait) -> bool:

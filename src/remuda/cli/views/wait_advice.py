@@ -1,0 +1,319 @@
+"""What to do about a wait, by its code and the party that can end it: sentences, and commands that can be run as they are. Pure.
+
+The words of docs/waits.md and docs/troubleshooting.md. :mod:`.wait_chain` finds the waits that are worth an advice.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import management_cattle_io as management
+from remuda.api import rke_cattle_io as rke
+from remuda.capi.well_known import DEPLOYMENT_NAME
+from remuda.kube.objects import Key, dig, labels_of, name_of
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.machines.machineprovision.well_known import FORCE_REMOVE
+from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, MACHINE_GROUP, POST_DRAIN, PRE_DRAIN, plan_name
+
+from .states import ClusterView, is_administrated
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """`text` is for people; MACHINE stands for the name of what waits, since the same is often to be done about many.
+
+    `commands` can be run as they are, in their order, on the machine of the reader. Texts of waits may quote hosts and tenants:
+    a command takes from them only words of harmless characters.
+    """
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+_WHO: Final = {
+    Actor.USER: "you",
+    Actor.REMUDA: "remuda (automatic)",
+    Actor.PROVIDER: "the infrastructure provider",
+    Actor.MACHINE: "the host (automatic)",
+    Actor.OTHER_CONTROLLER: "another controller",
+}
+
+_WHAT: Final = {
+    Code.FINALIZERS: "The controller that set the finalizers removes them; check that it runs.",
+    Code.NAMESPACE_CONTENT: "The objects left in the namespace are deleted automatically, or wait for their own finalizers.",
+    Code.CONTENT: "Add the missing content to the object that is waited for; without a server-url, set that setting.",
+    Code.DEPENDENTS: "Its dependents have to be deleted first; look at their finalizers.",
+    Code.PAUSED: "Remove the pause.",
+    Code.REFERENCE: "Create the object that is referred to, or refer to another one.",
+    Code.PROVISIONING: "Look at the attempts (remuda machine attempts CLUSTER), or at the infrastructure object's conditions.",
+    Code.MALFORMED: "Correct the value that can't be used; the text says what is wrong.",
+    Code.CONNECTION: "Check that the pods of cattle-cluster-agent run in cattle-system of the cluster, and reach this server.",
+    Code.NODE: "Check on the host that the kubelet runs, and that it registered under the expected name.",
+    Code.HOOK: "The program that set the hook removes it when it is done; check that it runs.",
+    Code.DRAIN: "Look for pods that a PodDisruptionBudget keeps, or change the drain options.",
+    Code.VOLUMES: "The volumes have to be detached; look at the VolumeAttachments of the node.",
+    Code.DELETION: "It has to be deleted first; look at its finalizers and its events.",
+    Code.MACHINES: "Look at the machines that are missing or not available.",
+    Code.BUDGET: "Too many machines are unhealthy for an automatic repair: look for what they have in common, or replace them.",
+    Code.PREFLIGHT: "It continues when the control plane is stable and of the right version.",
+    Code.RELEASE: "Choose a kubernetesVersion that exists: remuda versions lists those that this server knows.",
+    Code.ROLES: "Register hosts: run the output of the command on each host; the options are its roles.",
+    Code.INIT_NODE: "See why no machine with the role etcd is ready yet (remuda machine attempts CLUSTER), or register a host.",
+    Code.RESTORE: "Start a host of a lost etcd machine again, if one still exists. New hosts would begin with an empty state.",
+    Code.STEP: "Nothing: the next step follows at once.",
+    Code.CHECK_IN: "Check on the host that its agent runs and reaches this server (journalctl -u rancher-system-agent).",
+    Code.PLAN: "Nothing, unless it takes long; then look at the host (journalctl -u rancher-system-agent).",
+    Code.PLAN_FAILED: "Mend on the host what the output of the plan says; it is tried again automatically, later each time.",
+    Code.RENDER: "Correct the values that its plan can't be made of; the text says what is missing.",
+    Code.PROBES: "See on the host why the probed services are not healthy (journalctl -u of its server or node unit).",
+    Code.TIER: "Nothing: machines of other roles come first.",
+    Code.TURN: "Nothing, unless the machine before it has failed: repair that one.",
+    Code.QUORUM: "Bring the member or its agent back, or delete its machine; nothing is restarted before that.",
+    Code.JOIN_URL: "Nothing: it follows when the first machine has applied its plan and has an address.",
+    Code.UNCORDON: "See whether the node may be made schedulable, and which program prevents that.",
+    Code.KUBELET: "Check on the host that the service was restarted with the new version.",
+    Code.PRE_BOOTSTRAP: "Nothing: the manifests that have to come first are being applied.",
+    Code.CLUSTER_AGENT: "Check that the pods of cattle-cluster-agent run in cattle-system of the cluster, and reach this server.",
+    Code.AGENT: "Nothing while it is replaced; if that fails, correct the cause and raise redeploySystemAgentGeneration.",
+    Code.UNSUPPORTED: "Remove it from the spec: this server does not support it yet.",
+    Code.WITHOUT_EFFECT: "Nothing waits for it. Remove it from the spec, or change it as the text says.",
+    Code.REFUSED: "The text says why the API refuses it; it is tried again.",
+    Code.FAILED: "The text is the error of the last try; it is tried again automatically. The server's log has the details.",
+    Code.SILENT: "On the host: systemctl status rancher-system-agent, then systemctl restart rancher-system-agent.",
+    Code.LAST_ETCD: "Add another etcd machine, or annotate the Machine with remuda.dev/delete-last-etcd=true and lose its data.",
+}
+
+
+def who(wait: Wait) -> str:
+    return _WHO[wait.actor]
+
+
+def about(wait: Wait, sight: ClusterView) -> Advice:
+    """What to do about this very wait."""
+    found = _particular(wait, sight) or Advice(_WHAT[wait.code])
+    return Advice(found.text.replace("CLUSTER", name_of(sight.wanted)), found.commands)
+
+
+def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
+    """The advice for this case of the code; None where the general one says it all."""
+    match wait.code:
+        case Code.CHECK_IN:
+            return _NOT_COME.get(wait.actor)
+        case Code.DELETION if wait.subject.group == MACHINE_GROUP:
+            return _removal(wait)
+        case Code.PROVISIONING if wait.subject.group == MACHINE_GROUP:
+            return _creation(wait)
+        case Code.PAUSED:
+            return _pause(wait)
+        case Code.ROLES:
+            return Advice(_WHAT[wait.code], (_registration(sight, _missing_roles(wait.evidence)),))
+        case Code.CLUSTER_AGENT if not is_administrated(sight.wanted):
+            return Advice("Run the output of the command where kubectl reaches the cluster.", (_registration(sight),))
+        case Code.CONNECTION if wait.actor is Actor.USER and wait.subject.group == management.GROUP:
+            return _disconnected()
+        case Code.RELEASE:
+            return _version(wait, sight)
+        case Code.REFERENCE:
+            return _driver(wait)
+        case Code.FAILED | Code.REFUSED:
+            return _webhook(wait)
+        case Code.HOOK:
+            return _hook(wait, sight)
+        case Code.BUDGET:
+            return _budget(wait, sight)
+        case Code.SILENT:
+            return _silent(wait, sight)
+        case Code.RESTORE:
+            return _restore(sight)
+    return None
+
+
+# --- machines ---------------------------------------------------------------------------------------------------------------
+
+# Of a host that does not come, by the party that has to act.
+_NOT_COME: Final = {
+    Actor.REMUDA: Advice("Nothing: no host can become this machine any more, and its pool replaces it automatically."),
+    Actor.PROVIDER: Advice("Check at its provider that the host runs, and on it that its install script reaches this server."),
+}
+
+# Of a machine of a pool that can't be removed, by the party that has to act; KIND and WORKSPACE are its own.
+_LET_GO: Final = (
+    "If it no longer exists, or you give it up, skip its removal: kubectl -n WORKSPACE annotate KIND MACHINE FORCE=true. "
+    "Then it is not removed at its provider, where it may go on running and cost money: remuda machine orphans lists such."
+)
+_STAYS: Final = {
+    Actor.USER: "Correct what the text says; it is tried again automatically within five minutes (remuda machine logs MACHINE).",
+    Actor.PROVIDER: "Nothing yet: it is tried again automatically every five minutes (remuda machine logs MACHINE).",
+}
+_GOES: Final = Advice("Nothing, unless it takes long; then see what is being done: remuda machine logs MACHINE --follow.")
+
+
+def _removal(wait: Wait) -> Advice:
+    job = wait.on is not None and wait.on.kind == "Job"
+    if job and wait.actor is not Actor.USER:
+        return _GOES
+    text = f"{_STAYS.get(wait.actor, _STAYS[Actor.USER])} {_LET_GO}"
+    text = text.replace("WORKSPACE", wait.subject.namespace).replace("KIND", _typed(wait.subject))
+    return Advice(text.replace("FORCE", FORCE_REMOVE))
+
+
+_LOGS: Final = "remuda machine logs MACHINE has the whole output, remuda machine attempts CLUSTER the earlier tries."
+# By the reason of the driver's error (docs/troubleshooting.md#a-machine-of-a-pool-is-not-made).
+_REASONS: Final = (
+    (("AuthFailed", "PermissionDenied"), "Correct the cloud credential, or give its account the permission that the text names."),
+    (("QuotaExceeded", "OutOfCapacity"), "Request a higher quota, or choose another zone, region or size in the machine config."),
+    (("Invalid", "NotFound", "Conflict"), "Correct the field of the machine config that the text names."),
+    (("Throttled", "Unavailable", "TimedOut"), "Nothing: it is tried again automatically."),
+    (("Elsewhere",), "Make the server that the text names the leader."),
+    (("MissingProgram",), "Install what the text names on the server's machine."),
+    (("BootstrapFailed",), "Check that the machine reaches the server-url; its script's output is in the log."),
+)
+_REASON = re.compile(r"\b([A-Z][A-Za-z]+): ")
+
+
+def _creation(wait: Wait) -> Advice | None:
+    named = set(_REASON.findall(wait.evidence))
+    text = next((text for reasons, text in _REASONS if named & set(reasons)), "")
+    return Advice(f"{text} {_LOGS}") if text else None
+
+
+_UNHEALTHY = re.compile(r"; unhealthy: ([a-z0-9.-]+(?:, [a-z0-9.-]+)*)")
+
+
+def _budget(wait: Wait, sight: ClusterView) -> Advice | None:
+    named = _UNHEALTHY.search(wait.evidence)
+    if named is None:
+        return None
+    return Advice(_WHAT[wait.code], tuple(_delete_machine(sight, name) for name in named[1].split(", ")))
+
+
+def _silent(wait: Wait, sight: ClusterView) -> Advice | None:
+    machine = next((each for each in sight.machines if name_of(each) == wait.subject.name), None)
+    labels = labels_of(machine or {})
+    # A pool replaces a machine; one with state or the API is not to be given up so lightly.
+    if DEPLOYMENT_NAME not in labels or labels.get(ETCD_ROLE) == "true" or labels.get(CONTROL_PLANE_ROLE) == "true":
+        return None
+    text = f"{_WHAT[wait.code]} If the host is gone, delete its machine: its pool makes another."
+    return Advice(text, (_delete_machine(sight, wait.subject.name),))
+
+
+def _delete_machine(sight: ClusterView, name: str) -> str:
+    return f"remuda machine delete {name} -n {_workspace(sight)}"
+
+
+_DRAIN_HOOK = re.compile(r"(pre|post)-drain hook ([A-Za-z0-9._/-]+)$")
+_DELETE_HOOK = re.compile(r"\bpre-(?:drain|terminate)\.delete\.hook\.machine\.cluster\.x-k8s\.io/[A-Za-z0-9._-]+")
+
+
+def _hook(wait: Wait, sight: ClusterView) -> Advice | None:
+    if wait.subject.kind != "Machine":
+        return None
+    deleting = _DELETE_HOOK.findall(wait.evidence)
+    if deleting:
+        marks = " ".join(f"{each}-" for each in deleting)
+        where = f"kubectl -n {wait.subject.namespace} annotate {_typed(wait.subject)} {wait.subject.name}"
+        text = "The program that set the hook removes it when it is done; if that does not run any more, remove the hook."
+        return Advice(text, (f"{where} {marks}",))
+    asked = _DRAIN_HOOK.search(wait.evidence)
+    machine = next((each for each in sight.machines if name_of(each) == wait.subject.name), None)
+    bootstrap = str(dig(machine or {}, "spec", "bootstrap", "configRef", "name") or "")
+    if asked is None or not bootstrap:
+        return None
+    secret = f"kubectl -n {wait.subject.namespace} get secret {plan_name(bootstrap)}"
+    path = "{.metadata.annotations." + (PRE_DRAIN if asked[1] == "pre" else POST_DRAIN).replace(".", "\\.") + "}"
+    command = f"{secret.replace(' get ', ' annotate ')} {asked[2]}=\"$({secret} -o jsonpath='{path}')\""
+    text = f"The program that the hook is for sets the annotation {asked[2]} on the plan Secret; if it does not run, set it."
+    return Advice(text, (command,))
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------------
+
+
+def _pause(wait: Wait) -> Advice:
+    subject, commands = wait.subject, []
+    if "spec.paused" in wait.evidence and (subject.group, subject.kind) == (capi.GROUP, "Cluster"):
+        patch = shlex.quote('{"spec":{"paused":false}}')
+        commands.append(f"kubectl -n {subject.namespace} patch {_typed(subject)} {subject.name} --type merge -p {patch}")
+    elif "annotation" in wait.evidence or (subject.group == rke.GROUP and wait.on is None):
+        commands.append(f"kubectl -n {subject.namespace} annotate {_typed(subject)} {subject.name} cluster.x-k8s.io/paused-")
+    return Advice(_WHAT[wait.code], tuple(commands))
+
+
+_MISSING = re.compile(r"\(missing: ([^)]*)\)")
+_OPTIONS: Final = {"etcd": "--etcd", "control plane": "--controlplane", "worker": "--worker"}
+
+
+def _missing_roles(evidence: str) -> Iterable[str]:
+    named = _MISSING.search(evidence)
+    return [_OPTIONS[role] for role in named[1].split(", ") if role in _OPTIONS] if named else ()
+
+
+def _registration(sight: ClusterView, options: Iterable[str] = ()) -> str:
+    return " ".join(["remuda cluster registration-command", name_of(sight.wanted), "-n", _workspace(sight), *options])
+
+
+def _disconnected() -> Advice:
+    commands = (
+        "kubectl -n cattle-system get pods -l app=cattle-cluster-agent",
+        "kubectl -n cattle-system logs -l app=cattle-cluster-agent --tail 50",
+    )
+    return Advice(f"See in the cluster why its agent does not reach this server: {'; '.join(commands)}.")
+
+
+_KNOWN = re.compile(r"known: ([A-Za-z0-9.+-]+(?:, [A-Za-z0-9.+-]+)*)\)")
+
+
+def _version(wait: Wait, sight: ClusterView) -> Advice | None:
+    named = _KNOWN.search(wait.evidence)
+    if named is None:
+        return None
+    patch = shlex.quote('{"spec":{"kubernetesVersion":"' + named[1].split(", ")[-1].strip() + '"}}')
+    resource = "clusters.provisioning.cattle.io"
+    command = f"kubectl -n {_workspace(sight)} patch {resource} {name_of(sight.wanted)} --type merge -p {patch}"
+    return Advice(_WHAT[wait.code], (command,))
+
+
+_ACTIVATION = re.compile(r"""kubectl patch nodedriver [a-z0-9.-]+ --type merge -p '\{"spec":\{"active":true\}\}'""")
+
+
+def _driver(wait: Wait) -> Advice | None:
+    command = _ACTIVATION.search(wait.evidence)
+    if command is None:
+        return None
+    return Advice("Activate the node driver, or choose a machine config of another one.", (command[0],))
+
+
+def _webhook(wait: Wait) -> Advice | None:
+    if wait.on is None or wait.on.group != "admissionregistration.k8s.io":
+        return None
+    kind = wait.on.kind.lower()
+    text = (
+        f"Start the service of the webhook (kubectl get {kind} {wait.on.name} -o yaml names it), or satisfy it if it denies the "
+        "request. If it is not needed any more, delete its configuration; requests are not checked by it then."
+    )
+    return Advice(text, (f"kubectl delete {kind} {wait.on.name}",))
+
+
+def _restore(sight: ClusterView) -> Advice:
+    from ..command_tree import COMMANDS
+
+    again = "If none does, delete the cluster (remuda cluster delete CLUSTER) and create it again; its state is lost then."
+    if "snapshot" in COMMANDS:
+        again = "If none does, restore a snapshot: remuda snapshot restore CLUSTER and its name (remuda snapshot ls lists them)."
+    return Advice(f"{_WHAT[Code.RESTORE]} {again}")
+
+
+def _typed(ref: Ref) -> str:
+    """The kind as kubectl takes it."""
+    return f"{ref.kind}.{ref.group}".lower() if ref.group else ref.kind.lower()
+
+
+def _workspace(sight: ClusterView) -> str:
+    return Key.of(sight.wanted).namespace

@@ -1,0 +1,237 @@
+"""What `remuda explain` finds at the end of a chain for waits as controllers tell them: the cause, and what to do about it.
+
+Each row is a stuck state of a cluster; tests/e2e/explaining provokes them on real processes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from remuda.cli.views import wait_advice, wait_chain
+from remuda.cli.views.states import ClusterView
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.provisioning.planner import waits as texts
+from remuda.provisioning.well_known import plan_name
+
+from .shown_clusters import DEMO, FLEET, ID, NOW, PLANE, done, machine_ref, managed, sight, wait, wanted
+
+CAPI, PROVISIONING, MANAGEMENT, RKE_MACHINE = (
+    "cluster.x-k8s.io",
+    "provisioning.cattle.io",
+    "management.cattle.io",
+    "rke-machine.cattle.io",
+)
+WEBHOOKS = "admissionregistration.k8s.io"
+CLUSTER, CAPI_CLUSTER = Ref(PROVISIONING, "Cluster", FLEET, DEMO), Ref(CAPI, "Cluster", FLEET, DEMO)
+MANAGED = Ref(MANAGEMENT, "Cluster", "", ID)
+POOL, SET = Ref(CAPI, "MachineDeployment", FLEET, "demo-pool"), Ref(CAPI, "MachineSet", FLEET, "demo-pool-x")
+CHECK = Ref(CAPI, "MachineHealthCheck", FLEET, "demo-pool")
+M1, M2 = machine_ref("m1"), machine_ref("m2")
+INFRA = Ref("rke-machine.cattle.io", "PodMachine", FLEET, "m1")
+JOB = Ref("batch", "Job", FLEET, "m1-machine-provision")
+BOOTSTRAP = Ref("rke.cattle.io", "RKEBootstrap", FLEET, "m1")
+HOOKED = 'Internal error occurred: failed calling webhook "v.example.com": connection refused'
+ACTIVATE = """kubectl patch nodedriver pod --type merge -p '{"spec":{"active":true}}'"""
+NO_ROLE = f"{texts.ROLES} (missing: etcd, control plane)"
+
+
+def told(code: Code, subject: Ref, actor: Actor, text: str = "x", on: Ref | None = None) -> Wait:
+    return wait(code, subject, actor, text, on)
+
+
+STATES = {
+    "a paused cluster": (
+        [
+            told(Code.PAUSED, PLANE, Actor.USER, texts.PAUSED, CAPI_CLUSTER),
+            told(Code.PAUSED, CAPI_CLUSTER, Actor.USER, "Cluster spec.paused is set to true"),
+            told(Code.PAUSED, M1, Actor.USER, "Cluster spec.paused is set to true", CAPI_CLUSTER),
+            told(Code.PAUSED, POOL, Actor.USER, "Cluster spec.paused is set to true", CAPI_CLUSTER),
+        ],
+        (Code.PAUSED, CAPI_CLUSTER),
+        ["kubectl -n fleet-default patch cluster.cluster.x-k8s.io demo --type merge -p '{\"spec\":{\"paused\":false}}'"],
+    ),
+    "a machine paused by an annotation": (
+        [told(Code.PAUSED, M1, Actor.USER, "Machine has the cluster.x-k8s.io/paused annotation")],
+        (Code.PAUSED, M1),
+        ["kubectl -n fleet-default annotate machine.cluster.x-k8s.io m1 cluster.x-k8s.io/paused-"],
+    ),
+    "pools without an etcd role": (
+        [told(Code.ROLES, PLANE, Actor.USER, NO_ROLE)],
+        (Code.ROLES, PLANE),
+        ["remuda cluster registration-command demo -n fleet-default --etcd --controlplane"],
+    ),
+    "a driver that is not active": (
+        [told(Code.REFERENCE, CLUSTER, Actor.USER, f"machine pool a: activate the node driver pod: {ACTIVATE}")],
+        (Code.REFERENCE, CLUSTER),
+        [ACTIVATE],
+    ),
+    "an infrastructure template of a missing kind": (
+        [
+            told(Code.ROLES, PLANE, Actor.USER, NO_ROLE),
+            told(Code.REFERENCE, POOL, Actor.USER, "PodTemplate.example.com: no CustomResourceDefinition defines it"),
+        ],
+        (Code.REFERENCE, POOL),
+        [],
+    ),
+    "a budget of a health check that is used up": (
+        [told(Code.BUDGET, CHECK, Actor.USER, "Remediation is not allowed, … (total: 3, …); unhealthy: m1, m2")],
+        (Code.BUDGET, CHECK),
+        ["remuda machine delete m1 -n fleet-default", "remuda machine delete m2 -n fleet-default"],
+    ),
+    "a webhook that is down": (
+        [
+            told(Code.PAUSED, PLANE, Actor.USER, texts.PAUSED, CAPI_CLUSTER),
+            told(Code.FAILED, CAPI_CLUSTER, Actor.USER, HOOKED, Ref(WEBHOOKS, "ValidatingWebhookConfiguration", "", "policies")),
+        ],
+        (Code.FAILED, CAPI_CLUSTER),
+        ["kubectl delete validatingwebhookconfiguration policies"],
+    ),
+    "a driver's error while the next Job runs": (
+        [
+            told(Code.INIT_NODE, PLANE, Actor.USER, f"{texts.INIT_NODE} (m1: has not joined)"),
+            told(Code.TIER, M1, Actor.REMUDA, texts.BOOTSTRAP_ETCD, PLANE),
+            told(Code.PROVISIONING, M1, Actor.PROVIDER, "not ready", INFRA),
+            told(Code.PROVISIONING, INFRA, Actor.USER, "2 tries failed; the last: AuthFailed: no such key"),
+            told(Code.PROVISIONING, JOB, Actor.PROVIDER, "its process runs"),
+        ],
+        (Code.PROVISIONING, INFRA),
+        [],
+    ),
+    "no server-url": (
+        [
+            told(Code.TIER, M1, Actor.REMUDA, texts.BOOTSTRAP_ETCD, PLANE),
+            told(Code.INIT_NODE, PLANE, Actor.USER, texts.INIT_NODE),
+            told(Code.PROVISIONING, M1, Actor.PROVIDER, "not ready", BOOTSTRAP),
+            told(Code.CONTENT, BOOTSTRAP, Actor.USER, "the setting is empty", Ref(MANAGEMENT, "Setting", "", "server-url")),
+        ],
+        (Code.CONTENT, BOOTSTRAP),
+        [],
+    ),
+    "a pool that waits for its machine": (
+        [
+            told(Code.MACHINES, POOL, Actor.REMUDA, "0 of 1 machines are available", SET),
+            told(Code.PLAN_FAILED, M1, Actor.USER, texts.PLAN_FAILED),
+        ],
+        (Code.PLAN_FAILED, M1),
+        [],
+    ),
+    "a hook that delays a deletion": (
+        [told(Code.HOOK, M1, Actor.OTHER_CONTROLLER, "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup")],
+        (Code.HOOK, M1),
+        [
+            "kubectl -n fleet-default annotate machine.cluster.x-k8s.io m1 "
+            "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup-"
+        ],
+    ),
+    "a drain hook that is not answered": (
+        [
+            told(Code.HOOK, M1, Actor.OTHER_CONTROLLER, "draining node: waiting for pre-drain hook example.com/ready"),
+            told(Code.HOOK, M1, Actor.OTHER_CONTROLLER, "these hooks have not answered: example.com/ready"),
+        ],
+        (Code.HOOK, M1),
+        [
+            f'kubectl -n fleet-default annotate secret {plan_name("m1-boot")} example.com/ready="$(kubectl -n fleet-default get '
+            f"secret {plan_name('m1-boot')} -o jsonpath='{{.metadata.annotations.rke\\.cattle\\.io/pre-drain}}')\""
+        ],
+    ),
+    "a version that does not exist": (
+        [told(Code.RELEASE, PLANE, Actor.USER, "there is no release v1.99.0+remuda1 (known: v1.33.5+remuda1, v1.34.1+remuda1)")],
+        (Code.RELEASE, PLANE),
+        [
+            "kubectl -n fleet-default patch clusters.provisioning.cattle.io demo --type merge "
+            """-p '{"spec":{"kubernetesVersion":"v1.34.1+remuda1"}}'"""
+        ],
+    ),
+    "a silent agent of a pool's worker": (
+        [told(Code.SILENT, M2, Actor.USER, "its agent has not answered since 2026-01-01T00:00:00Z")],
+        (Code.SILENT, M2),
+        ["remuda machine delete m2 -n fleet-default"],
+    ),
+    "an argument without effect beside a cause": (
+        [
+            told(Code.WITHOUT_EFFECT, PLANE, Actor.USER, texts.WITHOUT_EFFECT),
+            told(Code.PROBES, M1, Actor.MACHINE, "waiting for probes: etcd"),
+        ],
+        (Code.PROBES, M1),
+        [],
+    ),
+}  # fmt: skip
+
+
+def _machines() -> tuple[dict[str, object], ...]:
+    first, second = done("m1", roles="etcd,control-plane"), done("m2")
+    for each in (first, second):
+        each["metadata"]["labels"]["cluster.x-k8s.io/deployment-name"] = "demo-pool"
+        each["spec"]["bootstrap"] = {"configRef": {"name": f"{each['metadata']['name']}-boot"}}
+    return first, second
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_cause_of_a_stuck_state_and_what_to_do(state: str) -> None:
+    waits, (code, subject), commands = STATES[state]
+    found = sight(wanted(), *_machines(), waits=tuple(waits))
+    links = wait_chain.chain(found, NOW)
+    cause = wait_chain.causes(links)[0]
+    assert (cause.code, cause.subject) == (code, subject)
+    assert wait_chain.to_do(links, found)[0].commands == tuple(commands)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_commands_can_be_run_as_they_are(state: str) -> None:
+    waits, _, _ = STATES[state]
+    found = sight(wanted(), *_machines(), waits=tuple(waits))
+    for each in waits:
+        for command in wait_advice.about(each, found).commands:
+            assert not re.search(r"\b[A-Z]{4,}\b|…|<", command), command
+
+
+def test_objects_that_are_paused_with_their_cluster_are_counted() -> None:
+    found = sight(wanted(), *_machines(), waits=tuple(STATES["a paused cluster"][0]))
+    (root,) = wait_chain.chain(found, NOW)
+    assert [each.wait.evidence for each in root.below] == ["Cluster spec.paused is set to true; 2 objects are paused with it"]
+
+
+def test_an_agent_that_never_connected_is_started_by_the_user() -> None:
+    never = told(Code.CLUSTER_AGENT, MANAGED, Actor.USER, "its agent has never connected")
+    found = ClusterView(wanted(rkeConfig=None), managed=managed(), waits=(never, never))
+    (do,) = wait_chain.to_do(wait_chain.chain(found, NOW), found)
+    assert do.commands == ("remuda cluster registration-command demo -n fleet-default",)
+    assert do.text == f"{ID}: Run the output of the command where kubectl reaches the cluster."
+
+
+def test_a_disconnected_agent_is_no_consequence_of_a_note() -> None:
+    gone = told(Code.CONNECTION, MANAGED, Actor.USER, "its agent is not connected")
+    found = sight(wanted(), waits=(told(Code.WITHOUT_EFFECT, PLANE, Actor.USER), gone))
+    causes = wait_chain.causes(wait_chain.chain(found, NOW))
+    assert [each.code for each in causes] == [Code.CONNECTION, Code.WITHOUT_EFFECT]
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("it could not be made (QuotaExceeded: 10 droplets)", "Request a higher quota"),
+        ("it could not be made (AuthFailed: no such key)", "Correct the cloud credential"),
+        ("it could not be made (Invalid: region: nowhere)", "Correct the field"),
+        ("it could not be made (Unavailable: 503)", "Nothing: it is tried again"),
+    ],
+)
+def test_an_error_of_a_driver_says_what_to_do_by_its_reason(text: str, advice: str) -> None:
+    found = wait_advice.about(told(Code.PROVISIONING, INFRA, Actor.USER, text), sight(wanted()))
+    assert found.text.startswith(advice) and "remuda machine attempts demo" in found.text
+
+
+@pytest.mark.parametrize(
+    ("code", "subject", "text"),
+    [
+        (Code.RELEASE, PLANE, "no such version (known: v1.33.5+remuda1'; reboot; ')"),
+        (Code.BUDGET, CHECK, "not allowed; unhealthy: $(reboot)"),
+        (Code.HOOK, M1, "draining node: waiting for pre-drain hook x;reboot"),
+        (Code.REFERENCE, CLUSTER, "kubectl patch nodedriver pod --type merge -p '$(reboot)'"),
+        (Code.REFERENCE, CLUSTER, "kubectl patch nodedriver $(reboot) --type merge -p '{}'"),
+    ],
+)
+def test_texts_of_others_put_nothing_into_commands(code: Code, subject: Ref, text: str) -> None:
+    found = wait_advice.about(told(code, subject, Actor.USER, text), sight(wanted(), *_machines()))
+    assert not any("reboot" in command for command in found.commands)
