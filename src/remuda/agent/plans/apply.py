@@ -21,14 +21,15 @@ from ..commands import Finished, run
 from ..config import Config
 from ..errors import AgentError, PlanError
 from ..paths import Layout, read_or_none, write_atomically
-from . import outputs
+from . import failures, outputs
 from .journal import Interlock, Journal
 from .outputs import PeriodicOutput
 from .plan import File, Instruction, Periodic, Plan, history_bytes
 
 Progress = Callable[[str], None]
 
-_LONGEST_REASON = 1000
+_JOURNAL_SECONDS = 10
+_JOURNAL_LINES = "20"
 
 
 class Result(NamedTuple):
@@ -105,6 +106,10 @@ class Engine:
     def _one_time(self, plan: Plan, place: str, attempt: int, known: bytes, journal: Journal) -> tuple[bool, str, bytes]:
         saved = outputs.decode_one_time(known)
         for index, instruction in enumerate(plan.instructions):
+            if not (instruction.save_output and instruction.name):
+                # Only a failed try keeps this one's output.
+                saved.pop(_key(index, instruction.name), None)
+        for index, instruction in enumerate(plan.instructions):
             keep = instruction.save_output and instruction.name
             if index < len(journal.done):
                 log.info(f"instruction {_label(plan, index, instruction.name)} was finished before the agent was stopped")
@@ -119,12 +124,25 @@ class Engine:
                 stdout, failed = result.stdout if keep else b"", result.exit_code != 0
                 self._note(journal, stdout, failed)
                 if failed:
-                    if keep:
-                        saved[instruction.name] = stdout or None
-                    return False, _reason(index, instruction.name, result), outputs.encode_one_time(saved)
+                    result = self._with_journal(result)
+                    unasked = failures.tail(result.stdout, result.stderr)
+                    if keep or unasked:
+                        saved[_key(index, instruction.name)] = (stdout if keep else unasked) or None
+                    label = f"instruction {index} ({instruction.name or 'unnamed'})"
+                    why = failures.reason(label, result.why, result.stdout, result.stderr)
+                    return False, why, outputs.encode_one_time(saved)
             if keep:
                 saved[instruction.name] = stdout or None
         return True, "", outputs.encode_one_time(saved)
+
+    def _with_journal(self, result: Finished) -> Finished:
+        """The result; when a unit did not start, with the end of its journal, where the reason is."""
+        unit = failures.unit_that_failed(result.stderr)
+        if not unit:
+            return result
+        argv = ["journalctl", "-u", unit, "-n", _JOURNAL_LINES, "-o", "cat", "--no-pager"]
+        read = run(argv, dict(os.environ), self.config.work_directory, _JOURNAL_SECONDS, lambda stream, line: None)
+        return result._replace(stderr=result.stderr + read.stdout) if read.exit_code == 0 else result
 
     def _note(self, journal: Journal, stdout: bytes, failed: bool) -> None:
         try:
@@ -221,11 +239,9 @@ def _label(plan: Plan, index: int, name: str) -> str:
     return f"{name or 'unnamed'} ({plan.checksum[:12]}_{index})"
 
 
-def _reason(index: int, name: str, result: Finished) -> str:
-    """The reason why an instruction failed, with the last line of its output: programs write their error there."""
-    said = (result.stderr.strip() or result.stdout.strip()).splitlines()[-1:]
-    why = ": ".join([result.why, *(line.decode(errors="replace").strip() for line in said)])
-    return f"instruction {index} ({name or 'unnamed'}): {why}"[:_LONGEST_REASON]
+def _key(index: int, name: str) -> str:
+    """The name under which an instruction's output is kept."""
+    return name or str(index)
 
 
 def _program(command: str, directory: str) -> str:

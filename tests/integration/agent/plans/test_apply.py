@@ -49,6 +49,32 @@ def test_files_then_instructions_in_order_until_one_fails(tmp_path: Path) -> Non
     assert said(result) == {"one": b"content\n", "two": None}
 
 
+def test_a_failed_instruction_keeps_the_end_of_its_output_though_none_was_asked_for(tmp_path: Path) -> None:
+    script = "echo working; echo 'Error: disk is full' >&2; echo 'cleaning up' >&2; exit 1"
+    host = engine(tmp_path)
+    data = plan_bytes(instructions=[shell("echo one", "one"), {"name": "install", "command": "sh", "args": ["-c", script]}])
+    failed = apply(host, data, run_id="first")
+    assert said(failed) == {"one": b"one\n", "install": b"working\nError: disk is full\ncleaning up\n"}
+    assert failed.why == ("instruction 1 (install): exit status 1: Error: disk is full\nError: disk is full\ncleaning up")
+    # The next try begins with the outputs of this one, of which those that nothing asked for go.
+    well = plan_bytes(instructions=[shell("echo one", "one"), {"name": "install", "command": "true"}])
+    assert said(apply(host, well, known=failed, run_id="second")) == {"one": b"one\n"}
+
+
+def test_the_journal_of_a_unit_that_does_not_start_has_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    journalctl = programs / "journalctl"
+    journalctl.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/asked"\necho "level=fatal msg=no-such-flag"\n')
+    journalctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    script = "echo 'Job for k3s.service failed because the control process exited.' >&2; exit 1"
+    result = apply(engine(tmp_path), plan_bytes(instructions=[{"name": "install", "command": "sh", "args": ["-c", script]}]))
+    assert (programs / "asked").read_text() == "-u k3s.service -n 20 -o cat --no-pager\n"
+    assert "level=fatal msg=no-such-flag" in result.why.splitlines()[0]
+    assert b"no-such-flag" in (said(result)["install"] or b"")
+
+
 def test_an_image_that_is_not_to_be_had_is_the_reason(tmp_path: Path) -> None:
     heard: list[str] = []
     one = engine(tmp_path)
