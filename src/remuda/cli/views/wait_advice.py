@@ -18,6 +18,7 @@ from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube.objects import Key, dig, labels_of, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.machines.machineprovision.well_known import FORCE_REMOVE
+from remuda.provisioning.planner.waits import IMAGE_MISSING, IMAGE_REFUSED
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, MACHINE_GROUP, POST_DRAIN, PRE_DRAIN, plan_name
 
 from .states import ClusterView, is_administrated
@@ -121,7 +122,7 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
         case Code.RELEASE:
             return _version(wait, sight)
         case Code.REFERENCE:
-            return _driver(wait)
+            return _reference(wait)
         case Code.FAILED | Code.REFUSED:
             return _webhook(wait)
         case Code.HOOK:
@@ -283,7 +284,15 @@ def _version(wait: Wait, sight: ClusterView) -> Advice | None:
 _ACTIVATION = re.compile(r"""kubectl patch nodedriver [a-z0-9.-]+ --type merge -p '\{"spec":\{"active":true\}\}'""")
 
 
-def _driver(wait: Wait) -> Advice | None:
+_IMAGE_ADVICE: Final = (
+    "Check that the host reaches the registry that the text names, that it has the image, and spec.rkeConfig.registries with its "
+    "Secret. It is tried again automatically."
+)
+
+
+def _reference(wait: Wait) -> Advice | None:
+    if IMAGE_MISSING in wait.evidence or IMAGE_REFUSED in wait.evidence:
+        return Advice(_IMAGE_ADVICE)
     command = _ACTIVATION.search(wait.evidence)
     if command is None:
         return None

@@ -12,6 +12,7 @@ from typing import Any
 
 from remuda.kube.duration import human_age
 from remuda.kube.objects import annotations_of, name_of
+from remuda.kube.redaction import redacted
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.planner.waits import some_names
 from remuda.provisioning.plans.machine_plan_secret import PlanSecretError, decode
@@ -25,7 +26,7 @@ from .waits import EFFECTS, FOR_OTHERS, all_waits, in_order, is_trouble, machine
 
 Obj = dict[str, Any]
 
-_OUTPUT_LINES, _WIDEST, _MOST_BEHIND = 5, 300, 10
+_OUTPUT_LINES, _WIDEST, _MOST_BEHIND = 8, 300, 10
 # Three kinds of the same name.
 _WHOSE = {"management.cattle.io": "management ", "cluster.x-k8s.io": "Cluster API's "}
 
@@ -121,7 +122,7 @@ def of_plan(secret: Obj, now: float) -> Iterable[str]:
     for name, output in outputs.items():
         lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
         for line in lines[-_OUTPUT_LINES:]:
-            yield f"{name}: {states.one_line(line)[:_WIDEST]}"
+            yield f"{name}: {states.one_line(redacted(line))[:_WIDEST]}"
 
 
 def _next_try(note: str | None) -> list[str]:

@@ -30,6 +30,9 @@ Obj = dict[str, Any]
 
 # What a text says, by a part of it; the first that fits counts. A machine's own words stand at the end of its cluster's.
 _MEANINGS: Final = (
+    (texts.NO_IMAGE, Code.RELEASE, Actor.USER),
+    (texts.IMAGE_MISSING, Code.REFERENCE, Actor.USER),
+    (texts.IMAGE_REFUSED, Code.REFERENCE, Actor.USER),
     (texts.PLAN_FAILED, Code.PLAN_FAILED, Actor.MACHINE),
     (texts.QUORUM, Code.QUORUM, Actor.USER),
     (texts.ASKING, Code.STEP, Actor.MACHINE),

@@ -45,7 +45,7 @@ from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..plans.machine_plan_secret import PlanSecretError, is_locked
 from ..plans.plan import Plan
 from ..references import Access
-from ..releases.catalog import Release, ReleaseError
+from ..releases.catalog import Release, ReleaseError, Releases
 from ..releases.distributions import RKE2
 from ..well_known import plan_name
 from . import beacon as beacons
@@ -220,7 +220,8 @@ class Planner:
         machines = {name_of(each): each for each in ours if self._views.bootstrap_of_machine(each)}
         bootstraps = {name: self._bootstrap(machine) for name, machine in machines.items()}
         secrets = await self._plans({name: found for name, found in bootstraps.items() if found is not None})
-        release, problem = await self._release(plane)
+        releases = await self._surroundings.releases()
+        release, problem = _release(releases, plane)
         tokens, unreadable = await self._tokens(plane)
         control_plane = snapshot_reader.control_plane(plane)
         planned = tuple(_machine(each, secrets.get(name), bootstraps[name]) for name, each in machines.items())
@@ -233,6 +234,7 @@ class Planner:
             tokens_error=unreadable,
             supervisor_port=(release.runtime if release else RKE2).supervisor_port,
             release_error=problem,
+            known_versions=() if release is None or release.known else releases.versions(release.runtime),
             ignored_arguments=ignored_arguments(release, control_plane, planned) if release else (),
             agent=self._surroundings.agent(),
         )
@@ -262,12 +264,6 @@ class Planner:
         try:
             return None if secret is None else tokens_of(secret), ""
         except TokensError as error:
-            return None, str(error)
-
-    async def _release(self, plane: Obj) -> tuple[Release | None, str]:
-        try:
-            return (await self._surroundings.releases()).release(dig(plane, "spec", "kubernetesVersion") or ""), ""
-        except ReleaseError as error:
             return None, str(error)
 
     async def _render(self, seen: _PassInputs) -> Render:
@@ -392,6 +388,14 @@ def _writable(secret: Obj) -> Obj:
 
 def _ref(plane: Obj) -> Ref:
     return Ref(rke.GROUP, "RKEControlPlane", *Key.of(plane))
+
+
+def _release(releases: Releases, plane: Obj) -> tuple[Release | None, str]:
+    """The release of the requested version, or the reason why there is none."""
+    try:
+        return releases.release(dig(plane, "spec", "kubernetesVersion") or ""), ""
+    except ReleaseError as error:
+        return None, str(error)
 
 
 def _managed_name(plane: Obj) -> str:

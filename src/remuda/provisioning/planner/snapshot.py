@@ -307,6 +307,8 @@ class ClusterSnapshot:
     supervisor_port: int = 9345
     # The reason why the requested version is unknown; empty if it is known.
     release_error: str = ""
+    # The known versions of its distribution, if the requested one is not among them.
+    known_versions: tuple[str, ...] = ()
     # Arguments of the spec that have no effect, each with the reason.
     ignored_arguments: tuple[str, ...] = ()
     pre_bootstrap: bool = False  # manifests have to be there before anything else

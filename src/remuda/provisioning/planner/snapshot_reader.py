@@ -136,7 +136,8 @@ def _failure(delivered: Delivered) -> str:
     plan's commands. It is shown to all users."""
     outputs = delivered.failed_output.values() if delivered.failed else ()
     said = delivered.failure_reason or "\n".join(_text(said) for said in outputs)
-    return redacted(said[:_LONGEST_FAILURE])
+    # Cut twice: a secret that is cut before it is hidden would not look like one.
+    return redacted(said[: 16 * _LONGEST_FAILURE])[:_LONGEST_FAILURE]
 
 
 def _applied(delivered: Delivered) -> Plan | None:

@@ -261,7 +261,8 @@ def deliver(run: Pass, machine: Machine, plan: Plan, join: Join, *, failure_thre
 def _failed(run: Pass, machine: Machine) -> _State:
     node = machine.node
     assert node is not None
-    verdict = plan_failures.judge(machine, node, run.snapshot.now)
+    snapshot = run.snapshot
+    verdict = plan_failures.judge(machine, node, snapshot.now, snapshot.control_plane.version, snapshot.known_versions)
     if verdict.retry:
         held = _endangered(run, machine) or _asked_before(run, machine)
         if held is not None:
@@ -272,7 +273,7 @@ def _failed(run: Pass, machine: Machine) -> _State:
         run.draft.annotate(machine, {well_known.PLAN_FAILURE: verdict.note.text()})
     if verdict.revisit_at is not None:
         run.draft.revisit.append(verdict.revisit_at)
-    return _State(_Group.CONFIGURING, Code.PLAN_FAILED, Actor.MACHINE, verdict.message)
+    return _State(_Group.CONFIGURING, verdict.code, verdict.actor, verdict.message)
 
 
 _VERBS = {_Group.UNCORDONING: "uncordoning", _Group.DRAINING: "draining", _Group.CONFIGURING: "configuring"}

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from remuda.cli.views.waits import meaning
 from remuda.kube.clock import rfc3339
-from remuda.kube.waits import Code
+from remuda.kube.waits import Actor, Code
 from remuda.provisioning import well_known
+from remuda.provisioning.planner import waits
 from remuda.provisioning.planner.plan_failures import LONGEST_PAUSE, judge, noted, pause
 from remuda.provisioning.planner.snapshot import Machine
 
@@ -116,3 +118,54 @@ def test_members_that_failed_but_serve_are_not_all_tried_again_at_once() -> None
 
 def test_a_machine_without_a_plan_has_nothing_to_try_again() -> None:
     assert noted(machine("a")) is None
+
+
+KNOWN = ("v1.33.5+remuda1", "v1.34.1+remuda1")
+PULL = "instruction 0 (install): can't pull r:8443/rancher/system-agent-installer-remuda:v1.99.0-remuda1: r:8443: "
+
+
+@pytest.mark.parametrize(
+    ("failure", "tries", "code", "actor", "text"),
+    [
+        (f"{PULL}manifest v1.99.0-remuda1: HTTP 404 Not Found", 1, Code.RELEASE, Actor.USER, "v1.99.0+remuda1 (known: v1.33.5"),
+        ("can't pull r/other:v1: r: manifest v1: HTTP 404 Not Found", 1, Code.REFERENCE, Actor.USER, waits.IMAGE_MISSING),
+        (f"{PULL}the image is not made for linux/riscv64, only for linux/amd64", 1, Code.RELEASE, Actor.USER, waits.NO_IMAGE),
+        (f"{PULL}manifest v1: HTTP 401 Unauthorized", 1, Code.REFERENCE, Actor.USER, waits.IMAGE_REFUSED),
+        (f"{PULL}no answer from r:443: Connection refused", 1, Code.REFERENCE, Actor.USER, waits.IMAGE_REFUSED),
+        ("instruction 0 (install): tar: No space left on device", 1, Code.PLAN_FAILED, Actor.USER, "No space left"),
+        ("instruction 0 (install): exit status 1: odd", 1, Code.PLAN_FAILED, Actor.MACHINE, "odd"),
+        ("instruction 0 (install): exit status 1: odd", 2, Code.PLAN_FAILED, Actor.USER, "odd"),
+    ],
+)
+def test_a_failure_is_blamed_on_the_party_that_can_mend_it(failure: str, tries: int, code: Code, actor: Actor, text: str) -> None:
+    def broken(member: Machine) -> Machine:
+        member = failed(member)
+        assert member.node is not None
+        return with_node(member, replace(member.node, failure=failure, failure_count=tries))
+
+    picture = replace(with_machine(running(("a", "ecw")), "a", broken), known_versions=KNOWN)
+    picture = with_spec(picture, kubernetesVersion="v1.99.0+remuda1")
+    member = named(picture, "a")
+    assert member.node is not None
+    found = judge(member, member.node, NOW, "v1.99.0+remuda1", KNOWN)
+    assert (found.code, found.actor) == (code, actor)
+    assert found.message.startswith(waits.PLAN_FAILED) and text in found.message
+    # Conditions alone say the same code.
+    assert meaning(found.message)[0] is code
+
+
+def test_the_waits_have_the_code_of_the_cause() -> None:
+    def broken(member: Machine) -> Machine:
+        member = failed(member)
+        assert member.node is not None
+        return with_node(member, replace(member.node, failure=f"{PULL}manifest v1: HTTP 401 Unauthorized"))
+
+    told = decide(with_machine(running(("a", "ecw")), "a", broken)).waits
+    assert {(wait.code, wait.actor) for wait in told} == {(Code.REFERENCE, Actor.USER)}
+
+
+def test_of_our_agents_words_the_first_line_and_of_others_the_last_is_told() -> None:
+    for failure, line in (("instruction 0 (x): exit status 1: why\nmore\nlast", "why"), ("first\nthe reason\n", "the reason")):
+        member = failed(named(running(("a", "ecw")), "a"))
+        assert member.node is not None
+        assert judge(member, replace(member.node, failure=failure), NOW).message.endswith(line)
