@@ -109,7 +109,8 @@ async def test_a_cluster_without_hosts_says_what_it_waits_for_and_has_its_kubeco
         assert await world.client.get(SECRETS, "demo-kubeconfig", WORKSPACE)
         await world.host(DEMO, "h0", "ec")
         await world.settle(30)
-        assert await message(world) == "waiting for at least one control plane, etcd, and worker node to be registered"
+        text = "waiting for at least one control plane, etcd, and worker node to be registered (missing: worker)"
+        assert await message(world) == text
         await world.host(DEMO, "h1", "w")
         await ready(world)
 

@@ -255,7 +255,9 @@ async def test_a_mix_of_roles_that_makes_no_cluster_waits_for_the_one_that_is_mi
         for number, roles in enumerate(first):
             await world.host(DEMO, f"h{number}", roles)
         await world.settle(300)
-        assert await message(world) == "waiting for at least one control plane, etcd, and worker node to be registered"
+        names = ", ".join(name for letter, name in (("e", "etcd"), ("c", "control plane"), ("w", "worker")) if letter in missing)
+        text = "waiting for at least one control plane, etcd, and worker node to be registered"
+        assert await message(world) == f"{text} (missing: {names})"
         assert world.distribution(DEMO).starts == []
         await world.host(DEMO, "last", missing)
         await check(world, *(f"h{number}" for number in range(len(first))), "last")

@@ -50,6 +50,7 @@ COMMANDS = {
     "uninstall": Entry("commands.install", "Take the service away that `remuda install` made.", "uninstall"),
     "user": Entry("commands.user", "List, make and change users."),
     "version": Entry("commands.version", "Print the versions of this program and of the server."),
+    "versions": Entry("commands.versions", "List the Kubernetes versions that a cluster can have."),
 }
 
 

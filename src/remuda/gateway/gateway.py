@@ -53,6 +53,7 @@ from .server.dependencies import Access, Authority, Live, Services
 from .server.image_registry import ImageRegistry
 from .server.rate_limit import LoginThrottle
 from .server.routing import Backend
+from .server.versions_api import Versions
 from .server.waits_api import Waits
 
 log = logging.getLogger(__name__)
@@ -140,6 +141,7 @@ class Gateway:
         self.progress = Progress(services, hosts, wrong, departed)
         MachineAccessApi(services)
         self.waits = Waits(services)
+        Versions(services)
         self.tunnels = Tunnels(services, self.registrations, departed)
         self.tunnels.takes_turns = self.ground.takes_turns
         self.agents = TunnelAgents(services)

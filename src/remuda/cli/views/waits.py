@@ -21,6 +21,7 @@ from remuda.kube.objects import Key, is_being_deleted, labels_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.etcd.removal import LAST_ETCD
 from remuda.provisioning.planner import waits as texts
+from remuda.provisioning.releases.catalog import NO_IMAGE
 from remuda.provisioning.well_known import ETCD_ROLE, MACHINE_GROUP
 
 from . import states
@@ -30,7 +31,7 @@ Obj = dict[str, Any]
 
 # What a text says, by a part of it; the first that fits counts. A machine's own words stand at the end of its cluster's.
 _MEANINGS: Final = (
-    (texts.NO_IMAGE, Code.RELEASE, Actor.USER),
+    (NO_IMAGE, Code.RELEASE, Actor.USER),
     (texts.IMAGE_MISSING, Code.REFERENCE, Actor.USER),
     (texts.IMAGE_REFUSED, Code.REFERENCE, Actor.USER),
     (texts.PLAN_FAILED, Code.PLAN_FAILED, Actor.MACHINE),

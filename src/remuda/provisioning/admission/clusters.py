@@ -25,6 +25,7 @@ from remuda.kube.objects import Key, ObjectSource, annotations_of, dig, name_of
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime.admitted_types import AdmittedType
 
+from ..graph.machine_pools import why_roles_are_missing
 from ..releases import catalog
 from ..releases.catalog import Release, ReleaseError
 from ..releases.distributions import RELEASES_SETTING
@@ -86,9 +87,9 @@ class Rules:
         errors += _id_errors(obj, old)
         if old is None or obj.get("spec") != old.get("spec"):
             errors += _spec_errors(obj, old)
-            attributes.warnings += _unused_fields(obj, old)
+            attributes.warnings += [*_unused_fields(obj, old), *_missing_roles(obj, old)]
             if not self._has_other_releases():
-                attributes.warnings += _ignored_arguments(obj, old)
+                attributes.warnings += [*_unknown_version(obj, old), *_ignored_arguments(obj, old)]
         return errors
 
     def _name_errors(self, attributes: Attributes) -> list[FieldError]:
@@ -146,6 +147,21 @@ def _written_without_effect(obj: Obj | None) -> Iterable[tuple[str, str, Any]]:
     for parts, why in fields_without_effect(ClusterSpec):
         for _, path, value in values_at((obj or {}).get("spec"), parts, "spec", "spec"):
             yield path, why, value
+
+
+def _unknown_version(obj: Obj, old: Obj | None) -> list[str]:
+    """A warning for a new version that there is no release data of: its images may not exist."""
+    version = str(dig(obj, "spec", "kubernetesVersion") or "")
+    if version == dig(old, "spec", "kubernetesVersion") or not isinstance(dig(obj, "spec", "rkeConfig"), dict):
+        return []
+    try:
+        release = catalog.built_in().release(version)
+    except ReleaseError:
+        return []
+    if release.known:
+        return []
+    known = ", ".join(catalog.built_in().versions(release.runtime))
+    return [f"spec.kubernetesVersion: {version} is not a known version, and may not exist (known: {known}; remuda versions)"]
 
 
 def _ignored_arguments(obj: Obj, old: Obj | None) -> list[str]:
@@ -215,6 +231,13 @@ def _pool_errors(pools: list[Obj]) -> list[FieldError]:
             errors.append(required(path, f"pool {name} needs at least one of {', '.join(_ROLES)}"))
         errors += [invalid_value(f"{path}.name", name, why) for why in label_value_problems(str(name))]
     return errors
+
+
+def _missing_roles(obj: Obj, old: Obj | None) -> list[str]:
+    """A warning for new or changed pools without a role that a cluster needs: hosts with it have to be registered."""
+    pools, before = (dig(each, "spec", "rkeConfig", "machinePools") or () for each in (obj, old))
+    why = why_roles_are_missing(pools)
+    return [f"{_RKE}.machinePools: {why}"] if why and why != why_roles_are_missing(before) else []
 
 
 def _file_errors(selections: list[Obj]) -> list[FieldError]:

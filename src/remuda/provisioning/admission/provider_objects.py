@@ -15,6 +15,7 @@ from remuda.access.clusters.admission import concerns
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.kube import conditions
 from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, not_supported, required
 from remuda.kube.names import dns_subdomain_problems, qualified_name_problems
@@ -26,6 +27,7 @@ from .. import well_known
 from ..etcd.snapshot_specs import SnapshotSpecError, cluster_spec
 from ..host_layout import VARIABLES
 from ..plans.host_write_rules import refusal
+from ..releases.catalog import NO_IMAGE
 from .clusters import directory_errors
 from .last_etcd import admitted as last_etcd_rules
 from .last_etcd import last_etcd_errors
@@ -142,7 +144,9 @@ class ClusterRules:
                 continue
             labels = labels_of(machine)
             server = any(labels.get(role) == "true" for role in (well_known.CONTROL_PLANE_ROLE, well_known.ETCD_ROLE))
-            yield Running(name_of(machine), dig(machine, "status", "nodeInfo", "kubeletVersion") or "", server)
+            reconciled = str((conditions.get(machine, "Reconciled") or {}).get("message") or "")
+            version = dig(machine, "status", "nodeInfo", "kubeletVersion") or ""
+            yield Running(name_of(machine), version, server, NO_IMAGE in reconciled)
 
     def _restored_version(self, attributes: Attributes, plane: Obj | None) -> str:
         """The version that a pending restore of a snapshot brings back."""

@@ -24,11 +24,15 @@ EXAMPLE = "v1.34.1+rke2r1"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A machine and its version; the version is empty while it is unknown."""
+    """A machine and its version; the version is empty while it is unknown.
+
+    `without_image`: the installer image of the requested version does not exist, so the machine never ran it.
+    """
 
     machine: str
     version: str
     server: bool
+    without_image: bool = False
 
 
 def parsed(version: str) -> kubernetes_versions.Version | None:
@@ -70,9 +74,16 @@ def change_problem(old: str, new: str, machines: Iterable[Running], *, initializ
     had, gets = distributions.of_version(old), distributions.of_version(new)
     if had != gets and (initialized or found):
         return f"machines of this cluster have {had.name}, which can't be turned into {gets.name}: make another cluster"
-    if not initialized or restoring == new:
+    if not initialized or restoring == new or _never_ran(after, found):
         return ""
     return _step_problem(old, before, new, after) or _lag_problem(after, found)
+
+
+def _never_ran(after: kubernetes_versions.Version, machines: Iterable[Running]) -> bool:
+    """True if the cluster may go back to `after`, since no server ever ran the newer version: it has no installer image."""
+    servers = [machine for machine in machines if machine.server]
+    minors = [_minor(found) for machine in servers if (found := parsed(machine.version)) is not None]
+    return any(machine.without_image for machine in servers) and bool(minors) and max(minors) <= _minor(after)
 
 
 def goes_back(old: str, new: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -307,6 +307,20 @@ def machine_health_check(wanted: Obj, pool: Obj) -> Generated | None:
         **present(remediation={"triggerIf": trigger} if trigger else None),
     }
     return generated(capi.MACHINE_HEALTH_CHECKS, capi.API_VERSION, "MachineHealthCheck", wanted, name, spec=spec)
+
+
+_NAMES_OF_ROLES = (("etcdRole", "etcd"), ("controlPlaneRole", "control plane"), ("workerRole", "worker"))
+
+
+def why_roles_are_missing(pools: Iterable[Obj]) -> str:
+    """The reason why pools alone make no cluster, with what to do; "" if they have all roles, or there are none."""
+    found = [pool for pool in pools if isinstance(pool, dict)]
+    lacking = [(field, name) for field, name in _NAMES_OF_ROLES if not any(pool.get(field) is True for pool in found)]
+    if not found or not lacking:
+        return ""
+    fields = " and ".join(f"{field}: true" for field, _ in lacking)
+    names = ", ".join(name for _, name in lacking)
+    return f"the machine pools lack roles (missing: {names}): set {fields} in a machine pool, or register hosts with them"
 
 
 def seconds(pool: Obj, field: str) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from remuda.access.rancher_conditions import FALSE, condition_of, tell_status, write_status
+from remuda.access.rancher_conditions import FALSE, TRUE, condition_of, tell_status, write_status
 from remuda.access.roles.role_names import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from remuda.access.settings.settings import Features
 from remuda.api import cluster_x_k8s_io as capi
@@ -42,6 +42,7 @@ from .cluster_status import (
     with_support,
     with_wait,
 )
+from .machine_pools import why_roles_are_missing
 from .referenced_objects import MachineConfigs, Missing, PodSecurityTemplates
 
 Obj = dict[str, Any]
@@ -142,7 +143,8 @@ class ProvisioningClusters:
         if plane is not None and not is_being_deleted(plane):
             await self._report_to_management(wanted, managed, plane)
         # The planner waits for the references of hosts; they are polled here, since Secrets are not watched.
-        return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept))
+        roles = _missing_in_pools(wanted, plane)
+        return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept, *roles))
 
     async def _bind(self, wanted: Obj) -> tuple[Obj, list[Wait]]:
         """Resolve its references, and store them before any of them is used."""
@@ -254,6 +256,14 @@ class ProvisioningClusters:
         except ApiError as error:
             if not error.is_not_found:
                 raise
+
+
+def _missing_in_pools(wanted: Obj, plane: Obj | None) -> tuple[Wait, ...]:
+    """The wait of a cluster whose pools lack a role, before its control plane has found machines of all roles."""
+    text = why_roles_are_missing(dig(wanted, "spec", "rkeConfig", "machinePools") or ())
+    if not text or plane is None or (condition_of(plane, "Provisioned") or {}).get("status") == TRUE:
+        return ()
+    return (Wait(Code.ROLES, Ref(provisioning.GROUP, "Cluster", *Key.of(wanted)), Actor.USER, None, text),)
 
 
 def _subject(subject: Obj) -> tuple[str, str]:

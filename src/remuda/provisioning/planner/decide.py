@@ -119,8 +119,10 @@ class _Pass:
         staying = [machine for machine in self.pass_.machines if not machine.deleting]
         etcd = any(machine.is_etcd for machine in staying)
         control_plane = any(machine.is_control_plane for machine in staying)
-        if etcd and control_plane and any(machine.is_worker for machine in staying):
+        worker = any(machine.is_worker for machine in staying)
+        if etcd and control_plane and worker:
             return
+        lacking = [role for role, found in zip(waits.ROLE_NAMES, (etcd, control_plane, worker), strict=True) if not found]
         self._set_condition(Condition("Stable", "False"))
         going = [machine for machine in self.pass_.machines if machine.is_etcd and machine.deleting]
         if not etcd:
@@ -128,7 +130,9 @@ class _Pass:
         if not (etcd and control_plane):
             self._take_back_initialized()
         if etcd or not going:
-            raise self._end(Code.ROLES, Actor.USER, waits.ROLES)
+            # Where there is no machine at all, the text says it as it is.
+            missing = f"missing: {', '.join(lacking)}" if len(lacking) < len(waits.ROLE_NAMES) else ""
+            raise self._end(Code.ROLES, Actor.USER, waits.ROLES, evidence=missing)
         # No member is left from which another could leave in order. (While one stays, members must leave in order.)
         for machine in going:
             self._release_deleted_machines(machine)

@@ -18,6 +18,7 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.waits import Actor, Code
 
 from .. import well_known
+from ..releases.catalog import NO_IMAGE
 from . import waits
 from .snapshot import Machine, PlanNode
 
@@ -78,7 +79,7 @@ def cause_of(failure: str, tries: int, version: str = "", known: Sequence[str] =
     image = _IMAGE.search(failure)
     if image is not None and _NOT_THERE.search(failure):
         if version and known and (image[1] or image[2]).endswith(f":{version.replace('+', '-')}"):
-            return Cause(Code.RELEASE, Actor.USER, f"{waits.NO_IMAGE} {version} (known: {', '.join(known)})")
+            return Cause(Code.RELEASE, Actor.USER, f"{NO_IMAGE} {version} (known: {', '.join(known)})")
         return Cause(Code.REFERENCE, Actor.USER, waits.IMAGE_MISSING)
     if image is not None:
         return Cause(Code.REFERENCE, Actor.USER, waits.IMAGE_REFUSED)

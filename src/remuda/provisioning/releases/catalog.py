@@ -26,6 +26,8 @@ Obj = dict[str, Any]
 _FILE = "releases.json"
 # Takes the name of any component, and ignores unknown ones.
 _OPEN = frozenset(("disable",))
+# The words of a failure whose cause is a version that does not exist; the version follows.
+NO_IMAGE = "there is no installer image of"
 
 
 class ReleaseError(ValueError):

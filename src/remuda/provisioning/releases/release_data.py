@@ -177,17 +177,19 @@ class StoredReleases:
         seen = self._config_maps.get(NAMESPACE, NAME)
         version = "" if seen is None else resource_version_of(seen)
         if version != self._version:
-            self._current = catalog.built_in() if seen is None else await self._read()
+            self._current = catalog.built_in() if seen is None else await kept(self._client, self._current)
             self._version = version
         return self._current
 
-    async def _read(self) -> Releases:
-        stored = await find(self._client, CONFIG_MAPS, NAME, NAMESPACE)
-        if stored is None:
-            return catalog.built_in()
-        try:
-            content = base64.b64decode(dig(stored, "binaryData", _CONTENT) or "")
-            return catalog.read(gzip.decompress(content), catalog.built_in())
-        except (ReleaseError, OSError, EOFError, zlib.error, binascii.Error, TypeError) as error:
-            log.warning("ConfigMap %s/%s is not used, for it can't be read: %s", NAMESPACE, NAME, error)
-            return self._current
+
+async def kept(client: Client, fallback: Releases | None = None) -> Releases:
+    """The ConfigMap's data, over the built-in data; `fallback` if it can't be read."""
+    stored = await find(client, CONFIG_MAPS, NAME, NAMESPACE)
+    if stored is None:
+        return catalog.built_in()
+    try:
+        content = base64.b64decode(dig(stored, "binaryData", _CONTENT) or "")
+        return catalog.read(gzip.decompress(content), catalog.built_in())
+    except (ReleaseError, OSError, EOFError, zlib.error, binascii.Error, TypeError) as error:
+        log.warning("ConfigMap %s/%s is not used, for it can't be read: %s", NAMESPACE, NAME, error)
+        return fallback or catalog.built_in()

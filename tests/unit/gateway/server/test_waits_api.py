@@ -9,6 +9,7 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.capi.well_known import CLUSTER_NAME
+from remuda.gateway.server.versions_api import Versions
 from remuda.gateway.server.waits_api import ClusterObjects, Waits
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.objects import Key
@@ -201,3 +202,11 @@ async def test_a_cluster_that_is_not_there_is_not_found() -> None:
     async with hosted() as place:
         Waits(place.services)
         assert (await place.ask(f"{PATH}?cluster={FLEET}/nope", user="ann"))[0] == 404
+
+
+async def test_every_user_reads_the_versions_that_a_cluster_can_have() -> None:
+    async with hosted() as place:
+        Versions(place.services)
+        status, body = await place.ask("/v1-remuda/versions", user="ann")
+        found = json.loads(body)["versions"]
+        assert status == 200 and set(found) == {"k3s", "rke2", "remuda"} and "v1.34.1+remuda1" in found["remuda"]

@@ -199,3 +199,27 @@ def test_local_can_not_be_deleted() -> None:
     with pytest.raises(ApiError, match="can't be deleted") as refusal:
         list(RULES.errors(asked(DELETE, None, cluster("local", "fleet-local"))))
     assert refusal.value.code == 403
+
+
+def test_a_version_that_is_not_known_is_warned_of_with_the_known_ones() -> None:
+    def of(version: str) -> Obj:
+        return cluster(kubernetesVersion=version, rkeConfig={})
+
+    (warning,) = warned(of("v1.99.0+remuda1"))
+    assert warning.startswith("spec.kubernetesVersion: v1.99.0+remuda1 is not a known version, and may not exist (known: v1.33")
+    assert warning.endswith("v1.36.0+remuda1; remuda versions)")
+    # Not again when something else changes, and not where other data holds.
+    assert warned(cluster(kubernetesVersion="v1.99.0+remuda1", rkeConfig={"x": 1}), of("v1.99.0+remuda1")) == []
+    assert warned(of("v1.99.0+remuda1"), rules=Rules(lambda name: None, has_other_releases=lambda: True)) == []
+    assert warned(of("v1.34.1+remuda1")) == []
+
+
+def test_pools_that_lack_a_role_are_warned_of_when_they_are_written() -> None:
+    def of(*pools: Obj) -> Obj:
+        return rke(machinePools=[{"name": f"p{number}", **pool} for number, pool in enumerate(pools)])
+
+    (warning,) = warned(of({"controlPlaneRole": True, "workerRole": True}))
+    assert "(missing: etcd): set etcdRole: true in a machine pool, or register hosts" in warning
+    assert warned(of({"etcdRole": True}, {"controlPlaneRole": True, "workerRole": True})) == []
+    assert warned(of()) == []
+    assert warned(of({"workerRole": True, "quantity": 2}), of({"workerRole": True})) == []

@@ -120,3 +120,14 @@ def test_what_could_not_be_read_before_can_be_replaced() -> None:
 )
 def test_going_back_is_noticed(old: str, new: str, back: bool) -> None:
     assert goes_back(old, new) is back
+
+
+def test_a_version_that_no_server_could_install_is_taken_back() -> None:
+    old, new = "v1.35.99+remuda1", "v1.34.1+remuda1"
+    stuck = Running("a", new, True, without_image=True)
+    assert change_problem(old, new, [stuck, Running("b", new, True)], initialized=True) == ""
+    # A server that runs it, or that only failed for another reason, forbids it.
+    assert "restore a snapshot" in change_problem(old, new, [stuck, Running("b", old, True)], initialized=True)
+    assert "restore a snapshot" in change_problem(old, new, [Running("a", new, True)], initialized=True)
+    assert "restore a snapshot" in change_problem(old, new, [Running("a", new, False, without_image=True)], initialized=True)
+    assert "restore a snapshot" in change_problem(old, new, [Running("a", "", True, without_image=True)], initialized=True)

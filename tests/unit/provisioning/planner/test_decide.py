@@ -67,11 +67,20 @@ def test_a_cluster_that_is_deleted_is_left_alone_and_not_held_by_a_pause() -> No
     assert decide(snapshot(machine("a"), deleting=True)) == Decision()
 
 
-@pytest.mark.parametrize("roles", [[], ["ec"], ["cw"], ["e", "w"]])
-def test_all_roles_must_be_there(roles: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("roles", "missing"),
+    [
+        ([], ""),
+        (["ec"], " (missing: worker)"),
+        (["cw"], " (missing: etcd)"),
+        (["e"], " (missing: control plane, worker)"),
+    ],
+)
+def test_all_roles_must_be_there(roles: list[str], missing: str) -> None:
     decision = decide(snapshot(*(machine(f"m{index}", role) for index, role in enumerate(roles))))
     assert decision.waits[0].code is Code.ROLES
-    assert decision.waits[0].evidence == "waiting for at least one control plane, etcd, and worker node to be registered"
+    text = "waiting for at least one control plane, etcd, and worker node to be registered"
+    assert decision.waits[0].evidence == f"{text}{missing}"
     assert said(decision)["Stable"] == ("False", "", "")
 
 

@@ -14,6 +14,7 @@ from remuda.provisioning import well_known
 from remuda.provisioning.planner import waits
 from remuda.provisioning.planner.plan_failures import LONGEST_PAUSE, judge, noted, pause
 from remuda.provisioning.planner.snapshot import Machine
+from remuda.provisioning.releases.catalog import NO_IMAGE
 
 from .world import NEXT, NOW, World, applied, decide, heard, machine, named, running, with_machine, with_node, with_spec, written
 
@@ -129,7 +130,7 @@ PULL = "instruction 0 (install): can't pull r:8443/rancher/system-agent-installe
     [
         (f"{PULL}manifest v1.99.0-remuda1: HTTP 404 Not Found", 1, Code.RELEASE, Actor.USER, "v1.99.0+remuda1 (known: v1.33.5"),
         ("can't pull r/other:v1: r: manifest v1: HTTP 404 Not Found", 1, Code.REFERENCE, Actor.USER, waits.IMAGE_MISSING),
-        (f"{PULL}the image is not made for linux/riscv64, only for linux/amd64", 1, Code.RELEASE, Actor.USER, waits.NO_IMAGE),
+        (f"{PULL}the image is not made for linux/riscv64, only for linux/amd64", 1, Code.RELEASE, Actor.USER, NO_IMAGE),
         (f"{PULL}manifest v1: HTTP 401 Unauthorized", 1, Code.REFERENCE, Actor.USER, waits.IMAGE_REFUSED),
         (f"{PULL}no answer from r:443: Connection refused", 1, Code.REFERENCE, Actor.USER, waits.IMAGE_REFUSED),
         ("instruction 0 (install): tar: No space left on device", 1, Code.PLAN_FAILED, Actor.USER, "No space left"),
