@@ -85,3 +85,40 @@ def _age(now: float, machine: Machine) -> float | None:
     """The age of the last question; None if there was none, or if a clock was set back since."""
     at = machine.asked_at
     return None if at is None or at > now + 1 else max(now - at, 0.0)
+
+
+# --- an agent that does not answer ------------------------------------------------------------------------------------------
+
+# An agent takes a pending plan at once. One that has applied it and whose probes fail is asked so often.
+SILENT_AFTER, ASK_AGAIN = 60.0, 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """`since` is the time since which the agent does not answer; empty while it may. `ask`: it should be asked now."""
+
+    since: str = ""
+    ask: bool = False
+    revisit_at: float | None = None
+
+
+def silence(now: float, machine: Machine, *, applied: bool) -> Silence:
+    """The silence of an agent whose plan is not applied, or (`applied`) whose services are not healthy."""
+    node, written = machine.node, machine.plan_annotations.get(well_known.PLAN_UPDATED, "")
+    at = time_of(written)
+    if node is None or at is None or at > now + 1:
+        return Silence()
+    if not applied:
+        # An agent at work answers nothing; when it takes too long, it is no longer at work.
+        limit = {"pending": SILENT_AFTER, "in-progress": machine_health.HANGS_AFTER}.get(node.state)
+        if limit is None:
+            return Silence()
+        return Silence(written) if now - at > limit else Silence(revisit_at=at + limit + 1)
+    if is_silent(now, machine):
+        return Silence(machine.plan_annotations[well_known.ASKED_AT])
+    if now - at <= SILENT_AFTER:
+        return Silence(revisit_at=at + SILENT_AFTER + 1)
+    age = _age(now, machine)
+    if age is not None and age <= ASK_AGAIN and now - age > at:
+        return Silence(revisit_at=now - age + FRESH + 1 if node.asked else None)
+    return Silence(ask=True, revisit_at=now + FRESH + 1)

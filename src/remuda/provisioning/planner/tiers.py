@@ -66,11 +66,14 @@ class _Group(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _State:
+    """`counts_as`: the code by which it blocks others, if that is another one than is told."""
+
     group: _Group
     code: Code = Code.STEP
     actor: Actor = Actor.REMUDA
     message: str = ""
     on: Ref | None = None
+    counts_as: Code | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,7 @@ def _step(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _St
         return _failed(run, machine)
     reason = machine_health.unapplied(node)
     if reason is not None and not (reason.code is Code.PLAN and managesystemagent.is_all_that_changes(node)):
-        return _State(_Group.CONFIGURING, reason.code, reason.actor, reason.message)
+        return _silent(run, machine, reason) or _State(_Group.CONFIGURING, reason.code, reason.actor, reason.message)
     if well_known.PLAN_FAILURE in machine.plan_annotations:
         run.draft.annotate(machine, {well_known.PLAN_FAILURE: None})
     way_back = drain.back(machine, tier.drain)
@@ -163,6 +166,22 @@ def _step(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _St
         run.draft.annotate(machine, way_back.annotations)
         return _State(_Group.UNCORDONING, way_back.code, way_back.actor, way_back.message)
     return _settled(run, machine)
+
+
+def _silent(run: Pass, machine: Machine, reason: machine_health.Reason) -> _State | None:
+    """The state of a machine whose agent does not answer; None while it may. An agent that runs is asked now and then."""
+    if reason.code is Code.PROBES and machine.is_etcd and machine_health.other_members(machine, run.machines):
+        # Members are asked together, before a restart; questions at other times would let their answers go stale in turn.
+        return None
+    found = etcd_liveness.silence(run.snapshot.now, machine, applied=reason.code is Code.PROBES)
+    if found.ask:
+        run.draft.ask(machine, {well_known.ASKED_AT: rfc3339(run.snapshot.now)})
+    if found.revisit_at is not None:
+        run.draft.revisit.append(found.revisit_at)
+    if not found.since or reason.code not in (Code.PLAN, Code.PROBES):
+        return None
+    text = f"{reason.message}: {waits.SILENT}, since {found.since}"
+    return _State(_Group.CONFIGURING, Code.SILENT, Actor.USER, text, counts_as=reason.code)
 
 
 def _settled(run: Pass, machine: Machine) -> _State:
@@ -292,7 +311,7 @@ def _outcome(run: Pass, tier: Tier, states: list[tuple[Machine, _State]]) -> Out
         if state.group is _Group.ASIDE:
             aside.append(wait)
             continue
-        codes.add(state.code)
+        codes.add(state.counts_as or state.code)
         each.append(wait)
     for group, verb in _VERBS.items():
         members = [(machine, state) for machine, state in states if state.group is group]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+
+import pytest
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Wait
@@ -172,3 +175,48 @@ def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
 def test_what_restarts_nothing_needs_no_sign() -> None:
     picture = replace(with_spec(running(*THREE), minor="new"), now=NOW + 3600)
     assert written(decide(picture)) == {"a"} and not asked(decide(picture))
+
+
+# --- an agent that does not answer ------------------------------------------------------------------------------------------
+
+
+def _pending(state: str) -> Callable[[Machine], Machine]:
+    def changed(member: Machine) -> Machine:
+        assert member.node is not None
+        member = with_node(member, replace(member.node, state=state, in_sync=False))
+        return _planned(member, NOW)
+
+    return changed
+
+
+def _unhealthy(member: Machine) -> Machine:
+    assert member.node is not None
+    return _planned(with_node(member, replace(member.node, probes={"kubelet": False}, healthy=False)), NOW)
+
+
+@pytest.mark.parametrize(("state", "patience"), [("pending", 60), ("in-progress", 900)])
+def test_an_agent_that_does_not_take_or_end_its_plan_is_silent(state: str, patience: float) -> None:
+    picture = with_machine(running(("a", "ecw")), "a", _pending(state))
+    early = decide(replace(picture, now=NOW + patience))
+    assert wait_of(early, "a").code is Code.PLAN and early.revisit_at == min(NOW + patience + 1, NOW + patience + 300)
+    found = wait_of(decide(replace(picture, now=NOW + patience + 1)), "a")
+    assert (found.code, found.actor) == (Code.SILENT, Actor.USER)
+    assert found.evidence == f"waiting for plan to be applied: its agent does not answer, since {rfc3339(NOW)}"
+
+
+def test_an_agent_whose_services_are_not_healthy_is_asked_before_it_counts_as_silent() -> None:
+    picture = with_machine(running(("a", "ecw")), "a", _unhealthy)
+    early = decide(replace(picture, now=NOW + 60))
+    assert wait_of(early, "a").code is Code.PROBES and not asked(early)
+    picture = replace(picture, now=NOW + 61)
+    first = decide(picture)
+    assert asked(first) == {"a"} and wait_of(first, "a").code is Code.PROBES and first.revisit_at == NOW + 61 + FRESH + 1
+    picture = applied(picture, first)
+    silent = decide(replace(picture, now=NOW + 61 + FRESH + 1))
+    assert wait_of(silent, "a").code is Code.SILENT and not asked(silent)
+    assert wait_of(silent, "a").evidence.endswith(f"does not answer, since {rfc3339(NOW + 61)}")
+    # An answer ends it, and it is asked again only after a while.
+    heard_of = with_machine(picture, "a", answered)
+    later = decide(replace(heard_of, now=NOW + 200))
+    assert wait_of(later, "a").code is Code.PROBES and not asked(later)
+    assert asked(decide(replace(heard_of, now=NOW + 61 + 301))) == {"a"}
