@@ -203,6 +203,11 @@ class MachineProvision:
             snapshot = replace(snapshot, blocked=await self._blocked(infra))
         if machine_status.status_of(infra, machine_status.CREATE_JOB) == "False" and not is_being_deleted(infra):
             snapshot = replace(snapshot, pause=await self._pause(infra, machine))
+        elif found is not None and snapshot.outcome is not None and snapshot.outcome.ended is Ended.NOT_YET:
+            known = job_outcome.attempts_of(await self._attempts(infra, machine))
+            of = name_of(infra) if is_being_deleted(infra) else ""
+            failures, last = job_outcome.failures_in_a_row(known, of)
+            snapshot = replace(snapshot, failures=failures, last=last)
         return snapshot
 
     async def _outcome(self, found: Obj) -> Outcome:

@@ -36,7 +36,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from ..errors import Reason
 from .job_objects import is_pods
-from .job_outcome import Ended, Outcome, failure_of
+from .job_outcome import Ended, Failure, Outcome, failure_of
 from .machine_status import CREATE_ERROR, CREATE_JOB, DELETE_JOB, reason_of, status_of
 from .well_known import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
 
@@ -70,7 +70,8 @@ class Snapshot:
     `state`: the state Secret holds a machine; read only when it matters (`needs_state`).
     `pause`: the least time that a failed machine has to stay. `interruptible`: its program is ours, which may be killed at any
     point: what it has made by then is kept, or found again. `blocked`: the reason why a removal can't begin, computed only when
-    a user forces the removal (`is_forced`).
+    a user forces the removal (`is_forced`). `failures` and `last`: how often in a row the making of the pool's machines, or the
+    removal of this one, has failed, and the last failure; known while another Job runs.
     """
 
     infra: Obj
@@ -84,6 +85,8 @@ class Snapshot:
     pause: float = 0.0
     interruptible: bool = False
     blocked: str = ""
+    failures: int = 0
+    last: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,20 @@ def _creation(snapshot: Snapshot) -> Decision:
     if snapshot.outcome is not None and snapshot.outcome.ended is not Ended.NOT_YET:
         return Decision(Step.TELL)
     on = Ref("batch", "Job", *Key.of(snapshot.job))
-    return Decision(Step.TELL, (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, on, "its Job has not ended"),))
+    return Decision(Step.TELL, (_running(snapshot, Code.PROVISIONING, on, ""),))
+
+
+def _running(snapshot: Snapshot, code: Code, on: Ref, more: str) -> Wait:
+    """The wait for a Job; if earlier ones failed for a reason that only a user changes, it is for the user."""
+    why, last = f"its Job has not ended{more}", snapshot.last
+    if last is None:
+        return Wait(code, subject_of(snapshot.infra), Actor.PROVIDER, on, why)
+    tries = "the try before it failed" if snapshot.failures == 1 else f"{snapshot.failures} tries before it failed"
+    why = f"{why}; {tries}: {last.reason}: {last.message}"
+    passes = last.passes and last.reason is not Reason.QUOTA_EXCEEDED
+    if passes:
+        return Wait(code, subject_of(snapshot.infra), Actor.PROVIDER, on, why)
+    return Wait(code, subject_of(snapshot.infra), Actor.USER, None, why)
 
 
 def _gate(snapshot: Snapshot, machine: Obj) -> Decision | None:
@@ -229,7 +245,7 @@ def _unfinished(snapshot: Snapshot) -> Decision:
 
 
 def _removing(snapshot: Snapshot) -> Decision:
-    infra, job = snapshot.infra, snapshot.job
+    job = snapshot.job
     if job is None:
         return Decision(Step.MAKE_JOB, removing=True)
     if not is_recorded(snapshot):
@@ -241,8 +257,8 @@ def _removing(snapshot: Snapshot) -> Decision:
         return Decision(Step.TELL, removing=True)
     on = Ref("batch", "Job", *Key.of(job))
     tries = int(dig(job, "status", "failed") or 0)
-    why = "its Job has not ended" + (f": {tries} of its tries failed, and it goes on" if tries else "")
-    return Decision(Step.TELL, (Wait(Code.DELETION, subject_of(infra), Actor.PROVIDER, on, why),), removing=True)
+    more = f": {tries} of its tries failed, and it goes on" if tries else ""
+    return Decision(Step.TELL, (_running(snapshot, Code.DELETION, on, more),), removing=True)
 
 
 def _has_begun(snapshot: Snapshot) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -167,6 +168,7 @@ def _of_last_try(text: str) -> str:
 
 KEY = "attempts"
 MOST = 50
+_REASONS = frozenset(each.value for each in Reason)
 _LONGEST_MESSAGE, _LONGEST_TEXT = 1024, 2048
 # How often in a row a pool's machines have to fail until the next one waits as long as can be.
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
@@ -240,3 +242,13 @@ def pause(attempts: Sequence[Attempt]) -> float:
             break
         failures += 1
     return 0.0 if failures <= 1 else min(_FIRST_PAUSE * 2.0 ** (failures - 2), _LONGEST_PAUSE)
+
+
+def failures_in_a_row(attempts: Sequence[Attempt], removed: str = "") -> tuple[int, Failure | None]:
+    """How often machines of the pool could not be made since the last that could, and the last failure; or, with the name of a
+    machine, how often its removal failed."""
+    action = "remove" if removed else "create"
+    found = (each for each in reversed(attempts) if each.action == action and (not removed or each.machine == removed))
+    failed = list(takewhile(lambda each: each.result != "Complete", found))
+    told = next((each for each in failed if each.message and each.reason in _REASONS), None)
+    return len(failed), None if told is None else Failure(Reason(told.reason), told.message)

@@ -222,3 +222,16 @@ def test_force_lets_go_of_what_can_not_be_removed(where: str) -> None:
 def test_a_namespace_that_goes_is_not_held_up() -> None:
     found = decide(gone("True", namespace_ends=True))
     assert found.step is Step.RELEASE and found.abandoned
+
+
+@pytest.mark.parametrize(
+    ("reason", "actor"),
+    [(Reason.AUTH_FAILED, Actor.USER), (Reason.QUOTA_EXCEEDED, Actor.USER), (Reason.THROTTLED, Actor.PROVIDER)],
+)
+def test_the_wait_for_a_job_has_the_reason_for_which_the_ones_before_it_failed(reason: Reason, actor: Actor) -> None:
+    at_work = seen(infra("Unknown", **OURS), job(), RUNNING, failures=3, last=Failure(reason, "no such key"))
+    (wait,) = decide(at_work).waits
+    assert (wait.code, wait.actor) == (Code.PROVISIONING, actor)
+    assert wait.evidence == f"its Job has not ended; 3 tries before it failed: {reason}: no such key"
+    # A wait for the user is its own end; another one goes on to the Job.
+    assert (wait.on is None) == (actor is Actor.USER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from remuda.machines.errors import Reason
 from remuda.machines.machineprovision.job_outcome import (
     MOST,
     Attempt,
@@ -11,6 +12,7 @@ from remuda.machines.machineprovision.job_outcome import (
     attempts_of,
     config_map,
     failure_of,
+    failures_in_a_row,
     pause,
     text_of,
     with_attempt,
@@ -61,3 +63,17 @@ def test_the_first_failure_costs_nothing_and_each_further_one_in_a_row_more() ->
     assert pause(failures) == 300
     assert pause([*failures, tried("x", "Complete")]) == 0
     assert pause([*failures[:2], tried("x", "Complete", "remove")]) == 10, "a removal says nothing about making"
+
+
+def test_failures_in_a_row_are_counted_by_action_and_machine() -> None:
+    def one(action: str, result: str, machine: str = "m", reason: str = "AuthFailed", message: str = "no") -> Attempt:
+        return Attempt("j", machine, "PodMachine", action, result, reason=reason, message=message)
+
+    made = [one("create", "Failed"), one("create", "Complete"), one("create", "Failed"), one("remove", "Failed", "other")]
+    made.append(one("create", "Failed", message="still no"))
+    count, last = failures_in_a_row(made)
+    assert count == 2 and last is not None and (last.reason, last.message) == (Reason.AUTH_FAILED, "still no")
+    assert failures_in_a_row(made, "m") == (0, None)
+    assert failures_in_a_row(made, "other")[0] == 1
+    # A record that another version wrote.
+    assert failures_in_a_row([one("create", "Failed", reason="Tomorrow")]) == (1, None)
