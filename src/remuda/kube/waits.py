@@ -58,6 +58,10 @@ class Code(StrEnum):
     LAST_ETCD = "LastEtcd"  # the only etcd machine of a cluster is deleted only if a user confirms
 
 
+# Reports on a spec: nothing waits for them.
+NOTES = frozenset({Code.WITHOUT_EFFECT})
+
+
 class Actor(StrEnum):
     """The party that can end the wait."""
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, is_being_deleted, resource_version_of, uid_of
-from remuda.kube.waits import Wait
+from remuda.kube.waits import NOTES, Wait
 
 from .informer import Informer
 from .leader_election import NotLeading
@@ -193,7 +193,7 @@ class Workers(Generic[K]):
         if result.after is not None:
             self.queue.add_after(key, result.after)
             return "requeue_after"
-        if result.waits and self._wait_seconds:
+        if self._wait_seconds and any(wait.code not in NOTES for wait in result.waits):
             # With jitter: keys that wait together must not all wake together.
             self.queue.look_after(key, self._wait_seconds * self._rng.uniform(0.9, 1.1))
         return "success"

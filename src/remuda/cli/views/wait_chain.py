@@ -13,7 +13,7 @@ from typing import Any
 from remuda.kube.duration import human_age
 from remuda.kube.objects import annotations_of, name_of
 from remuda.kube.redaction import redacted
-from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.kube.waits import NOTES, Actor, Code, Ref, Wait
 from remuda.provisioning.planner.waits import some_names
 from remuda.provisioning.plans.machine_plan_secret import PlanSecretError, decode
 from remuda.provisioning.well_known import PLAN_FAILURE, PLAN_UPDATED
@@ -97,7 +97,8 @@ class _Walk:
 
 def _each_once(found: Iterable[Wait]) -> list[Wait]:
     """The first of several waits of one object for the same reason and the same object, which two controllers may tell."""
-    return list({(wait.code, wait.on): wait for wait in reversed(list(found))}.values())[::-1]
+    told = {(wait.code, wait.on, wait.evidence if wait.code in NOTES else ""): wait for wait in reversed(list(found))}
+    return list(told.values())[::-1]
 
 
 def of_plan(secret: Obj, now: float) -> Iterable[str]:
@@ -183,7 +184,7 @@ def causes(links: Iterable[Link]) -> list[Wait]:
     found = dict.fromkeys(_ends(links))
     acting = [wait for wait in found if wait.code not in FOR_OTHERS] or list(found)
     acting = [wait for wait in acting if not _follows(wait)] or acting
-    return sorted(acting, key=lambda wait: (wait.code is Code.WITHOUT_EFFECT, wait.actor is not Actor.USER))
+    return sorted(acting, key=lambda wait: (wait.code in NOTES, wait.actor is not Actor.USER))
 
 
 def _follows(wait: Wait) -> bool:

@@ -18,7 +18,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube import conditions
 from remuda.kube.objects import Key, is_being_deleted, labels_of
-from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.kube.waits import NOTES, Actor, Code, Ref, Wait
 from remuda.provisioning.etcd.removal import LAST_ETCD
 from remuda.provisioning.planner import waits as texts
 from remuda.provisioning.releases.catalog import NO_IMAGE
@@ -36,6 +36,7 @@ _MEANINGS: Final = (
     (texts.IMAGE_REFUSED, Code.REFERENCE, Actor.USER),
     (texts.PLAN_FAILED, Code.PLAN_FAILED, Actor.MACHINE),
     (texts.QUORUM, Code.QUORUM, Actor.USER),
+    (texts.SILENT, Code.SILENT, Actor.USER),
     (texts.ASKING, Code.STEP, Actor.MACHINE),
     (LAST_ETCD, Code.LAST_ETCD, Actor.USER),
     (texts.WITHOUT_EFFECT, Code.WITHOUT_EFFECT, Actor.USER),
@@ -71,8 +72,8 @@ _MEANINGS: Final = (
 _SOMETHING_ELSE: Final = (Code.MALFORMED, Actor.USER)
 # Whoever says these waits for other machines, so no cluster waits because of them.
 FOR_OTHERS: Final = frozenset({Code.TIER, Code.TURN})
-# Reports on the spec, which nothing waits for.
-_NOTES: Final = frozenset({Code.WITHOUT_EFFECT, Code.UNSUPPORTED})
+# What is reported of a control plane beside its work.
+_NOTES: Final = NOTES | {Code.UNSUPPORTED}
 # What follows when an object is not done for another reason: infrastructure, nodes and connections come with a host's plan.
 EFFECTS: Final = frozenset({Code.PROVISIONING, Code.CONNECTION, Code.NODE})
 

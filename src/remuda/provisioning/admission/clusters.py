@@ -15,8 +15,6 @@ from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL, is_cluster_id,
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api.provisioning_cattle_io import GROUP, VERSION
-from remuda.api.provisioning_cattle_io.cluster import ClusterSpec
-from remuda.api.schema import fields_without_effect, values_at
 from remuda.capi import kubernetes_versions
 from remuda.kube.admission_attributes import CREATE, Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
@@ -25,6 +23,7 @@ from remuda.kube.objects import Key, ObjectSource, annotations_of, dig, name_of
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime.admitted_types import AdmittedType
 
+from ..graph.generated import why_not_applied, written_without_effect
 from ..graph.machine_pools import why_roles_are_missing
 from ..releases import catalog
 from ..releases.catalog import Release, ReleaseError
@@ -35,6 +34,7 @@ Obj = dict[str, Any]
 
 _IMMUTABLE = "field is immutable"
 _RKE, _GLOBAL = "spec.rkeConfig", "machineGlobalConfig"
+_MANIFEST = ("spec", "rkeConfig", "additionalManifest")
 _ROLES = ("etcdRole", "controlPlaneRole", "workerRole")
 _DIRECTORIES = ("systemAgent", "provisioning", "k8sDistro")
 _WITHOUT_FILES = ("proc", "sys", "dev")
@@ -87,7 +87,7 @@ class Rules:
         errors += _id_errors(obj, old)
         if old is None or obj.get("spec") != old.get("spec"):
             errors += _spec_errors(obj, old)
-            attributes.warnings += [*_unused_fields(obj, old), *_missing_roles(obj, old)]
+            attributes.warnings += [*_unused_fields(obj, old), *_missing_roles(obj, old), *_broken_manifest(obj, old)]
             if not self._has_other_releases():
                 attributes.warnings += [*_unknown_version(obj, old), *_ignored_arguments(obj, old)]
         return errors
@@ -137,16 +137,8 @@ def _spec_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
 
 def _unused_fields(obj: Obj, old: Obj | None) -> list[str]:
     """Warnings for new or changed fields that are accepted and not used."""
-    before = {path: value for path, _, value in _written_without_effect(old)}
-    return [
-        f"{path} has no effect: {why}" for path, why, value in _written_without_effect(obj) if value and before.get(path) != value
-    ]
-
-
-def _written_without_effect(obj: Obj | None) -> Iterable[tuple[str, str, Any]]:
-    for parts, why in fields_without_effect(ClusterSpec):
-        for _, path, value in values_at((obj or {}).get("spec"), parts, "spec", "spec"):
-            yield path, why, value
+    before = {path: value for path, _, value in written_without_effect(old)}
+    return [f"{path} has no effect: {why}" for path, why, value in written_without_effect(obj) if before.get(path) != value]
 
 
 def _unknown_version(obj: Obj, old: Obj | None) -> list[str]:
@@ -238,6 +230,15 @@ def _missing_roles(obj: Obj, old: Obj | None) -> list[str]:
     pools, before = (dig(each, "spec", "rkeConfig", "machinePools") or () for each in (obj, old))
     why = why_roles_are_missing(pools)
     return [f"{_RKE}.machinePools: {why}"] if why and why != why_roles_are_missing(before) else []
+
+
+def _broken_manifest(obj: Obj, old: Obj | None) -> list[str]:
+    """A warning for a new or changed additionalManifest that the cluster can't apply."""
+    text, before = (dig(each, *_MANIFEST) for each in (obj, old))
+    if not isinstance(text, str) or text == before:
+        return []
+    why = why_not_applied(text)
+    return [f"spec.{'.'.join(_MANIFEST[1:])} can't be applied: {why}"] if why else []
 
 
 def _file_errors(selections: list[Obj]) -> list[FieldError]:

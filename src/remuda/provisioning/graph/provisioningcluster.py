@@ -42,6 +42,7 @@ from .cluster_status import (
     with_support,
     with_wait,
 )
+from .generated import why_not_applied, written_without_effect
 from .machine_pools import why_roles_are_missing
 from .referenced_objects import MachineConfigs, Missing, PodSecurityTemplates
 
@@ -143,8 +144,8 @@ class ProvisioningClusters:
         if plane is not None and not is_being_deleted(plane):
             await self._report_to_management(wanted, managed, plane)
         # The planner waits for the references of hosts; they are polled here, since Secrets are not watched.
-        roles = _missing_in_pools(wanted, plane)
-        return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept, *roles))
+        notes = (*_missing_in_pools(wanted, plane), *_without_effect(wanted))
+        return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept, *notes))
 
     async def _bind(self, wanted: Obj) -> tuple[Obj, list[Wait]]:
         """Resolve its references, and store them before any of them is used."""
@@ -264,6 +265,16 @@ def _missing_in_pools(wanted: Obj, plane: Obj | None) -> tuple[Wait, ...]:
     if not text or plane is None or (condition_of(plane, "Provisioned") or {}).get("status") == TRUE:
         return ()
     return (Wait(Code.ROLES, Ref(provisioning.GROUP, "Cluster", *Key.of(wanted)), Actor.USER, None, text),)
+
+
+def _without_effect(wanted: Obj) -> Iterable[Wait]:
+    """Notes on the spec: fields that nothing reads, and a manifest that can't be applied."""
+    ref = Ref(provisioning.GROUP, "Cluster", *Key.of(wanted))
+    if unused := "; ".join(f"{path}: {why}" for path, why, _ in written_without_effect(wanted)):
+        yield Wait(Code.WITHOUT_EFFECT, ref, Actor.USER, None, f"fields without effect: {unused}")
+    manifest = dig(wanted, "spec", "rkeConfig", "additionalManifest")
+    if isinstance(manifest, str) and (why := why_not_applied(manifest)):
+        yield Wait(Code.WITHOUT_EFFECT, ref, Actor.USER, None, f"spec.rkeConfig.additionalManifest can't be applied: {why}")
 
 
 def _subject(subject: Obj) -> tuple[str, str]:

@@ -49,6 +49,7 @@ from .podsecurity import BUILT_IN, FIELD, KIND, template_of
 Obj = dict[str, Any]
 
 DYNAMIC_SCHEMAS = GroupVersionResource(management.GROUP, management.VERSION, "dynamicschemas")
+NODE_DRIVERS = management.NODE_DRIVERS
 
 _BY_CONFIG = "machine configs"
 
@@ -154,9 +155,24 @@ class MachineConfigs:
             return pool
         schema = await find(self._client, DYNAMIC_SCHEMAS, kind.lower())
         if schema is None:
-            evidence = f"machine pool {pool.get('name')}: {why_not_offered(kind.lower().removesuffix('config'))}"
-            raise Missing(_wait(wanted, Ref(management.GROUP, "DynamicSchema", "", kind.lower()), evidence))
+            on, why = await self._why_without_schema(kind.lower().removesuffix("config"))
+            raise Missing(_wait(wanted, on, f"machine pool {pool.get('name')}: {why}"))
         return {**pool, "dynamicSchemaSpec": gojson.dumps(schema.get("spec") or {}).decode()}
+
+    async def _why_without_schema(self, driver: str) -> tuple[Ref, str]:
+        """The node driver that a pool lacks, and why it has no schema: it does not exist, is not active, or is not ready."""
+        listed = (await self._client.list(NODE_DRIVERS)).get("items") or ()
+        found = next((each for each in listed if _is_driver(each, driver)), None)
+        on = Ref(management.GROUP, "NodeDriver", "", driver if found is None else name_of(found))
+        if found is None:
+            return on, f"there is no node driver {driver} (kubectl get nodedrivers lists those that exist)"
+        if dig(found, "spec", "active") is True:
+            return on, f"the node driver {driver} is active, and can't be used yet"
+        return on, why_not_offered(name_of(found))
+
+
+def _is_driver(found: Obj, driver: str) -> bool:
+    return driver in (name_of(found).lower(), str(dig(found, "spec", "displayName") or "").lower())
 
 
 def why_not_offered(driver: str) -> str:

@@ -223,3 +223,18 @@ def test_pools_that_lack_a_role_are_warned_of_when_they_are_written() -> None:
     assert warned(of({"etcdRole": True}, {"controlPlaneRole": True, "workerRole": True})) == []
     assert warned(of()) == []
     assert warned(of({"workerRole": True, "quantity": 2}), of({"workerRole": True})) == []
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ("a: [", "it is no YAML: "),
+        ("kind: ConfigMap\n", "document 1 is no object with apiVersion and kind"),
+        ("apiVersion: v1\nkind: Namespace\n---\njust text\n", "document 2 is no object"),
+    ],
+)
+def test_an_additional_manifest_that_can_not_be_applied_is_warned_of_when_it_is_written(manifest: str, why: str) -> None:
+    (warning,) = warned(rke(additionalManifest=manifest))
+    assert warning.startswith("spec.rkeConfig.additionalManifest can't be applied: ") and why in warning
+    assert warned(rke(additionalManifest=manifest, etcd={}), rke(additionalManifest=manifest)) == []
+    assert warned(rke(additionalManifest="apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n")) == []

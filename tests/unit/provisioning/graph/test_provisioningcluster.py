@@ -11,6 +11,7 @@ from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.objects import GroupVersionResource
+from remuda.kube.waits import Actor, Code
 from tests.unit.access.management_api import EVENTS, World
 from tests.unit.provisioning.cluster.mirrored_clusters import FLEET, demo, managed
 
@@ -259,7 +260,18 @@ async def machine_config(made: World, userdata: str = "x", name: str = "nc") -> 
 async def test_a_pool_waits_for_its_driver_and_for_what_its_machines_are_like() -> None:
     async with cluster_world() as made:
         await custom(made, machinePools=[POOL])
-        assert "activate the node driver pod" in (await told(made, "RKECluster"))[2]
+        assert "there is no node driver pod" in (await told(made, "RKECluster"))[2]
+        inactive = {
+            "metadata": {"name": "pod"},
+            "spec": {"active": False, "builtin": True, "url": "local://", "displayName": "pod"},
+        }
+        await made.create(management.NODE_DRIVERS, {"apiVersion": "management.cattle.io/v3", "kind": "NodeDriver", **inactive})
+        await made.settle(6)
+        assert "activate the node driver pod, which is not active: kubectl patch" in (await told(made, "RKECluster"))[2]
+        patch = {"spec": {"active": True}}
+        await made.client.patch(management.NODE_DRIVERS, "pod", patch, field_manager="user")
+        await made.settle(6)
+        assert "the node driver pod is active, and can't be used yet" in (await told(made, "RKECluster"))[2]
         await driver(made)
         await made.settle(6)
         assert await told(made, "RKECluster") == ("Unknown", "Waiting", "machine pool cp: there is no PodConfig fleet-default/nc")
@@ -345,3 +357,26 @@ async def test_a_credential_must_be_there() -> None:
         await custom(made, machinePools=[{**POOL, "cloudCredentialSecretName": "cattle-global-data:cc-x"}])
         said = (await told(made, "RKECluster"))[2]
         assert said == "machine pool cp, cloud credential: there is no Secret cattle-global-data/cc-x"
+
+
+async def test_fields_without_effect_and_a_broken_manifest_are_notes_on_the_cluster() -> None:
+    async with cluster_world() as made:
+        await custom(made, additionalManifest="a: [", machinePools=[])
+        working = made.lives[-1].manager.working("provisioningcluster")
+        assert working is not None
+        notes = [wait for result in working.waits.values() for wait in result.waits if wait.code is Code.WITHOUT_EFFECT]
+        assert [(wait.actor, wait.subject.kind) for wait in notes] == [(Actor.USER, "Cluster")]
+        assert notes[0].evidence.startswith("spec.rkeConfig.additionalManifest can't be applied: it is no YAML")
+        # Nothing is waited for, so nothing makes it look again.
+        assert working.queue.next_due is None
+
+
+async def test_pools_that_lack_a_role_are_the_reason_why_there_is_no_control_plane() -> None:
+    async with cluster_world() as made:
+        await driver(made)
+        await machine_config(made)
+        await custom(made, machinePools=[{**POOL, "etcdRole": False}])
+        working = made.lives[-1].manager.working("provisioningcluster")
+        assert working is not None
+        found = [wait for result in working.waits.values() for wait in result.waits]
+        assert [wait.code for wait in found] == [Code.ROLES] and "(missing: etcd" in found[0].evidence
