@@ -181,7 +181,9 @@ def _since(wait: Wait, now: float) -> str:
 
 def causes(links: Iterable[Link]) -> list[Wait]:
     """The ends of the chain: waits that no other known wait has to end before. First those that a user ends."""
-    found = dict.fromkeys(_ends(links))
+    links = tuple(links)
+    # Waits in a circle have no end; the chain begins with the one to look at.
+    found = dict.fromkeys(_ends(links)) or {link.wait: None for link in links[:1]}
     acting = [wait for wait in found if wait.code not in FOR_OTHERS] or list(found)
     acting = [wait for wait in acting if not _follows(wait)] or acting
     return sorted(acting, key=lambda wait: (wait.code in NOTES, wait.actor is not Actor.USER))

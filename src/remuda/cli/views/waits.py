@@ -129,15 +129,17 @@ def _lacks_machines(wait: Wait, plane: Ref) -> bool:
 
 
 def _behind_plane(sight: ClusterView, found: list[Wait]) -> Ref | None:
-    """The object because of which a control plane has no machines: its cluster, a pool, or the first machine that waits."""
+    """The object because of which a control plane has no machines: its cluster, a pool, or a machine that can't be made."""
     key = Key.of(sight.wanted)
     above = {cluster_ref(sight.wanted), Ref(capi.GROUP, "Cluster", *key), Ref(rke.GROUP, "RKECluster", *key)}
     pools = ("MachineDeployment", "MachineSet")
-    troubled = [wait.subject for wait in found if is_trouble(wait) and (wait.subject in above or wait.subject.kind in pools)]
-    telling = {wait.subject for wait in found}
+    troubled = {wait.subject: None for wait in found if is_trouble(wait) and wait.subject != plane_ref(sight)}
+    first = next((ref for ref in troubled if ref in above or ref.kind in pools), None)
+    if first is not None:
+        return first
     machines = sorted(sight.machines, key=lambda each: labels_of(each).get(ETCD_ROLE) != "true")
-    waiting = (ref for ref in map(machine_ref, machines) if ref in telling)
-    return next(iter(troubled), next(waiting, None))
+    stuck = {wait.subject for wait in found if wait.on in troubled}
+    return next((ref for ref in map(machine_ref, machines) if ref in stuck), None)
 
 
 def plane_ref(sight: ClusterView) -> Ref:

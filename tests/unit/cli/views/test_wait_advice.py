@@ -6,11 +6,13 @@ Each row is a stuck state of a cluster; tests/e2e/explaining provokes them on re
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from remuda.cli.views import wait_advice, wait_chain
 from remuda.cli.views.states import ClusterView
+from remuda.cli.views.wait_chain import Link
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.planner import waits as texts
 from remuda.provisioning.well_known import plan_name
@@ -61,6 +63,15 @@ STATES = {
         [told(Code.ROLES, PLANE, Actor.USER, NO_ROLE)],
         (Code.ROLES, PLANE),
         ["remuda cluster registration-command demo -n fleet-default --etcd --controlplane"],
+    ),
+    "a missing role while the other machines wait": (
+        [
+            told(Code.ROLES, PLANE, Actor.USER, f"{texts.ROLES} (missing: etcd)"),
+            told(Code.TIER, M1, Actor.REMUDA, texts.CONTROL_PLANE, PLANE),
+            told(Code.CONNECTION, M1, Actor.REMUDA, "it can't be reached", CAPI_CLUSTER),
+        ],
+        (Code.ROLES, PLANE),
+        ["remuda cluster registration-command demo -n fleet-default --etcd"],
     ),
     "a driver that is not active": (
         [told(Code.REFERENCE, CLUSTER, Actor.USER, f"machine pool a: activate the node driver pod: {ACTIVATE}")],
@@ -168,6 +179,14 @@ def _machines() -> tuple[dict[str, object], ...]:
     return first, second
 
 
+def _ends(links: Iterable[Link]) -> Iterator[Link]:
+    """The links with nothing below them, whose waits end the chain."""
+    for link in links:
+        yield from _ends(link.below)
+        if not link.below:
+            yield link
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_the_cause_of_a_stuck_state_and_what_to_do(state: str) -> None:
     waits, (code, subject), commands = STATES[state]
@@ -175,6 +194,7 @@ def test_the_cause_of_a_stuck_state_and_what_to_do(state: str) -> None:
     links = wait_chain.chain(found, NOW)
     cause = wait_chain.causes(links)[0]
     assert (cause.code, cause.subject) == (code, subject)
+    assert cause in [each.wait for each in _ends(links)]
     assert wait_chain.to_do(links, found)[0].commands == tuple(commands)
 
 

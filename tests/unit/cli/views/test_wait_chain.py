@@ -196,6 +196,7 @@ def test_a_circle_is_walked_once() -> None:
     told = (wait(Code.HOOK, M1, Actor.USER, "a", M2), wait(Code.HOOK, M2, Actor.USER, "b", M1))
     links = wait_chain.chain(sight(CLUSTER, *MACHINES, waits=told), NOW)
     assert [link.wait.evidence for link in links] == ["a"] and [each.wait.evidence for each in links[0].below] == ["b"]
+    assert [each.evidence for each in wait_chain.causes(links)] == ["a"], "there is something to do in any case"
     assert links[0].below[0].again and wait_chain.data(links[0], sight(CLUSTER))["waits"][0]["message"] == "b"
 
 

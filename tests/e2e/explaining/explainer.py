@@ -1,0 +1,127 @@
+"""A user with `remuda explain`, who does what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remuda.cli.remote.clusters import waits_in
+from tests.e2e.access.harness import Gateway
+from tests.e2e.serving import eventually
+from tests.real import need
+
+Obj = dict[str, Any]
+PATIENCE = 180.0
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The end of a chain of waits, as JSON shows it."""
+
+    code: str
+    actor: str
+    kind: str
+    message: str
+    advice: str
+    commands: tuple[str, ...]
+    on: str = ""
+
+
+class Explainer:
+    """`remuda` and kubectl as the server's administrator; commands run in a shell, as they are printed."""
+
+    def __init__(self, gateway: Gateway, directory: Path) -> None:
+        programs = directory / "bin"
+        programs.mkdir()
+        kubectl = need.programs("kubernetes")["kubectl"]
+        for name, words in (("remuda", f"{sys.executable} -m remuda"), ("kubectl", str(kubectl))):
+            (programs / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+            (programs / name).chmod(0o755)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("REMUDA_")}
+        self.environment = {
+            **kept,
+            "HOME": str(directory),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "KUBECONFIG": str(gateway.kubeconfig),
+            "REMUDA_DATA_DIR": str(gateway.directory),
+        }
+        self.gateway = gateway
+
+    def run(self, command: str) -> str:
+        """A line as a user copies it into a shell."""
+        done = subprocess.run(
+            ["sh", "-ec", command], env=self.environment, capture_output=True, text=True, timeout=180, check=False
+        )
+        assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
+        return done.stdout + done.stderr
+
+    def apply(self, *objects: Obj) -> str:
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        done = subprocess.run(
+            ["kubectl", "apply", "-f", "-"],
+            env=self.environment,
+            input=json.dumps(listed),
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        return done.stdout + done.stderr
+
+    def explained(self, cluster: str) -> Obj:
+        found: Obj = json.loads(self.run(f"remuda explain {cluster} -o json"))
+        return found
+
+    def causes(self, cluster: str) -> list[Cause]:
+        """The ends of the chain; all, since one that another object tells again is shown elsewhere."""
+        return [each for link in self.explained(cluster)["waits"] for each in _ends(link)]
+
+    def until(self, cluster: str, is_it: Callable[[Cause], bool], what: str) -> Cause:
+        """The first cause that is it; and it is what `toDo` begins with."""
+        seen: list[Cause] = []
+
+        def found() -> bool:
+            seen[:] = [each for each in self.causes(cluster) if is_it(each)]
+            return bool(seen)
+
+        try:
+            eventually(found, PATIENCE, every=1.0)
+        except AssertionError:
+            raise AssertionError(f"{what}: {self.run(f'remuda explain {cluster}')}\n{self.gateway.told()[-4000:]}") from None
+        return seen[0]
+
+    def gone(self, cluster: str, is_it: Callable[[Cause], bool]) -> None:
+        eventually(lambda: not any(map(is_it, self.causes(cluster))), PATIENCE, every=1.0)
+
+    def does(self, cause: Cause) -> list[str]:
+        """Run the commands of an advice literally."""
+        assert cause.commands, cause
+        return [self.run(command) for command in cause.commands]
+
+
+def _ends(link: Obj) -> Iterator[Cause]:
+    for each in link["waits"]:
+        yield from _ends(each)
+    if not link["waits"]:
+        on = link["on"] or {}
+        yield Cause(
+            link["code"],
+            link["actor"],
+            link["subject"]["kind"],
+            link["message"],
+            link["advice"],
+            tuple(link["commands"]),
+            f"{on['kind']} {on['name']}" if on else "",
+        )
+
+
+def told(gateway: Gateway, cluster: str) -> list[str]:
+    """The codes of the waits that the server tells of a cluster, for a failing test."""
+    answer = gateway.endpoint.request("GET", f"/v1-remuda/waits?cluster=fleet-default/{cluster}")
+    return [f"{wait.code} {wait.subject}: {wait.evidence}" for wait in waits_in(answer.json) or ()]

@@ -1,0 +1,214 @@
+"""States in which no host has come, on one server: the cause, the party that ends it, and what its commands bring about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.access.harness import CLUSTERS, Gateway
+
+from .explainer import Cause, Explainer
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+Obj = dict[str, Any]
+WORKSPACE, VERSION = "fleet-default", "v1.34.1+remuda1"
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with Gateway(tmp_path_factory.mktemp("explaining") / "server", "--controllers=*") as started:
+        started.announced()
+        started.there(f"/api/v1/namespaces/{WORKSPACE}")
+        started.there(CLUSTERS)
+        yield started
+        assert started.tracebacks() == [], started.told()[-8000:]
+
+
+@pytest.fixture(scope="module")
+def user(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Explainer:
+    return Explainer(gateway, tmp_path_factory.mktemp("user"))
+
+
+def cluster(name: str, *pools: Obj, version: str = VERSION, imported: bool = False, **spec: Any) -> Obj:
+    body: Obj = {} if imported else {"kubernetesVersion": version, "rkeConfig": {"machinePools": list(pools), **spec}}
+    meta = {"name": name, "namespace": WORKSPACE}
+    return {"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "metadata": meta, "spec": body}
+
+
+def pool(name: str = "all", kind: str = "LocalConfig", config: str = "any", quantity: int = 0, **fields: Any) -> Obj:
+    """Without machines, unless a test asks for them."""
+    roles = {"etcdRole": True, "controlPlaneRole": True, "workerRole": True}
+    return {"name": name, "quantity": quantity, "machineConfigRef": {"kind": kind, "name": config}, **roles, **fields}
+
+
+def local_config(name: str) -> Obj:
+    meta = {"name": name, "namespace": WORKSPACE}
+    return {"apiVersion": "rke-machine-config.cattle.io/v1", "kind": "LocalConfig", "metadata": meta}
+
+
+def is_code(*codes: str) -> Any:
+    return lambda each: each.code in codes
+
+
+def waits_for_hosts(cause: Cause) -> bool:
+    """The next thing that a cluster of hosts waits for: the state before is over."""
+    return cause.code == "Roles" and cause.kind == "RKEControlPlane"
+
+
+def test_a_paused_cluster_goes_on_by_the_command(user: Explainer) -> None:
+    user.apply(cluster("paused"))
+    user.until("paused", waits_for_hosts, "it begins")
+    user.run("""kubectl -n fleet-default patch clusters.cluster.x-k8s.io paused --type merge -p '{"spec":{"paused":true}}'""")
+    found = user.until("paused", is_code("Paused"), "it is paused")
+    assert (found.actor, found.kind) == ("user", "Cluster") and "spec.paused is set to true" in found.message
+    user.does(found)
+    user.until("paused", waits_for_hosts, "it goes on")
+
+
+def test_a_webhook_that_is_down_is_named_and_goes_by_the_command(user: Explainer) -> None:
+    """A wait of earlier must not stand: the cluster was paused before."""
+    user.apply(cluster("hooked"))
+    user.until("hooked", waits_for_hosts, "it begins")
+    pause = "kubectl -n fleet-default patch clusters.cluster.x-k8s.io hooked --type merge -p "
+    user.run(f"""{pause} '{{"spec":{{"paused":true}}}}'""")
+    user.until("hooked", is_code("Paused"), "it is paused")
+    user.apply(webhook("policies", "rkecontrolplanes", "rkecontrolplanes/status"))
+    user.run(f"""{pause} '{{"spec":{{"paused":false}}}}'""")
+    found = user.until("hooked", is_code("Failed"), "the webhook does not answer")
+    assert found.actor == "user" and 'failed calling webhook "v.policies.example.com"' in found.message
+    assert found.on == "ValidatingWebhookConfiguration policies"
+    assert not any(each.code == "Paused" for each in user.causes("hooked"))
+    assert found.commands == ("kubectl delete validatingwebhookconfiguration policies",)
+    user.does(found)
+    user.until("hooked", waits_for_hosts, "it goes on")
+    user.gone("hooked", is_code("Failed"))
+
+
+def webhook(name: str, *resources: str) -> Obj:
+    rule = {"apiGroups": ["rke.cattle.io"], "apiVersions": ["*"], "operations": ["*"], "resources": list(resources)}
+    hook = {
+        "name": f"v.{name}.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 2,
+    }
+    api = "admissionregistration.k8s.io/v1"
+    return {"apiVersion": api, "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": [hook]}
+
+
+def test_a_role_that_no_pool_has_is_named_with_the_command_for_a_host(user: Explainer) -> None:
+    said = user.apply(local_config("rolesconfig"), cluster("roles", pool(config="rolesconfig", etcdRole=False)))
+    assert "Warning: spec.rkeConfig.machinePools: the machine pools lack roles (missing: etcd)" in said
+    found = user.until("roles", is_code("Roles"), "a role is missing")
+    assert (found.actor, found.kind) == ("user", "Cluster") and "(missing: etcd): set etcdRole: true" in found.message
+    (command,) = user.does(found)
+    assert command.rstrip().endswith("--etcd") and "sh -s - --server" in command
+
+
+def test_a_driver_that_is_not_active_is_activated_by_the_command(user: Explainer) -> None:
+    user.apply(cluster("asleep", pool(kind="ContainerConfig")))
+    found = user.until("asleep", is_code("Reference"), "its driver is not active")
+    assert found.actor == "user" and "activate the node driver container" in found.message
+    assert found.on == "NodeDriver container"
+    user.does(found)
+    found = user.until("asleep", lambda each: "there is no ContainerConfig" in each.message, "the driver can be used")
+    assert found.code == "Reference" and not found.commands
+
+
+def test_a_driver_that_does_not_exist_is_not_to_be_activated(user: Explainer) -> None:
+    said = user.apply(cluster("nowhere", pool(kind="NowhereConfig")))
+    assert "there is no node driver nowhere" in said
+    found = user.until("nowhere", is_code("Reference"), "there is no such driver")
+    assert found.actor == "user" and "there is no node driver nowhere" in found.message and not found.commands
+
+
+def test_a_machine_config_that_is_missing_is_named(user: Explainer) -> None:
+    user.apply(cluster("bare", pool(config="bareconfig")))
+    found = user.until("bare", is_code("Reference"), "its machine config is missing")
+    assert found.actor == "user" and "there is no LocalConfig fleet-default/bareconfig" in found.message
+    user.apply(local_config("bareconfig"))
+    user.gone("bare", is_code("Reference"))
+
+
+def test_a_machine_config_of_another_cluster_is_refused(user: Explainer) -> None:
+    user.apply(local_config("shared"), cluster("first", pool(config="shared")))
+    user.until("first", waits_for_hosts, "it has the config")
+    said = user.apply(cluster("second", pool(config="shared")))
+    assert "spec.rkeConfig.machinePools[0].machineConfigRef.name" in said
+    assert "this LocalConfig belongs to the cluster first: make one for each cluster" in said
+
+
+def test_a_credential_that_is_missing_is_named(user: Explainer) -> None:
+    made = cluster("poor", pool(config="poorconfig"))
+    made["spec"]["cloudCredentialSecretName"] = "cattle-global-data:cc-poor"
+    user.apply(local_config("poorconfig"), made)
+    found = user.until("poor", is_code("Reference"), "its credential is missing")
+    assert found.actor == "user" and "cc-poor" in found.message and found.on == "Secret cc-poor"
+
+
+def test_an_import_that_never_connected_is_for_the_user_to_connect(user: Explainer) -> None:
+    user.apply(cluster("afar", imported=True))
+    found = user.until("afar", is_code("ClusterAgent"), "it never connected")
+    assert (found.actor, found.kind, found.message) == ("user", "Cluster", "its agent has never connected")
+    (command,) = user.does(found)
+    assert command.rstrip().endswith("| kubectl apply -f -")
+
+
+def test_a_template_of_a_kind_that_is_not_there_is_the_cause(user: Explainer) -> None:
+    """As when the CRDs of a provider are not installed."""
+    foreign = {"apiVersion": "infrastructure.example.com/v1", "kind": "ForeignMachineTemplate", "name": "x"}
+    user.apply(cluster("foreign", {**pool(quantity=1), "machineConfigRef": foreign}))
+    found = user.until("foreign", lambda each: "ForeignMachineTemplate" in each.message, "the kind is not there")
+    assert (found.code, found.actor) == ("Reference", "user")
+    assert found.kind in ("MachineDeployment", "MachineSet", "Cluster"), found
+
+
+def test_a_quota_that_allows_no_machine_is_told_in_the_words_of_the_api(user: Explainer) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "tight", "namespace": WORKSPACE},
+        "spec": {"hard": {"count/machines.cluster.x-k8s.io": "0"}},
+    }
+    user.apply(quota, local_config("quotaconfig"))
+    user.run("kubectl -n fleet-default wait --for=jsonpath='{.status.hard}' resourcequota/tight --timeout=60s")
+    user.apply(cluster("tight", pool(config="quotaconfig", quantity=1)))
+    try:
+        found = user.until("tight", is_code("Refused"), "the quota is used up")
+        assert (found.actor, found.kind) == ("user", "MachineSet") and "exceeded quota: tight" in found.message
+    finally:
+        user.run("kubectl -n fleet-default delete clusters.provisioning.cattle.io tight --wait=true")
+        user.run("kubectl -n fleet-default delete resourcequota tight")
+
+
+def test_what_has_no_effect_is_a_note(user: Explainer) -> None:
+    said = user.apply(cluster("noted", additionalManifest="a: ["))
+    assert "Warning: spec.rkeConfig.additionalManifest can't be applied: it is no YAML" in said
+    found = user.until("noted", is_code("WithoutEffect"), "the manifest is broken")
+    assert found.actor == "user" and "additionalManifest can't be applied" in found.message
+    # It is no reason why the cluster does not continue.
+    user.until("noted", waits_for_hosts, "it goes on")
+    assert user.explained("noted")["toDo"][-1].startswith("noted: Nothing waits for it.")
+
+
+def test_a_version_that_does_not_exist_is_warned_of_with_those_that_do(user: Explainer) -> None:
+    said = user.apply(cluster("future", version="v1.99.0+remuda1"))
+    assert "v1.99.0+remuda1 is not a known version" in said and VERSION in said
+    listed = json.loads(user.run("remuda versions -o json"))
+    assert VERSION in listed["remuda"] and listed == json.loads(user.run("remuda versions --client -o json"))
+
+
+def test_a_bad_name_of_a_pool_is_refused_by_field(user: Explainer) -> None:
+    said = user.apply(local_config("badconfig"), cluster("bad", pool(name="not/a name", config="badconfig")))
+    assert "spec.rkeConfig.machinePools[0].name" in said
+
+
+def test_what_is_shown_has_the_commands(user: Explainer) -> None:
+    text = user.run("remuda explain afar")
+    assert "action: you" in text and "\n  $ remuda cluster registration-command afar -n fleet-default\n" in text
