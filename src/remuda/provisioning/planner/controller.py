@@ -236,6 +236,7 @@ class Planner:
             release_error=problem,
             known_versions=() if release is None or release.known else releases.versions(release.runtime),
             ignored_arguments=ignored_arguments(release, control_plane, planned) if release else (),
+            features=release.features if release else {},
             agent=self._surroundings.agent(),
         )
         return _PassInputs(plane, cluster, machines, secrets, snapshot, release)

@@ -28,7 +28,7 @@ Filter = Callable[[Machine], bool]
 RESYNC = 300.0
 # Cluster API expects these; nothing here scales or rolls.
 _STILL = tuple(Condition(kind, "False") for kind in ("ScalingUp", "ScalingDown", "RollingOut"))
-_NOT_OFFERED = ("etcdSnapshotRestore", "rotateCertificates", "rotateEncryptionKeys")
+_NOT_OFFERED = ("etcdSnapshotRestore",)
 # Waits of servers that other servers may resolve, once there is a cluster: the pass continues with those servers.
 _MENDED_BY_OTHERS = frozenset({Code.QUORUM, Code.PROBES, Code.TURN})
 
@@ -189,11 +189,7 @@ class _Pass:
         wanted = self.control_plane.spec.get(operation)
         if not wanted:
             return False
-        done = {
-            "etcdSnapshotRestore": self.control_plane.etcd_snapshot_restore,
-            "rotateCertificates": {"generation": self.control_plane.certificate_rotation_generation},
-            "rotateEncryptionKeys": self.control_plane.rotate_encryption_keys,
-        }[operation]
+        done = {"etcdSnapshotRestore": self.control_plane.etcd_snapshot_restore}[operation]
         return bool(wanted.get("generation") or 0) and (done or {}).get("generation") != wanted.get("generation")
 
     def _run_operations(self) -> None:

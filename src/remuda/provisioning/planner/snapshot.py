@@ -266,6 +266,8 @@ class ControlPlane:
     etcd_snapshot_create_phase: str = ""
     etcd_snapshot_restore: Obj | None = None
     rotate_encryption_keys: Obj | None = None
+    rotate_encryption_keys_phase: str = ""
+    rotate_encryption_keys_leader: str = ""
 
     @property
     def version(self) -> str:
@@ -311,6 +313,8 @@ class ClusterSnapshot:
     known_versions: tuple[str, ...] = ()
     # Arguments of the spec that have no effect, each with the reason.
     ignored_arguments: tuple[str, ...] = ()
+    # The version's features of the release data, with the version of each.
+    features: Mapping[str, str] = field(default_factory=dict)
     pre_bootstrap: bool = False  # manifests have to be there before anything else
     # The agent that hosts should run; None if there is none.
     agent: AgentProgram | None = None
@@ -347,7 +351,35 @@ class SaveSnapshot:
     """Take a snapshot of etcd on a member."""
 
 
-Task = SaveSnapshot
+@dataclass(frozen=True, slots=True)
+class RotateCertificates:
+    """Remove the certificates of these services (of all if there are none), and restart, which makes new ones."""
+
+    generation: int
+    services: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RotateKeys:
+    """Run a step of the rotation of encryption keys, and report the rotation's stage every few seconds."""
+
+    generation: int
+    phase: str
+    command: str  # of secrets-encrypt
+
+
+@dataclass(frozen=True, slots=True)
+class RestartServer:
+    """Restart a server between two steps of the rotation of encryption keys. One with an API then reports the rotation's stage,
+    once it is `stage`."""
+
+    generation: int
+    phase: str
+    stage: str = ""
+
+
+Rotation = RotateCertificates | RotateKeys | RestartServer
+Task = SaveSnapshot | Rotation
 
 
 class Render(Protocol):

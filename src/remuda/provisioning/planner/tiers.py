@@ -230,6 +230,12 @@ def _change(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _
     return _State(_Group.CONFIGURING, Code.PLAN, Actor.MACHINE, waits.PLAN)
 
 
+def held_before_restart(run: Pass, machine: Machine) -> Wait | None:
+    """The wait because of which this machine may not restart now; asks other members of etcd for signs of life."""
+    held = _endangered(run, machine) or _asked_before(run, machine)
+    return None if held is None else waits.of_machine(run.snapshot, machine, held.code, held.actor, held.message, held.on)
+
+
 def _endangered(run: Pass, machine: Machine) -> _State | None:
     """The state if etcd's quorum forbids a restart of this machine until a user acts; else None."""
     now, down = run.snapshot.now, machine_health.quorum_blocker(machine, run.machines, run.disturbed)

@@ -31,6 +31,10 @@ class Runtime:
     says_cluster_init: bool = False
     # True if the control plane runs in pods, which see only mounted files, and which the kubelet of every role starts.
     runs_static_pods: bool = False
+    # True if Secrets are encrypted at rest without the argument `secrets-encryption`.
+    encrypts_secrets: bool = False
+    # True if running servers adopt new encryption keys, so that a rotation needs no restart.
+    adopts_keys: bool = False
 
     @property
     def env_prefix(self) -> str:
@@ -70,8 +74,8 @@ class Runtime:
 
 
 K3S = Runtime("k3s", "k3s", "k3s-agent", 6443, says_cluster_init=True)
-RKE2 = Runtime("rke2", "rke2-server", "rke2-agent", 9345, default_cni="calico", runs_static_pods=True)
-REMUDA = Runtime("remuda", "remuda-server", "remuda-node", 9345, says_cluster_init=True)
+RKE2 = Runtime("rke2", "rke2-server", "rke2-agent", 9345, default_cni="calico", runs_static_pods=True, encrypts_secrets=True)
+REMUDA = Runtime("remuda", "remuda-server", "remuda-node", 9345, says_cluster_init=True, encrypts_secrets=True, adopts_keys=True)
 ALL = (K3S, RKE2, REMUDA)
 
 

@@ -314,15 +314,15 @@ def test_trouble_of_machines_is_reported_when_all_else_is_done() -> None:
 
 
 def test_operations_that_are_not_offered_get_a_condition_and_hold_up_nothing() -> None:
-    picture = running(("a", "ecw"), spec={"rotateEncryptionKeys": {"generation": 2}, "rotateCertificates": {"generation": 0}})
+    picture = running(("a", "ecw"), spec={"etcdSnapshotRestore": {"generation": 2}, "rotateCertificates": {"generation": 0}})
     decision = decide(picture)
     assert said(decision)["OperationsSupported"] == (
         "False",
         "NotSupported",
-        "rotateEncryptionKeys: not offered yet; nothing was done",
+        "etcdSnapshotRestore: not offered yet; nothing was done",
     )
     assert decision.applied and [wait.code for wait in decision.waits] == [Code.UNSUPPORTED]
-    taken_back = decide(with_spec(applied(picture, decision), rotateEncryptionKeys=None))
+    taken_back = decide(with_spec(applied(picture, decision), etcdSnapshotRestore=None))
     assert said(taken_back)["OperationsSupported"][0] == "True"
 
 

@@ -23,6 +23,7 @@ from remuda.provisioning.planner.snapshot import (
     Machine,
     PlanNode,
     PlanSecret,
+    Rotation,
     Task,
     Tokens,
     merged,
@@ -42,12 +43,14 @@ def render(snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task |
     felt = hashlib.sha256(f"{spec.get('kubernetesVersion')} {spec.get('felt')}".encode()).hexdigest()
     stamp = hashlib.sha256(f"{felt} {config}".encode()).hexdigest()
     files = (File.of(_CONFIG, json.dumps(config)), File.of("/manifest", str(spec.get("minor")), dynamic=True, minor=True))
+    probes = {"kubelet": Probe()} | ({"kube-apiserver": Probe()} if machine.is_control_plane else {})
+    if isinstance(task, Rotation):
+        return Plan(files, (Instruction(type(task).__name__, args=(str(task),)),), probes=probes)
     if task is not None:
         return Plan(
             files, (Instruction("install", "image", ("SKIP_START=true",)), Instruction(type(task).__name__, args=(str(task),)))
         )
     install = Instruction("install", "image", (f"RESTART_STAMP={stamp}", f"DRAIN_HASH={felt}"), ("-c", "run.sh"), "sh")
-    probes = {"kubelet": Probe()} | ({"kube-apiserver": Probe()} if machine.is_control_plane else {})
     return Plan(files, (install,), probes=probes)
 
 
@@ -140,7 +143,14 @@ def written(decision: Decision) -> set[str]:
 
 
 # Fields of the control plane's status, as they are in a snapshot.
-_FIELDS = {"etcdSnapshotCreate": "etcd_snapshot_create", "etcdSnapshotCreatePhase": "etcd_snapshot_create_phase"}
+_FIELDS = {
+    "etcdSnapshotCreate": "etcd_snapshot_create",
+    "etcdSnapshotCreatePhase": "etcd_snapshot_create_phase",
+    "certificateRotationGeneration": "certificate_rotation_generation",
+    "rotateEncryptionKeys": "rotate_encryption_keys",
+    "rotateEncryptionKeysPhase": "rotate_encryption_keys_phase",
+    "rotateEncryptionKeysLeader": "rotate_encryption_keys_leader",
+}
 
 
 def applied(picture: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
@@ -148,7 +158,13 @@ def applied(picture: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
     at = rfc3339(picture.now)
     conditions = {c.type: c for c in picture.control_plane.conditions} | {c.type: replace(c, at=at) for c in decision.conditions}
     head = replace(picture.control_plane, conditions=tuple(conditions.values()))
-    head = replace(head, **{_FIELDS[name]: value for name, value in decision.status.items()})
+    empty = ControlPlane("", "", {})
+    head = replace(
+        head,
+        **{
+            _FIELDS[name]: getattr(empty, _FIELDS[name]) if value is None else value for name, value in decision.status.items()
+        },
+    )
     if decision.initialized is not None:
         head = replace(head, initialized=decision.initialized)
     if decision.applied:

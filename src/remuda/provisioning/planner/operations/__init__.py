@@ -18,7 +18,7 @@ from remuda.kube.waits import Actor, Code
 from .. import waits
 from ..snapshot import ControlPlane
 from ..tiers import Pass
-from . import etcd_snapshot_create
+from . import etcd_snapshot_create, rotate_certificates, rotate_encryption_keys
 from .steps import Progress
 
 
@@ -33,6 +33,10 @@ class _Operation(NamedTuple):
 # By the field of the spec, in the order in which they run.
 _ALL = {
     "etcdSnapshotCreate": _Operation(etcd_snapshot_create.is_wanted, etcd_snapshot_create.is_running, etcd_snapshot_create.run),
+    "rotateCertificates": _Operation(rotate_certificates.is_wanted, rotate_certificates.is_running, rotate_certificates.run),
+    "rotateEncryptionKeys": _Operation(
+        rotate_encryption_keys.is_wanted, rotate_encryption_keys.is_running, rotate_encryption_keys.run
+    ),
 }
 
 

@@ -6,12 +6,12 @@ Nothing restarts: the task's plan installs without a start, and the normal plan 
 
 from __future__ import annotations
 
-from remuda.kube.waits import Actor, Code, Wait
+from remuda.kube.waits import Actor, Code
 
 from .. import machine_health, waits
 from ..snapshot import Condition, ControlPlane, Machine, SaveSnapshot
 from ..tiers import Pass
-from .steps import Progress, Step, assign, is_task_plan, join_of
+from .steps import Progress, Step, assign, is_task_plan, join_of, pending
 
 FIELD = "etcdSnapshotCreate"
 CONDITION = "EtcdSnapshotCreated"
@@ -73,11 +73,11 @@ def _save(run: Pass, paused: bool) -> Progress:
         return _failed("no member of etcd is up")
     steps = [assign(run, each, join_of(each), SaveSnapshot(), _WHAT, attempts=_ATTEMPTS, paused=paused) for each in taking]
     saved = any(step.done for step in steps)
-    pending = [
+    late = [
         step for step in steps if step.wait is not None and not (saved and machine_health.is_hung(run.snapshot, step.machine))
     ]
-    if pending:
-        return Progress(blocking=_pending(run, pending))
+    if late:
+        return Progress(blocking=pending(run, _WHAT, late))
     lacking = [*(_why(step) for step in steps if not step.done), *(f"{m.name}: not up" for m in members if m not in taking)]
     done = [step.machine.name for step in steps if step.done]
     if any(step.failed for step in steps):
@@ -90,16 +90,6 @@ def _takes_part(machine: Machine) -> bool:
     """A member that is up, or has begun: a member that is down could only be waited for."""
     node = machine.node
     return machine_health.is_member_up(machine) or (node is not None and is_task_plan(node.plan))
-
-
-def _pending(run: Pass, steps: list[Step]) -> tuple[Wait, ...]:
-    """The control plane's own wait, then those of its machines."""
-    each = [step.wait for step in steps if step.wait is not None]
-    first = each[0]
-    text = f"{_WHAT} on {waits.some_names([step.machine.name for step in steps])}"
-    if len(each) == 1:
-        text = f"{text}: {first.evidence.removeprefix(f'{_WHAT}: ')}"
-    return (waits.of_control_plane(run.snapshot, first.code, first.actor, text, first.subject), *each)
 
 
 def _why(step: Step) -> str:

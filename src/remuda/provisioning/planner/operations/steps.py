@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Ref, Wait
@@ -62,8 +64,25 @@ def is_task_plan(plan: Plan) -> bool:
     return any(instruction.name != _INSTALL for instruction in plan.instructions)
 
 
-def assign(run: Pass, machine: Machine, join: Join, task: Task, what: str, *, attempts: int, paused: bool) -> Step:
-    """Give a machine the plan of a task unless it has it, and judge how far it is. `attempts` is how often it is tried."""
+def assign(
+    run: Pass,
+    machine: Machine,
+    join: Join,
+    task: Task,
+    what: str,
+    *,
+    attempts: int,
+    paused: bool,
+    restarts: bool = False,
+    before: Callable[[], Wait | None] = lambda: None,
+    probes: bool = True,
+) -> Step:
+    """Give a machine the plan of a task unless it has it, and judge how far it is.
+
+    `attempts` is how often it is tried; 0 is without an end. A task that `restarts` the service keeps the files that the host
+    has, so that it brings no other configuration. `before` returns the wait that forbids to begin now. Without `probes` a task is
+    done when it is applied.
+    """
 
     def waiting(code: Code, actor: Actor, text: str, on: Ref | None = None) -> Step:
         text = f"{what}: {text}"[:_LONGEST]
@@ -71,38 +90,75 @@ def assign(run: Pass, machine: Machine, join: Join, task: Task, what: str, *, at
         run.draft.set_reconciled(machine, Condition("Reconciled", "Unknown", "Waiting", text))
         return Step(machine, wait=waits.of_machine(run.snapshot, machine, code, actor, text, on))
 
+    def held() -> Step | None:
+        found = before()
+        return None if found is None else waiting(found.code, found.actor, found.evidence, found.on or found.subject)
+
     try:
         desired = run.render(run.snapshot, machine, join, task)
     except CannotRender as problem:
         return waiting(Code.RENDER, problem.actor, problem.message, problem.on)
     node = machine.node
+    if restarts and node is not None:
+        desired = _with_present_files(node.plan, desired)
     if node is None or not same(node.plan, desired):
         if paused:
             return waiting(Code.PAUSED, Actor.USER, waits.PAUSED)
         if not machine_health.may_be_written(run.snapshot, machine):
             return waiting(Code.PLAN, Actor.MACHINE, INTERRUPT)
+        if (reason_not := held()) is not None:
+            return reason_not
+        if restarts:
+            run.disturbed.add(machine.name)
         deliver(run, machine, desired, join, failure_threshold=attempts, max_failures=attempts)
         return waiting(Code.PLAN, Actor.MACHINE, waits.PLAN)
     if node.failed:
-        failed, text = _judged(run, machine, attempts, paused)
-        return Step(machine, failed=text[:_LONGEST]) if failed else waiting(Code.PLAN_FAILED, Actor.MACHINE, text)
+        return _failed(run, machine, attempts, paused, waiting, held)
     reason = machine_health.unapplied(node)
+    if reason is not None and reason.code is Code.PROBES and not probes:
+        reason = None
     return Step(machine) if reason is None else waiting(reason.code, reason.actor, reason.message)
 
 
-def _judged(run: Pass, machine: Machine, attempts: int, paused: bool) -> tuple[bool, str]:
-    """True if a failed task is given up, with the reason; else it is tried again when that is due."""
+def _with_present_files(present: Plan, desired: Plan) -> Plan:
+    """The plan with the content that its files have on the host."""
+    known = {file.path: file for file in present.files}
+    return msgspec.structs.replace(desired, files=tuple(known.get(file.path, file) for file in desired.files))
+
+
+def _failed(
+    run: Pass,
+    machine: Machine,
+    attempts: int,
+    paused: bool,
+    waiting: Callable[[Code, Actor, str], Step],
+    held: Callable[[], Step | None],
+) -> Step:
+    """The reason if a failed task is given up; else it is tried again when that is due."""
     node = machine.node
     assert node is not None
     verdict = plan_failures.judge(machine, node, run.snapshot.now)
     note = verdict.note or plan_failures.noted(machine)
     # Agents of the older kind have tried as often as they were told when they report a failure.
-    if note is None or note.attempts >= attempts:
-        return True, verdict.message.partition(f"{waits.PLAN_FAILED} ")[2] or verdict.message
+    if attempts and (note is None or note.attempts >= attempts):
+        text = verdict.message.partition(f"{waits.PLAN_FAILED} ")[2] or verdict.message
+        return Step(machine, failed=text[:_LONGEST])
     if verdict.retry and not paused:
+        if (reason := held()) is not None:
+            return reason
         run.draft.retry(machine, {well_known.PLAN_UPDATED: rfc3339(run.snapshot.now)})
     if verdict.note is not None:
         run.draft.annotate(machine, {well_known.PLAN_FAILURE: verdict.note.text()})
     if verdict.revisit_at is not None:
         run.draft.revisit.append(verdict.revisit_at)
-    return False, verdict.message
+    return waiting(Code.PLAN_FAILED, Actor.MACHINE, verdict.message)
+
+
+def pending(run: Pass, what: str, steps: Sequence[Step]) -> tuple[Wait, ...]:
+    """The control plane's own wait, then those of its machines."""
+    each = [step.wait for step in steps if step.wait is not None]
+    first = each[0]
+    text = f"{what} on {waits.some_names([step.machine.name for step in steps])}"
+    if len(each) == 1:
+        text = f"{text}: {first.evidence.removeprefix(f'{what}: ')}"
+    return (waits.of_control_plane(run.snapshot, first.code, first.actor, text, first.subject), *each)

@@ -18,8 +18,8 @@ from ... import host_layout as layouts
 from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ...releases.catalog import Release
-from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render, Task
-from . import components, config, context, install, manifests, registries, selector_files, tasks
+from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render, Rotation, Task
+from . import components, config, context, install, manifests, registries, rotation, selector_files, tasks
 from . import idempotent_commands as idempotence
 from .context import ClusterContext, Config, HostContext
 from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, NamedObject, Needs, PlanInputs, Taint, needs
@@ -118,6 +118,8 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: 
     if not site.spec.get("unmanagedConfig"):
         files, told = _files(site, host, pre_bootstrap)
         drain_content[config.path(site)] = install.worth_a_drain(told)
+    if isinstance(task, Rotation):
+        return rotation.plan(host, task, files, told)
     if task is not None:
         return Plan(files=tuple(files), instructions=(install.without_start(host), *tasks.instructions(host, task)))
     return Plan(

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable
 
 from ...plans.plan import File, Instruction
-from ...releases.distributions import Directories
+from ...releases.distributions import Directories, Runtime
 
 _SCRIPT = """\
 #!/bin/sh
@@ -61,6 +61,26 @@ def instruction(
         args=("-x", script_path(directories), *state, *words),
         command="/bin/sh",
     )
+
+
+def stop(directories: Directories, identifier: str, value: str, unit: str) -> Instruction:
+    """Stop a unit once for a value."""
+    return instruction(directories, f"{identifier}-stop", value, "systemctl", ("stop", unit))
+
+
+def restart(directories: Directories, identifier: str, value: str, unit: str) -> tuple[Instruction, Instruction]:
+    """Restart a unit once for a value, also if systemd has given it up."""
+    reset = f"if [ $(systemctl is-failed {unit}) = failed ]; then systemctl reset-failed {unit}; fi"
+    return (
+        instruction(directories, f"{identifier}-reset-failed", value, "/bin/sh", ("-c", reset)),
+        instruction(directories, f"{identifier}-restart", value, "systemctl", ("restart", unit)),
+    )
+
+
+def remove_manifests(directories: Directories, identifier: str, value: str, runtime: Runtime) -> Instruction:
+    """Remove the distribution's own manifests once for a value: its next start writes those of its version."""
+    words = ("-c", f"rm -rf {directories.distro}/server/manifests/{runtime.name}-*.yaml")
+    return instruction(directories, identifier, value, "/bin/sh", words)
 
 
 def _hash(text: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...plans.plan import Instruction
-from ..snapshot import SaveSnapshot, Task
+from ..snapshot import SaveSnapshot
 from .context import HostContext
 
 
-def instructions(host: HostContext, task: Task) -> tuple[Instruction, ...]:
+def instructions(host: HostContext, task: SaveSnapshot) -> tuple[Instruction, ...]:
     match task:
         case SaveSnapshot():
             return (_save(host),)
