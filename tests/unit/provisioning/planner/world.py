@@ -161,9 +161,7 @@ def applied(picture: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
     empty = ControlPlane("", "", {})
     head = replace(
         head,
-        **{
-            _FIELDS[name]: getattr(empty, _FIELDS[name]) if value is None else value for name, value in decision.status.items()
-        },
+        **{_FIELDS[name]: getattr(empty, _FIELDS[name]) if value is None else value for name, value in decision.status.items()},
     )
     if decision.initialized is not None:
         head = replace(head, initialized=decision.initialized)

@@ -208,8 +208,10 @@ class _Rotation:
         return [machine for machine in known if (machine.is_etcd or machine.is_control_plane) and not machine.is_windows]
 
     def _in_turns(self, leader: Machine) -> list[Machine]:
-        """Members of etcd without an API, the init node first; the leader; the other control planes. The staged rotation leaves out
-        the first if the leader is the init node."""
+        """Members of etcd without an API, the init node first; the leader; the other control planes.
+
+        The staged rotation leaves out the first if the leader is the init node.
+        """
         etcd = sorted((machine for machine in self._servers if machine.is_only_etcd), key=lambda machine: not machine.is_init)
         if self._phases is _STAGED and leader.is_init:
             etcd = []
