@@ -180,6 +180,19 @@ def common_name(certificate: x509.Certificate) -> str:
     return next((str(found.value) for found in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
 
 
+def use_of(certificate: x509.Certificate) -> str:
+    """CA, client, server, `client,server`, or nothing of these. Raises ValueError for extensions that can't be read."""
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID as Oid
+
+    found = {type(extension.value): extension.value for extension in certificate.extensions}
+    constraints, usage = found.get(x509.BasicConstraints), found.get(x509.ExtendedKeyUsage)
+    if isinstance(constraints, x509.BasicConstraints) and constraints.ca:
+        return "CA"
+    uses = set(usage) if isinstance(usage, x509.ExtendedKeyUsage) else set()
+    return ",".join(name for name, oid in (("client", Oid.CLIENT_AUTH), ("server", Oid.SERVER_AUTH)) if oid in uses)
+
+
 def renewed_authority(authority: Authority, clock: Clock, entropy: Entropy) -> x509.Certificate:
     """A new certificate with the same key and name, valid as long as a new CA."""
     return sign_authority(authority.key, clock, entropy, common_name(authority.certificate))

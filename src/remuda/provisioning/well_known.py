@@ -270,6 +270,10 @@ ASKED_AT: Final = "remuda.dev/asked-at"
 # for another try.
 AGENT_UPDATE: Final = "remuda.dev/agent-update"
 
+# On a Machine: the certificates of its host, as JSON, and the last warning that one of them expires.
+CERTIFICATES: Final = "remuda.dev/certificates"
+CERTIFICATE_WARNING: Final = "remuda.dev/certificate-warning"
+
 # On Machines: they allow the deletion of a machine whose node can't be drained.
 EXCLUDE_NODE_DRAINING: Final = "machine.cluster.x-k8s.io/exclude-node-draining"
 EXCLUDE_VOLUME_DETACH: Final = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"

@@ -73,9 +73,9 @@ class RKEConfig(ClusterConfiguration, total=False):
         Items(most=1000),
         ListMap("name"),
     ]
-    rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates. Not offered yet.")]
+    rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates, by a new generation.")]
     rotateEncryptionKeys: Annotated[
-        RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with. Not offered yet.")
+        RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with, by a new generation.")
     ]
     workerConfig: Annotated[
         list[Opaque] | None, NoEffect("write these arguments in machineSelectorConfig, which replaced it in Rancher 2.6")

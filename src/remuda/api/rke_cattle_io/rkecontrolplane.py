@@ -53,9 +53,9 @@ class RKEControlPlaneSpec(ClusterConfiguration, total=False):
         LocalClusterAuthEndpoint, Doc("The way to the cluster's API that does not lead through this server.")
     ]
     managementClusterName: Required[Annotated[str, Doc("The id of the cluster: the name of its clusters.management.cattle.io.")]]
-    rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates. Not offered yet.")]
+    rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates, by a new generation.")]
     rotateEncryptionKeys: Annotated[
-        RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with. Not offered yet.")
+        RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with, by a new generation.")
     ]
     unmanagedConfig: Annotated[bool, Doc("Somebody else writes the files on the machines; plans have neither files nor tokens.")]
 

@@ -212,6 +212,84 @@ def delete(name: str, namespace: str, uninstall: bool, remote: Remote) -> None:
     remote.run(remove)
 
 
+# --- certificates and keys ---------------------------------------------------------------------------------------------------
+
+
+@command.command()
+@cluster_argument
+@remote_options
+@output_option(TABLE, WIDE, JSON, YAML)
+def certificates(name: str, namespace: str, remote: Remote, output: Output) -> None:
+    """Show the certificates of a cluster's hosts, and when they expire.
+
+    CLUSTER is its name in the workspace, or its id. Hosts report them twice a day, and after each change.
+    """
+    from ..remote import clusters
+    from ..views.machine import CERTIFICATE_COLUMNS, certificate_rows, certificates_data
+
+    async def look(client: HttpsClient) -> list[Obj]:
+        return await clusters.machines_of(client, await clusters.find(client, namespace, name))
+
+    data = certificates_data(remote.run(look), _now())
+    output.show(data, CERTIFICATE_COLUMNS, certificate_rows(data, output))
+    if not data and not output.structured:
+        click.echo("no host has reported its certificates yet", err=True)
+
+
+@command.command("rotate-certificates")
+@cluster_argument
+@click.option("--service", "services", multiple=True, metavar="NAME", help="Only those of this service; several times for more.")
+@remote_options
+def rotate_certificates(name: str, namespace: str, services: tuple[str, ...], remote: Remote) -> None:
+    """Replace the certificates of a cluster's hosts, one host after another.
+
+    CLUSTER is its name in the workspace, or its id. The authorities stay. Services are named as by the distribution: etcd,
+    kubelet, api-server, scheduler and so on.
+    """
+    asked = {"services": list(services) or None}
+    generation = remote.run(lambda client: _request(client, namespace, name, "rotateCertificates", asked))
+    click.echo(f"rotation {generation} of the certificates is requested; remuda cluster show {name} --watch follows it")
+
+
+@command.command("rotate-keys")
+@cluster_argument
+@remote_options
+def rotate_keys(name: str, namespace: str, remote: Remote) -> None:
+    """Replace the key with which a cluster encrypts its Secrets.
+
+    CLUSTER is its name in the workspace, or its id. All Secrets are written anew; servers of k3s and RKE2 restart one by one.
+    """
+    generation = remote.run(lambda client: _request(client, namespace, name, "rotateEncryptionKeys", {}))
+    click.echo(f"rotation {generation} of the encryption keys is requested; remuda cluster show {name} --watch follows it")
+
+
+async def _request(client: HttpsClient, namespace: str, name: str, field: str, more: Obj) -> int:
+    """Request an operation; its generation, which no earlier request had. Raises ApiError, and Failure."""
+    from remuda.api import provisioning_cattle_io as provisioning
+    from remuda.kube.objects import Key, dig, resource_version_of
+
+    from ..remote import clusters
+    from ..views import states
+
+    sight = await clusters.look(client, await clusters.find(client, namespace, name))
+    if not states.is_administrated(sight.wanted):
+        raise Failure(f"the certificates and keys of cluster {name} are not managed by this server: it was not made here")
+    plane = sight.plane or {}
+    known = (
+        dig(sight.wanted, "spec", "rkeConfig", field, "generation"),
+        dig(plane, "status", field, "generation"),
+        dig(plane, "status", "certificateRotationGeneration") if field == "rotateCertificates" else 0,
+    )
+    generation = max(int(number or 0) for number in known) + 1
+    patch = {
+        "metadata": {"resourceVersion": resource_version_of(sight.wanted)},
+        "spec": {"rkeConfig": {field: {**more, "generation": generation}}},
+    }
+    key = Key.of(sight.wanted)
+    await client.patch(provisioning.CLUSTERS, key.name, patch, key.namespace)
+    return generation
+
+
 # --- explain ---------------------------------------------------------------------------------------------------------------
 #
 # `remuda explain`: why a cluster does not go on, from the cluster down to the one thing to do.

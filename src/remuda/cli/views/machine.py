@@ -8,14 +8,16 @@ from typing import Any
 
 import msgspec
 
+from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, namespace_of
 from remuda.machines.machine_access import is_beside_the_server
 from remuda.machines.machineprovision.job_outcome import Attempt
+from remuda.provisioning.planner import certificate_expiry
 from remuda.provisioning.well_known import CLONED_FROM_KIND, CLONED_FROM_NAME, MACHINE_GROUP, POOL_NAME
 
 from . import states
-from .output import Column
+from .output import Column, Output
 
 Obj = dict[str, Any]
 
@@ -27,6 +29,15 @@ ATTEMPT_COLUMNS = (
     Column("REASON"),
     Column("MESSAGE"),
     Column("JOB", wide=True),
+)
+CERTIFICATE_COLUMNS = (
+    Column("MACHINE"),
+    Column("CERTIFICATE"),
+    Column("SUBJECT"),
+    Column("USE"),
+    Column("NOT AFTER"),
+    Column("DAYS"),
+    Column("NODE", wide=True),
 )
 _WIDTH = 10
 
@@ -40,6 +51,37 @@ class Machine:
     template: Obj | None = None
     job: Obj | None = None
     attempts: tuple[Attempt, ...] = ()
+
+
+def certificates_data(machines: Iterable[Obj], now: float) -> list[Obj]:
+    """The certificates of the machines' hosts, those that expire first at the top."""
+    found = [
+        {
+            "machine": name_of(machine),
+            "node": str(dig(machine, "status", "nodeRef", "name") or ""),
+            "certificate": each.file,
+            "subject": each.subject,
+            "use": each.use,
+            "notAfter": rfc3339(each.not_after),
+            "daysLeft": certificate_expiry.days_left(now, each.not_after),
+        }
+        for machine in machines
+        for each in certificate_expiry.in_annotations(annotations_of(machine))
+    ]
+    return sorted(found, key=lambda each: (each["notAfter"], each["machine"], each["certificate"]))
+
+
+def certificate_rows(data: Iterable[Obj], output: Output) -> list[list[str]]:
+    rows = []
+    for each in data:
+        reached = next((days for days in certificate_expiry.THRESHOLDS if each["daysLeft"] < days), None)
+        left = str(each["daysLeft"]) if each["daysLeft"] >= 0 else "expired"
+        left = (
+            left if reached is None else output.paint(left, "yellow" if reached == max(certificate_expiry.THRESHOLDS) else "red")
+        )
+        subject, use = each["subject"] or "-", each["use"] or "-"
+        rows.append([each["machine"], each["certificate"], subject, use, each["notAfter"], left, each["node"] or "-"])
+    return rows
 
 
 def machine_data(machine: Machine) -> Obj:

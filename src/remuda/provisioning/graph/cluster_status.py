@@ -17,6 +17,7 @@ Obj = dict[str, Any]
 RENDERED = "RKECluster"
 REMOVED = "Removed"
 SUPPORTED = "OperationsSupported"
+EXPIRING = "CertificatesExpiring"
 AUTOSCALER_READY = "ClusterAutoscalerDeploymentReady"
 _SHOWN = ("Updated", "Provisioned", "Ready")
 _NOTHING_YET = "waiting for the control plane to be planned"
@@ -43,6 +44,7 @@ def with_control_plane(wanted: Obj, control_plane: Obj | None, now: float) -> Ob
     ready = condition_of(control_plane or {}, "Ready")
     for kind in _SHOWN:
         wanted = _copied(wanted, kind, ready, now)
+    wanted = _copied(wanted, EXPIRING, condition_of(control_plane or {}, EXPIRING), now)
     if control_plane is None or ready is None:
         return _progressing(wanted, _NOTHING_YET, now)
     if ready.get("status") == TRUE and is_applied(control_plane):
@@ -89,6 +91,7 @@ def managed_with_control_plane(managed: Obj, wanted: Obj, control_plane: Obj, no
         managed = _copied(managed, "Ready", ready, now)
     managed = _copied(managed, "Updated", ready, now)
     managed = _copied(managed, "Provisioned", condition_of(control_plane, "Provisioned"), now)
+    managed = _copied(managed, EXPIRING, condition_of(control_plane, EXPIRING), now)
     return _copied(managed, AUTOSCALER_READY, condition_of(wanted, AUTOSCALER_READY), now)
 
 

@@ -37,7 +37,7 @@ from remuda.kube.objects import (
     with_path,
 )
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
+from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
@@ -50,6 +50,7 @@ from ..releases.distributions import RKE2
 from ..well_known import plan_name
 from . import beacon as beacons
 from . import decision_writer, snapshot_reader
+from .certificate_expiry import CONDITION as CERTIFICATES_EXPIRING
 from .decide import plan
 from .decision import Decision, MachineChange
 from .inputs import GatewayPort, PlanInputReader
@@ -83,6 +84,7 @@ _TOLD = frozenset(
         "RollingOut",
         "Removed",
         AGENT_UPDATED,
+        CERTIFICATES_EXPIRING,
         SNAPSHOT_TAKEN,
     }
 )
@@ -115,6 +117,7 @@ class Planner:
         self, manager: Manager, door: GatewayPort, access: Access, entropy: Entropy, environment: Mapping[str, str] | None = None
     ) -> None:
         self._manager = manager
+        self._events = manager.recorder(CONTROLLER)
         self._client = manager.client
         self._clock = manager.clock
         self._door = door
@@ -299,6 +302,9 @@ class Planner:
                 continue
             if change.plan is not None or change.retry:
                 log.info("%s the plan of machine %s", "wrote" if change.plan is not None else "retries", name)
+        for event in decision.events:
+            # Before the note that it was given: an event that is repeated is counted, one that is lost is not.
+            self._events.event(seen.machines[event.machine], WARNING, event.reason, event.message)
         for name, of_machine in decision.machines.items():
             await self._write_machine(seen, name, of_machine)
         if seen.cluster is not None and (decision.unpause_cluster or decision.cluster_condition is not None):

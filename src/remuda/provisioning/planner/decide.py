@@ -16,9 +16,9 @@ from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
 from ..etcd.removal import LAST_ETCD
-from . import drain, election, machine_health, managesystemagent, operations, waits
+from . import certificate_expiry, drain, election, machine_health, managesystemagent, operations, waits
 from .concurrency import InvalidConcurrency
-from .decision import Decision, Draft
+from .decision import Decision, Draft, MachineEvent
 from .snapshot import ClusterSnapshot, Condition, ControlPlane, Join, Machine, Render
 from .tiers import Outcome, Pass, Tier, reconcile
 
@@ -70,6 +70,7 @@ class _Pass:
         self.initialized: bool | None = None
         self.cluster_condition: Condition | None = None
         self.create_tokens = False
+        self.events: list[MachineEvent] = []
 
     # The steps.
 
@@ -81,6 +82,7 @@ class _Pass:
         self._set_condition(Condition("Provisioned", "True"))
         self._ensure_tokens()
         self._keep_join_urls()
+        self._report_certificates()
         self._run_operations()
         self._check_etcd_data()
         init = self._elect()
@@ -218,6 +220,21 @@ class _Pass:
             wanted = election.join_annotations(self.snapshot, machine)
             self.draft.annotate(machine, wanted)
             self.pass_.machines[index] = machine.with_plan_metadata({}, wanted)
+
+    def _report_certificates(self) -> None:
+        """Which certificates the hosts have, and which of them expire soon."""
+        now, machines = self.snapshot.now, self.pass_.machines
+        for machine in machines:
+            found = certificate_expiry.of_machine(machine)
+            warned = certificate_expiry.warning(now, machine)
+            notes = {well_known.CERTIFICATES: certificate_expiry.annotation(found)} if found else {}
+            if warned is not None:
+                notes[well_known.CERTIFICATE_WARNING] = warned.note
+                self.events.append(MachineEvent(machine.name, "CertificatesExpire", warned.message))
+            self.draft.annotate_machine(machine, notes, {})
+        condition = certificate_expiry.condition(now, machines)
+        if condition is not None:
+            self._set_condition(condition)
 
     def _check_etcd_data(self) -> None:
         machines = self.pass_.machines
@@ -406,6 +423,7 @@ class _Pass:
             create_tokens=self.create_tokens,
             applied=applied,
             waits=found,
+            events=tuple(self.events),
             error=error,
             revisit_at=min([self.snapshot.now + RESYNC, *self.draft.revisit]),
         )

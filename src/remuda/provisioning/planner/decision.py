@@ -42,6 +42,13 @@ class MachineChange:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineEvent:
+    machine: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """`conditions` are the changed ones of the RKEControlPlane. `waits[0]` is the subject of its Ready condition."""
 
@@ -57,6 +64,8 @@ class Decision:
     # All of the spec is done: status.appliedSpec becomes spec, and the beacon is released.
     applied: bool = False
     waits: tuple[Wait, ...] = ()
+    # Warnings about machines, each once.
+    events: tuple[MachineEvent, ...] = ()
     error: str = ""
     revisit_at: float | None = None
 
@@ -131,7 +140,11 @@ class Draft:
         if not own and not of_bootstrap:
             return
         change = self.machines.get(machine.name, MachineChange())
-        self.machines[machine.name] = replace(change, annotations=own, bootstrap_annotations=of_bootstrap)
+        self.machines[machine.name] = replace(
+            change,
+            annotations={**change.annotations, **own},
+            bootstrap_annotations={**change.bootstrap_annotations, **of_bootstrap},
+        )
 
     def wait(self, waits: Iterable[Wait]) -> None:
         self.waits.update(dict.fromkeys(waits))

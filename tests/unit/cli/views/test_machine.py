@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.cli.remote.machines import Machine
-from remuda.cli.views.machine import attempt_rows, machine_data, machine_lines
+from remuda.cli.views.machine import attempt_rows, certificate_rows, certificates_data, machine_data, machine_lines
+from remuda.cli.views.output import Output
 from remuda.kube.clock import parse_rfc3339
 from remuda.machines.machineprovision.job_outcome import Attempt
+from remuda.provisioning.planner.certificate_expiry import HostCertificate, annotation
 
 Obj = dict[str, Any]
 NOW = parse_rfc3339("2026-03-01T00:10:00Z")
@@ -63,4 +65,31 @@ def test_attempts_are_rows() -> None:
     assert list(attempt_rows([FAILED, fine], NOW)) == [
         ["demo-w-1", "create", "Failed", "5m ago", "QuotaExceeded", "", "u1"],
         ["demo-w-2", "remove", "Complete", "-", "-", "a; b", "u2"],
+    ]
+
+
+def test_certificates_that_expire_first_are_at_the_top() -> None:
+    day = 86_400.0
+    admin = HostCertificate("server/tls/client-admin.crt", "system:admin", "client", NOW + 300.5 * day)
+    old = HostCertificate("server/tls/etcd/client.crt", "etcd-client", "client", NOW - 1.5 * day)
+    soon = HostCertificate("agent/serving-kubelet.crt", "", "server", NOW + 6.5 * day)
+
+    def machine(name: str, *found: HostCertificate) -> Obj:
+        return {
+            "metadata": {"name": name, "annotations": {"remuda.dev/certificates": annotation(found)}},
+            "status": {"nodeRef": {"name": f"node-{name}"}},
+        }
+
+    silent: Obj = {"metadata": {"name": "new"}}
+    data = certificates_data([machine("m1", admin, soon), machine("m2", old), silent], NOW)
+    assert [(each["machine"], each["certificate"], each["daysLeft"]) for each in data] == [
+        ("m2", "server/tls/etcd/client.crt", -2),
+        ("m1", "agent/serving-kubelet.crt", 6),
+        ("m1", "server/tls/client-admin.crt", 300),
+    ]
+    assert data[1]["notAfter"] == "2026-03-07T12:10:00Z"
+    assert certificate_rows(data, Output()) == [
+        ["m2", "server/tls/etcd/client.crt", "etcd-client", "client", "2026-02-27T12:10:00Z", "expired", "node-m2"],
+        ["m1", "agent/serving-kubelet.crt", "-", "server", "2026-03-07T12:10:00Z", "6", "node-m1"],
+        ["m1", "server/tls/client-admin.crt", "system:admin", "client", "2026-12-26T12:10:00Z", "300", "node-m1"],
     ]

@@ -19,7 +19,7 @@ from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ...releases.catalog import Release
 from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render, Rotation, Task
-from . import components, config, context, install, manifests, registries, rotation, selector_files, tasks
+from . import certificate_report, components, config, context, install, manifests, registries, rotation, selector_files, tasks
 from . import idempotent_commands as idempotence
 from .context import ClusterContext, Config, HostContext
 from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, NamedObject, Needs, PlanInputs, Taint, needs
@@ -125,7 +125,8 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: 
     return Plan(
         files=tuple(files),
         instructions=(install.instruction(host, files, drain_content),),
-        periodicInstructions=install.instructions(host),
+        # An instruction that fails keeps those after it from running: this one never does.
+        periodicInstructions=(certificate_report.instruction(host), *install.instructions(host)),
         probes=components.probes(host, told),
     )
 

@@ -207,7 +207,8 @@ class TestProbes:
 
 class TestPeriodic:
     def test_a_first_member_without_an_api_tells_its_address(self) -> None:
-        found = plan(machine("etcd"), INIT).periodicInstructions
+        certificates, *found = plan(machine("etcd"), INIT).periodicInstructions
+        assert certificates.name == "certificates"
         assert [(one.name, one.command, one.args, one.periodSeconds) for one in found] == [
             (
                 "capture-address",
@@ -222,10 +223,21 @@ class TestPeriodic:
             ("etcd-name", "sh", ("-c", "cat /var/lib/rancher/rke2/server/db/etcd/name"), 600),
         ]
 
-    def test_nobody_else_does(self) -> None:
-        assert plan(machine("etcd"), JOINED).periodicInstructions == ()
-        assert plan(machine(), INIT).periodicInstructions == ()
-        assert plan(machine("etcd", annotations=inputs.WITHOUT_JOIN_URL), INIT).periodicInstructions == ()
+    def test_no_other_host_does(self) -> None:
+        others = (
+            plan(machine("etcd"), JOINED),
+            plan(machine(), INIT),
+            plan(machine("etcd", annotations=inputs.WITHOUT_JOIN_URL), INIT),
+        )
+        for found in others:
+            assert [one.name for one in found.periodicInstructions] == ["certificates"]
+
+    @pytest.mark.parametrize("roles", ["etcd,control-plane,worker", "worker"])
+    def test_every_host_reports_its_certificates_twice_a_day(self, roles: str) -> None:
+        found = plan(machine(roles, on=Layout("/srv/it's", "127.4.5.6")), JOINED).periodicInstructions[0]
+        assert (found.name, found.command, found.args[0], found.periodSeconds) == ("certificates", "sh", "-c", 43_200)
+        assert found.args[1].startswith("cd '/srv/it'\"'\"'s/var/lib/rancher/rke2' || exit 0\n")
+        assert "key" not in found.args[1]
 
 
 def test_windows_is_not_offered_yet() -> None:
