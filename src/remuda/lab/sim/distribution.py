@@ -8,7 +8,7 @@ token) are recorded in :attr:`Distribution.violations`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, dig, name_of
+from remuda.provisioning.releases.distributions import of_version
 
 from .workload_clusters import SimulatedCluster, SimulatedDownstreams
 
@@ -52,6 +53,34 @@ class Member:
         return "etcd" if self.etcd else "control plane" if self.control_plane else "worker"
 
 
+@dataclass(slots=True)
+class EncryptionKeys:
+    """The keys that each server uses, by number, and the stage of their rotation."""
+
+    newest: int = 0
+    stage: str = "start"
+    used: dict[str, int] = field(default_factory=dict)
+
+    def step(self, command: str, server: str) -> None:
+        """A command on one server; the others adopt its keys when they start."""
+        self.newest += 1
+        self.used[server] = self.newest
+        self.stage = "reencrypt_finished" if command in ("reencrypt", "rotate-keys") else command
+
+    def adopt(self, server: str) -> None:
+        self.used[server] = self.newest
+
+    def agree(self, servers: Iterable[str]) -> bool:
+        return len({self.used.get(server, 0) for server in servers}) <= 1
+
+    def status(self, servers: Iterable[str]) -> str:
+        hashes = "All hashes match" if self.agree(servers) else "hash does not match between the servers"
+        return (
+            f"Encryption Status: Enabled\nCurrent Rotation Stage: {self.stage}\nServer Encryption Hashes: {hashes}\n\n"
+            f"Active  Key Type  Name\n------  --------  ----\n *      AES-CBC   key-{self.newest}\n"
+        )
+
+
 class Distribution:
     """The distribution of one cluster."""
 
@@ -59,6 +88,10 @@ class Distribution:
         self.cluster = cluster
         self.members: dict[str, Member] = {}
         self.violations: list[str] = []
+        # The hosts whose certificates were rotated, in order, and those whose certificates have expired.
+        self.rotated: list[str] = []
+        self.expired: set[str] = set()
+        self.keys = EncryptionKeys()
         # Each (re)start with its version, in order.
         self.starts: list[tuple[str, str]] = []
         # The most hosts of a kind ("etcd", else "control plane", else "worker") that were stopped at the same time.
@@ -97,9 +130,13 @@ class Distribution:
             self._join_server(member)
         else:
             self._join_agent(member)
-        member.up = True
+        # A worker gets certificates from a server whenever it starts.
+        if not (member.etcd or member.control_plane):
+            self.expired.discard(member.name)
+        member.up = member.name not in self.expired
         self.members[member.name] = member
         self.starts.append((member.name, member.version))
+        self.keys.adopt(member.name)
         self._power()
 
     def _join_server(self, member: Member) -> None:
@@ -128,6 +165,22 @@ class Distribution:
         # A member that has joined before knows the others by itself.
         if not known[0].up and member.name not in self.members:
             raise CannotStart(f"the server at {server} does not answer")
+
+    @property
+    def adopts_keys(self) -> bool:
+        """True if running servers adopt new encryption keys."""
+        return of_version(self._runtime).adopts_keys
+
+    def servers(self) -> list[str]:
+        """The hosts that have an API when they are up."""
+        return [each.name for each in self.members.values() if each.control_plane]
+
+    def expire(self) -> None:
+        """All certificates have expired: nothing works, whatever is started again."""
+        self.expired = set(self.members)
+        for member in self.members.values():
+            member.up = False
+        self._power()
 
     def lose(self, name: str) -> None:
         """Cut a host's power, which counts as no violation. Its Node stays ready for a while."""

@@ -38,6 +38,7 @@ from remuda.runtime import Informers
 
 from .delays_and_faults import Span
 from .distribution import CannotStart, Distribution, Member
+from .host_commands import CommandFailed, HostCommands
 from .workload_clusters import Line, SimulatedClusters, SimulatedDownstreams
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class SimulatedHost:
         self._managed = managed
         self._token = token
         self._member = Member(name, address, "e" in roles, "c" in roles, "w" in roles)
+        self._commands = HostCommands(self._member, self._boots)
         self._stamp = ""
         self._ready_at = 0.0
         # The last plan's manifests, as long as there is no API to apply them to.
@@ -221,7 +223,7 @@ class SimulatedHost:
         if instruction(plan, "uninstall") is not None:
             return await self._uninstall(before)
         if install is None:
-            return Result(True, True, packed({}), before.periodic)
+            return await self._operate(plan, before)
         stamp = next((each for each in install.env if each.startswith("RESTART_STAMP=")), "")
         restarts = stamp != self._stamp
         if restarts:
@@ -236,6 +238,22 @@ class SimulatedHost:
             return Result(True, False, packed({"install": base64.b64encode(str(error).encode()).decode()}), before.periodic)
         self._stamp = stamp
         return Result(True, True, packed({}), before.periodic)
+
+    async def _operate(self, plan: Plan, before: Result) -> Result:
+        """Run the task of an operation."""
+        await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.apply))
+        if self.failing:
+            self.failing -= 1
+            return Result(True, False, packed({"task": base64.b64encode(b"simulated trouble").decode()}), before.periodic)
+        try:
+            printed = await self._commands.run(self._distribution, plan.instructions)
+        except CommandFailed as error:
+            return Result(True, False, packed({"task": base64.b64encode(str(error).encode()).decode()}), before.periodic)
+        outputs = {name: base64.b64encode(text.encode()).decode() for name, text in printed.items()}
+        return Result(True, True, packed(outputs), before.periodic)
+
+    async def _boots(self) -> None:
+        await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.boot))
 
     async def _uninstall(self, before: Result) -> Result:
         await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.apply))
@@ -271,9 +289,14 @@ class SimulatedHost:
         return json.dumps(said, sort_keys=True).encode()
 
     def _periodic(self, plan: Plan) -> bytes:
-        """The output of periodic instructions on an etcd member without an API."""
+        """The output of periodic instructions: the address of an etcd member without an API, the stage of a rotation of keys."""
+        distribution = self._distribution
         members = {"members": [{"name": self.name, "clientURLs": [f"https://{self.address}:2379"]}]}
-        said = {"capture-address": json.dumps(members), "etcd-name": self.name}
+        said = {
+            "capture-address": json.dumps(members),
+            "etcd-name": self.name,
+            "secrets-encrypt-status": distribution.keys.status(distribution.servers()),
+        }
         wanted = {each.name for each in plan.periodicInstructions}
         if not self._member.up:
             return b""

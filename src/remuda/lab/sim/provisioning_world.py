@@ -154,8 +154,11 @@ class ProvisioningWorld:
     async def control_plane(self, name: str, namespace: str = WORKSPACE) -> Obj:
         return await find(self.client, rke_cattle_io.RKE_CONTROL_PLANES, name, namespace) or {}
 
-    async def host(self, cluster: str, name: str, roles: str, namespace: str = WORKSPACE) -> SimulatedHost:
-        return await self.hosts.add(Key(namespace, cluster), await self.managed_name(cluster, namespace), name, roles)
+    async def host(
+        self, cluster: str, name: str, roles: str, namespace: str = WORKSPACE, runtime: str = "remuda"
+    ) -> SimulatedHost:
+        managed = await self.managed_name(cluster, namespace)
+        return await self.hosts.add(Key(namespace, cluster), managed, name, roles, runtime)
 
     def distribution(self, cluster: str, namespace: str = WORKSPACE) -> Distribution:
         return self.hosts.distributions[Key(namespace, cluster)]

@@ -206,7 +206,16 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 # Services that k3s knows and for which this distribution has no certificate.
 _NOTHING_TO_ROTATE = frozenset(
-    ("kube-proxy", "cloud-controller", "k3s-controller", "k3s-server", "rke2-controller", "rke2-server", "remuda-server")
+    (
+        "kube-proxy",
+        "cloud-controller",
+        "k3s-controller",
+        "k3s-server",
+        "rke2-controller",
+        "rke2-server",
+        "remuda-controller",
+        "remuda-server",
+    )
 )
 
 

@@ -86,7 +86,7 @@ def _rotate(run: Pass, paused: bool) -> Progress:
     for machine in in_turns(run.machines, services):
 
         def before(machine: Machine = machine) -> Wait | None:
-            return _unhealthy(run, done) or held_before_restart(run, machine)
+            return _unhealthy(run, done) or (None if _is_down(run) else held_before_restart(run, machine))
 
         step = assign(
             run, machine, join_of(machine), task, _WHAT, attempts=0, paused=paused, restarts=True, before=before, probes=False
@@ -139,6 +139,15 @@ def _unhealthy(run: Pass, done: list[Machine]) -> Wait | None:
         if reason is not None:
             return waits.of_machine(run.snapshot, machine, reason.code, reason.actor, f"{machine.name}: {reason.message}")
     return None
+
+
+def _is_down(run: Pass) -> bool:
+    """True if nothing of the cluster works, so that no restart can take anything from it: a member of etcd may look well only
+    because its host has no probes."""
+    members = [machine for machine in run.machines if machine.is_etcd and machine.node is not None]
+    up = [machine for machine in members if machine_health.is_member_up(machine)]
+    serving = any(machine.is_control_plane and machine_health.serves(machine) for machine in run.machines)
+    return not run.snapshot.control_plane.agent_connected and not serving and len(up) <= len(members) // 2
 
 
 def _is_silent(run: Pass, machine: Machine, wait: Wait | None) -> bool:

@@ -125,8 +125,8 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: 
     return Plan(
         files=tuple(files),
         instructions=(install.instruction(host, files, drain_content),),
-        # An instruction that fails keeps those after it from running: this one never does.
-        periodicInstructions=(certificate_report.instruction(host), *install.instructions(host)),
+        # An instruction that fails keeps those after it from running: so the least important is the last.
+        periodicInstructions=(*install.instructions(host), certificate_report.instruction(host)),
         probes=components.probes(host, told),
     )
 

@@ -91,12 +91,16 @@ def probes(host: HostContext, config: Config) -> dict[str, Probe]:
         for component in BOTH:
             port, certificate = listening(cluster, component, config)
             found[component.name] = _probe(HttpGet(f"https://{cluster.loopback}:{port}/healthz", caCert=certificate))
-    # An etcd-only k3s server has no kubelet.
-    if has_pods or not machine.is_only_etcd:
+    if has_kubelet(host):
         found["kubelet"] = _plain(cluster, 10248, "healthz")
     if has_pods and not machine.is_only_etcd and _has_calico(cluster):
         found["calico"] = _plain(cluster, 9099, "liveness")
     return dict(sorted(found.items()))
+
+
+def has_kubelet(host: HostContext) -> bool:
+    """False for an etcd-only k3s server."""
+    return host.cluster.runtime.runs_static_pods or not host.machine.is_only_etcd
 
 
 def _has_calico(cluster: ClusterContext) -> bool:

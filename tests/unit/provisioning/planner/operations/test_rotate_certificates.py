@@ -181,6 +181,31 @@ class Expired(Turns):
         self.picture = replace(self.picture, machines=tuple(healed))
 
 
+def test_a_member_without_probes_rotates_though_it_looks_like_the_last_one() -> None:
+    """An etcd-only k3s host has none: its report is good whatever its service does."""
+    picture = expired(("a", "e"), ("b", "ec"), ("c", "ec"), ("w", "w"))
+
+    def without_probes(each: Machine) -> Machine:
+        assert each.node is not None
+        return replace(with_node(each, replace(each.node, healthy=True, probes={}, plan=_bare(each.node.plan))), failing="")
+
+    place = World(with_machine(picture, "a", without_probes))
+    for _ in range(3):
+        place.picture = heard(place.picture)
+        place.look()
+    assert rotating(place.picture) == ["a"]
+    connected = replace(place.picture.control_plane, agent_connected=True, conditions=picture.control_plane.conditions)
+    place = World(replace(with_machine(picture, "a", without_probes), control_plane=connected))
+    for _ in range(3):
+        place.picture = heard(place.picture)
+        decision = place.look()
+    assert not rotating(place.picture) and decision.waits[0].code is Code.QUORUM
+
+
+def _bare(plan: Plan) -> Plan:
+    return Plan(plan.files, plan.instructions)
+
+
 @pytest.mark.parametrize(
     "members",
     [

@@ -207,7 +207,7 @@ class TestProbes:
 
 class TestPeriodic:
     def test_a_first_member_without_an_api_tells_its_address(self) -> None:
-        certificates, *found = plan(machine("etcd"), INIT).periodicInstructions
+        *found, certificates = plan(machine("etcd"), INIT).periodicInstructions
         assert certificates.name == "certificates"
         assert [(one.name, one.command, one.args, one.periodSeconds) for one in found] == [
             (
@@ -234,9 +234,9 @@ class TestPeriodic:
 
     @pytest.mark.parametrize("roles", ["etcd,control-plane,worker", "worker"])
     def test_every_host_reports_its_certificates_twice_a_day(self, roles: str) -> None:
-        found = plan(machine(roles, on=Layout("/srv/it's", "127.4.5.6")), JOINED).periodicInstructions[0]
+        found = plan(machine(roles, on=Layout("/srv/it's", "127.4.5.6")), JOINED).periodicInstructions[-1]
         assert (found.name, found.command, found.args[0], found.periodSeconds) == ("certificates", "sh", "-c", 43_200)
-        assert found.args[1].startswith("cd '/srv/it'\"'\"'s/var/lib/rancher/rke2' || exit 0\n")
+        assert found.args[1].startswith("cd '/srv/it'\"'\"'s/var/lib/rancher/rke2' || exit 1\n")
         assert "key" not in found.args[1]
 
 

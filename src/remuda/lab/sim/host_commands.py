@@ -1,0 +1,89 @@
+"""The instructions of operations on a simulated host: services that stop and start, certificates and keys that are rotated.
+
+Commands have the effect that they have on a host, once for their value, as the real script keeps it. What must never happen is
+recorded as a violation: certificates that are replaced beneath a running server, a step of a rotation that other servers are not
+ready for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from remuda.provisioning.plans.plan import Instruction
+
+from .distribution import CannotStart, Distribution, Member
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+_IDEMPOTENT, _PREFIX = "idempotent-", 7
+
+
+class CommandFailed(Exception):
+    """A command's exit code was not zero; the text is its last line."""
+
+
+@dataclass(slots=True)
+class HostCommands:
+    """Of one host. `boots` waits as long as its services take to start."""
+
+    member: Member
+    boots: Callable[[], Awaitable[None]]
+    _done: set[str] = field(default_factory=set)
+
+    async def run(self, distribution: Distribution, instructions: Sequence[Instruction]) -> dict[str, str]:
+        """The outputs to keep, by instruction. Raises CommandFailed."""
+        outputs = {}
+        for each in instructions:
+            if each.name in self._done:
+                continue
+            printed = await self._one(distribution, words(each))
+            if each.saveOutput:
+                outputs[each.name] = printed
+            if each.name.startswith(_IDEMPOTENT):
+                self._done.add(each.name)
+        return outputs
+
+    async def _one(self, distribution: Distribution, command: list[str]) -> str:
+        member = self.member
+        match command:
+            case ["systemctl", "stop", _]:
+                distribution.stop(member.name)
+            case ["systemctl", "restart", _]:
+                distribution.stop(member.name)
+                await self.boots()
+                try:
+                    distribution.start(member)
+                except CannotStart as error:
+                    raise CommandFailed(str(error)) from None
+            case [_, "certificate", "rotate", *_]:
+                if member.up:
+                    distribution.violations.append(f"certificates of {member.name} were replaced while it was running")
+                distribution.rotated.append(member.name)
+                distribution.expired.discard(member.name)
+            case [_, "secrets-encrypt", "status"]:
+                return distribution.keys.status(distribution.servers())
+            case [_, "secrets-encrypt", step]:
+                self._keys(distribution, step)
+            case ["/bin/sh", script, _] if script.endswith("/rotate_keys.sh"):
+                self._keys(distribution, "rotate-keys")
+        return ""
+
+    def _keys(self, distribution: Distribution, step: str) -> None:
+        if not distribution.answers:
+            raise CommandFailed("the API does not answer")
+        if not distribution.keys.agree(distribution.servers()):
+            raise CommandFailed(f"{step}: hash does not match between servers")
+        distribution.keys.step(step, self.member.name)
+        if distribution.adopts_keys:
+            for server in distribution.servers():
+                distribution.keys.adopt(server)
+
+
+def words(instruction: Instruction) -> list[str]:
+    """The command itself, without the script that makes it idempotent."""
+    if not instruction.name.startswith(_IDEMPOTENT):
+        return [instruction.command, *instruction.args]
+    return [instruction.args[_PREFIX - 2], *instruction.args[_PREFIX:]]
