@@ -102,7 +102,9 @@ def _begin(run: Pass) -> Progress:
     if reason := why_impossible(run):
         return Progress({FIELD: asked, _PHASE: _FAILED, _LEADER: None}, (_failure(asked, reason),))
     leader = _elected(run)
-    if not control_plane.is_true("Ready") or leader is None:
+    # The version decides on the commands, so that all hosts must have it.
+    upgraded = (control_plane.applied_spec or {}).get("kubernetesVersion") == control_plane.version
+    if not control_plane.is_true("Ready") or not upgraded or leader is None:
         text = "rotating encryption keys: waiting until the cluster is ready"
         return Progress(notes=(waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text),))
     first = next(iter(_phases(control_plane)))

@@ -12,7 +12,7 @@ from remuda.provisioning.planner.operations.rotate_encryption_keys import is_one
 from remuda.provisioning.planner.snapshot import ClusterSnapshot, Condition, Machine, Periodic
 from remuda.provisioning.plans.plan import Instruction
 
-from ..world import World, decide, heard, named, running, with_machine, with_node, with_spec, written
+from ..world import NEXT, World, decide, heard, named, running, with_machine, with_node, with_spec, written
 
 MEMBERS = (("a", "ec"), ("b", "ec"), ("c", "ec"), ("w", "w"))
 SPLIT = (("a", "e"), ("b", "e"), ("p", "c"), ("q", "c"), ("w", "w"))
@@ -232,6 +232,15 @@ def test_it_waits_until_the_cluster_is_ready() -> None:
     decision = decide(replace(picture, control_plane=replace(picture.control_plane, conditions=unready)))
     assert not decision.status
     assert "rotating encryption keys: waiting until the cluster is ready" in [wait.evidence for wait in decision.waits]
+
+
+def test_it_waits_until_an_upgrade_has_ended() -> None:
+    """Hosts of the old version may not have the new one's command."""
+    place = Keys(with_spec(asked(kubernetesVersion=OLD), kubernetesVersion=NEXT))
+    decision = place.look()
+    assert not decision.status and written(decision)
+    assert place.until("Rotate", "Prepare", steps=400) == "Rotate", "in one step, as the new version can"
+    assert all(each.kubelet_version == "v1.35.0" for each in place.picture.machines)
 
 
 def test_a_failed_command_says_what_to_do() -> None:
