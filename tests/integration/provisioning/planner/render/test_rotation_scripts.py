@@ -127,6 +127,7 @@ def test_a_host_prints_its_certificates_and_no_key(tmp_path: Path) -> None:
         # With its chain, and its key in the same file: neither is printed.
         (data / name / "client-kubelet.crt").write_bytes(signed + certificates.certificate_pem(ca) + certificates.key_pem(leaf))
         (data / name / "client-kubelet.key").write_bytes(certificates.key_pem(leaf))
+    (data / "agent/serving-kubelet.crt").write_bytes((data / "agent/client-kubelet.crt").read_bytes())
     (data / "server/tls/broken.crt").write_text("not a certificate\n")
     instruction = inputs.plan(inputs.machine(on=layout), inputs.INIT, None, inputs.facts(inputs.K3S)).periodicInstructions[-1]
     done = subprocess.run([instruction.command, *instruction.args], capture_output=True, text=True, timeout=60, check=False)
@@ -134,8 +135,9 @@ def test_a_host_prints_its_certificates_and_no_key(tmp_path: Path) -> None:
     node = PlanNode(Plan(), periodic={"certificates": Periodic(done.stdout)})
     found = of_machine(Machine("m", "u", PlanSecret("p", node=node)))
     directories = ["agent", "server/tls", "server/tls/etcd", "server/tls/kube-scheduler"]
+    expected = [(f"{directory}/client-kubelet.crt", directory, "server") for directory in directories]
     assert [(each.file, each.subject, each.use) for each in found] == sorted(
-        (f"{directory}/client-kubelet.crt", directory, "server") for directory in directories
+        [*expected, ("agent/serving-kubelet.crt", "agent", "server")]
     )
     for _, _, content in (line.partition(" ") for line in done.stdout.splitlines()):
         assert b"PRIVATE" not in base64.b64decode(content)
