@@ -16,9 +16,9 @@ from remuda.machines.provisioner import external_driver
 
 CALLING = """
 import asyncio, os
-from remuda.machines.driver import Surroundings
+from remuda.machines.driver import DriverContext
 from remuda.machines.provisioner import external_driver
-around = Surroundings(environ=dict(os.environ), say=lambda line: print(line, flush=True))
+around = DriverContext(environ=dict(os.environ), say=lambda line: print(line, flush=True))
 asyncio.run(external_driver._called(["sh", "-c", "echo $$; exec sleep 600"], dict(os.environ), around))
 """
 
