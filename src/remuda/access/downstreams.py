@@ -1,4 +1,5 @@
-"""Ports through which controllers reach downstream clusters, without knowing the tunnel. The gateway implements them.
+"""Ports through which controllers reach downstream clusters, without knowing the tunnel, and their wait for one that they can't
+reach. The gateway implements them.
 
 A cluster is named as its management Cluster (`c-m-abcdefgh`). `local` is always connected, and its client is the management
 API's own.
@@ -8,10 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
+from remuda.api import management_cattle_io as management
 from remuda.client.interface import Client
+from remuda.kube.objects import dig, name_of
+from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Manager
+
+from .rancher_conditions import FALSE, condition_of
 
 
 class Downstream(Protocol):
@@ -35,6 +41,16 @@ class Downstreams(Protocol):
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         """`handler` gets the name of each cluster that connects, reconnects or is lost. The result ends the subscription."""
         ...
+
+
+def not_connected(cluster: dict[str, Any]) -> Wait:
+    """The wait of a cluster whose agent is not connected: since when, or that it never was."""
+    subject = Ref(management.GROUP, "Cluster", "", name_of(cluster))
+    connected = condition_of(cluster, "Connected") or {}
+    if not dig(cluster, "status", "apiEndpoint") and condition_of(cluster, "AgentDeployed") is None:
+        return Wait(Code.CLUSTER_AGENT, subject, Actor.USER, evidence="its agent has never connected")
+    since = str(connected.get("lastUpdateTime") or "") if connected.get("status") == FALSE else ""
+    return Wait(Code.CONNECTION, subject, Actor.USER, evidence="its agent is not connected", since=since)
 
 
 # --- agents ---------------------------------------------------------------------------------------------------------------

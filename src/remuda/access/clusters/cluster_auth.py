@@ -23,8 +23,7 @@ from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, 
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from ..agent_objects import AUTH, MADE_FOR, NAMESPACE
-from ..downstreams import Downstreams, while_working
-from ..health.cluster_conditions import not_connected
+from ..downstreams import Downstreams, not_connected, while_working
 from ..users.tokens import HASHED_ANNOTATION, ends_at, groups_of, is_expired
 from ..users.user_objects import is_enabled
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from remuda.api import management_cattle_io as management
-from remuda.kube.objects import annotations_of, dig, name_of, with_path
-from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.kube.objects import annotations_of, dig, with_path
 
 from ..rancher_conditions import FALSE, TRUE, UNKNOWN, condition_of, is_true, with_condition
 from .cluster_resources import Summary
@@ -43,16 +41,6 @@ class Seen:
 
 def is_administrated(cluster: Obj) -> bool:
     return annotations_of(cluster).get(ADMINISTRATED) == "true"
-
-
-def not_connected(cluster: Obj) -> Wait:
-    """The wait of a cluster whose agent is not connected: since when, or that it never was."""
-    subject = Ref(management.GROUP, "Cluster", "", name_of(cluster))
-    connected = condition_of(cluster, CONNECTED) or {}
-    if not dig(cluster, "status", "apiEndpoint") and condition_of(cluster, AGENT_DEPLOYED) is None:
-        return Wait(Code.CLUSTER_AGENT, subject, Actor.USER, evidence="its agent has never connected")
-    since = str(connected.get("lastUpdateTime") or "") if connected.get("status") == FALSE else ""
-    return Wait(Code.CONNECTION, subject, Actor.USER, evidence="its agent is not connected", since=since)
 
 
 def is_internal(cluster: Obj) -> bool:

@@ -20,8 +20,7 @@ from remuda.kube.objects import Key, is_being_deleted, labels_of, name_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
 
 from ..agent_objects import MADE_FOR
-from ..downstreams import Downstreams
-from ..health.cluster_conditions import not_connected
+from ..downstreams import Downstreams, not_connected
 from .builtin_roles import ROLE_TEMPLATES as BUILTIN_TEMPLATES
 from .cluster_access import comes_or_goes
 from .globalroles import principals_change

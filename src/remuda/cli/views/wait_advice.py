@@ -67,7 +67,7 @@ _WHAT: Final = {
     Code.RELEASE: "Choose a kubernetesVersion that exists: remuda versions lists those that this server knows.",
     Code.ROLES: "Register hosts: run the output of the command on each host; the options are its roles.",
     Code.INIT_NODE: "See why no machine with the role etcd is ready yet (remuda machine attempts CLUSTER), or register a host.",
-    Code.RESTORE: "Start a host of a lost etcd machine again, if one still exists. New hosts would begin with an empty state.",
+    Code.RESTORE: "Start a lost etcd host again. If none exists, the state is lost: remuda cluster delete CLUSTER, and create it again.",
     Code.STEP: "Nothing: the next step follows at once.",
     Code.CHECK_IN: "Check on the host that its agent runs and reaches this server (journalctl -u rancher-system-agent).",
     Code.PLAN: "Nothing, unless it takes long; then look at the host (journalctl -u rancher-system-agent).",
@@ -131,8 +131,6 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
             return _budget(wait, sight)
         case Code.SILENT:
             return _silent(wait, sight)
-        case Code.RESTORE:
-            return _restore(sight)
     return None
 
 
@@ -308,15 +306,6 @@ def _webhook(wait: Wait) -> Advice | None:
         "request. If it is not needed any more, delete its configuration; requests are not checked by it then."
     )
     return Advice(text, (f"kubectl delete {kind} {wait.on.name}",))
-
-
-def _restore(sight: ClusterView) -> Advice:
-    from ..command_tree import COMMANDS
-
-    again = "If none does, delete the cluster (remuda cluster delete CLUSTER) and create it again; its state is lost then."
-    if "snapshot" in COMMANDS:
-        again = "If none does, restore a snapshot: remuda snapshot restore CLUSTER and its name (remuda snapshot ls lists them)."
-    return Advice(f"{_WHAT[Code.RESTORE]} {again}")
 
 
 def _typed(ref: Ref) -> str:
