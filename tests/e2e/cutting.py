@@ -152,11 +152,13 @@ class Proxy:
 
 
 class RawProxy:
-    """Passes bytes on; `limits` are numbers of bytes from the server after which a connection ends."""
+    """Passes bytes on; `limits` are numbers of bytes from the server after which a connection ends, `asking` those from the
+    client."""
 
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
         self.limits: deque[int] = deque()
+        self.asking: deque[int] = deque()
         self.port = 0
 
     @contextlib.asynccontextmanager
@@ -166,24 +168,21 @@ class RawProxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection(*self._upstream)
-        limit = self.limits.popleft() if self.limits else None
+        asked = self.asking.popleft() if self.asking else None
+        answered = self.limits.popleft() if self.limits else None
+        await _both(_passed(reader, far_writer, asked), _passed(far_reader, writer, answered), writer, far_writer)
 
-        async def ask() -> None:
-            while data := await reader.read(65536):
-                far_writer.write(data)
 
-        async def answer() -> None:
-            nonlocal limit
-            while data := await far_reader.read(65536):
-                if limit is not None and len(data) >= limit:
-                    writer.write(data[:limit])
-                    await writer.drain()
-                    return
-                writer.write(data)
-                if limit is not None:
-                    limit -= len(data)
-
-        await _both(ask(), answer(), writer, far_writer)
+async def _passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int | None) -> None:
+    while data := await reader.read(65536):
+        if limit is not None and len(data) >= limit:
+            writer.write(data[:limit])
+            await writer.drain()
+            return
+        writer.write(data)
+        await writer.drain()
+        if limit is not None:
+            limit -= len(data)
 
 
 @contextlib.asynccontextmanager

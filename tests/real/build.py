@@ -99,6 +99,12 @@ TARGETS = {
             folder=HERE / "capi",
         ),
         Target("helm", "helm.sh/helm/v3/cmd/helm", "helm", pin=("HELM_VERSION", "helm.sh/helm/v3")),
+        Target(
+            name="versitygw",
+            package="github.com/versity/versitygw/cmd/versitygw",
+            binary="versitygw",
+            pin=("VERSITYGW_VERSION", "github.com/versity/versitygw"),
+        ),
         Target("remotedialer", ".", "remotedialer", pin=("REMOTEDIALER_VERSION", "github.com/rancher/remotedialer")),
         Target(
             name="systemagent",
