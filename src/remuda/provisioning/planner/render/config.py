@@ -5,8 +5,6 @@ The order of the steps is the original's: the users' values come first, and thos
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +13,7 @@ from remuda.api.rke_cattle_io import PRIME
 from remuda.kube.encoding import gojson, yamlio
 
 from ... import well_known
+from ...etcd.s3 import place
 from ...plans.plan import File
 from ...releases import catalog
 from ...releases.catalog import Argument, Release
@@ -117,50 +116,43 @@ def add(host: HostContext, config: Config, *, with_s3: bool = True) -> list[File
 
 def _add_s3(cluster: ClusterContext, s3: Spec, config: Config) -> list[File]:
     credential = _credential(cluster, str(s3.get("cloudCredentialName") or ""))
+    fields = place.merged(s3, credential)
     for name, value in (
-        ("bucket", s3.get("bucket") or credential.get("defaultBucket")),
+        ("bucket", fields["bucket"]),
         ("access-key", credential.get("accessKey")),
         ("secret-key", credential.get("secretKey")),
-        ("region", s3.get("region") or credential.get("defaultRegion")),
-        ("folder", s3.get("folder") or credential.get("defaultFolder")),
-        ("endpoint", s3.get("endpoint") or credential.get("defaultEndpoint")),
+        ("region", fields["region"]),
+        ("folder", fields["folder"]),
+        ("endpoint", fields["endpoint"]),
     ):
         if value:
             config[f"etcd-s3-{name}"] = str(value)
-    if s3.get("skipSSLVerify") or credential.get("defaultSkipSSLVerify") == "true":
+    if fields["skipSSLVerify"]:
         config["etcd-s3-skip-ssl-verify"] = True
     if _number(s3.get("retention")) > 0:
         config["etcd-s3-retention"] = _number(s3.get("retention"))
     config["etcd-s3"] = True
-    return _add_authority(cluster, str(s3.get("endpointCA") or credential.get("defaultEndpointCA") or ""), config)
+    return _add_authority(cluster, fields["endpointCA"], config)
 
 
 def _add_authority(cluster: ClusterContext, authority: str, config: Config) -> list[File]:
     """The CA of the endpoint: a path that exists on the host, or certificates, plain or as base64, that become a file."""
     if not authority:
         return []
-    if authority.endswith(".crt"):
+    if place.is_file(authority):
         config["etcd-s3-endpoint-ca"] = cluster.layout.path(authority)
         return []
     path = cluster.config_file(f"s3-endpoint-ca-{hashlib.md5(authority.encode(), usedforsecurity=False).hexdigest()[:5]}.crt")
     config["etcd-s3-endpoint-ca"] = path
-    return [File.of(path, _plain(authority))]
-
-
-def _plain(authority: str) -> bytes:
-    try:
-        return base64.b64decode(authority, validate=True)
-    except (binascii.Error, ValueError):
-        return authority.encode()
+    return [File.of(path, place.plain_authority(authority))]
 
 
 def _credential(cluster: ClusterContext, reference: str) -> Mapping[str, str]:
-    """A cloud credential's fields; its keys have the driver's name before a dash."""
     if not reference:
         return {}
     namespace, colon, name = reference.partition(":")
     source: NamedObject = cluster.secret(name, namespace) if colon else cluster.secret(namespace)
-    return {key.rpartition("-")[2]: value.decode(errors="replace") for key, value in sorted(source.data.items())}
+    return place.credential_fields(source.data)
 
 
 def _number(value: object) -> int:
