@@ -159,43 +159,76 @@ async def _etcd(settings: Settings) -> AsyncIterator[EtcdClient]:
 
 
 def _etcd_snapshot(settings: Settings, words: tuple[str, ...]) -> int:
-    from remuda.kube.clock import SYSTEM_CLOCK, rfc3339
+    from remuda.kube.clock import SYSTEM_CLOCK, Rng
     from remuda.lab.distro.etcd import snapshots
+    from remuda.lab.distro.etcd.taking import Taking
 
     what, names = (words[0] if words else "save"), words[1:]
-    options = settings.snapshots
-    if options.s3:
-        click.echo("snapshots are kept on this host only: copying them to S3 is not supported", err=True)
-    if what in ("ls", "list", "l"):
-        click.echo("Name Location Size Created")
-        for each in snapshots.listed(options.directory):
-            click.echo(f"{each.name} {each.location} {each.size} {rfc3339(each.created)}")
-        return Code.OK
-    if what in ("delete", "prune"):
-        prefix = str(settings.values.get("name") or snapshots.ON_DEMAND)
-        found = (
-            snapshots.prune(options, prefix, settings.node_name)
-            if what == "prune"
-            else snapshots.delete(options.directory, names)
-        )
-        for name in found:
-            click.echo(f"Snapshot {name} deleted.")
-        if what == "delete" and (missing := [name for name in names if name not in found]):
-            raise Failure(f"there is no snapshot {missing[0]}", Code.NOT_FOUND)
-        return Code.OK
-    if what != "save":
-        raise _unknown("etcd-snapshot", words, "save, ls, delete or prune")
+    name = str(settings.values.get("name") or snapshots.ON_DEMAND)
 
     async def save() -> None:
-        name = str(settings.values.get("name") or snapshots.ON_DEMAND)
         async with _etcd(settings) as client:
-            made = await snapshots.save(client, options, name, settings.node_name, SYSTEM_CLOCK)
-        click.echo(f"Snapshot {made.name} saved.")
-        snapshots.prune(options, name, settings.node_name)
+            taken = await Taking(settings, client, SYSTEM_CLOCK, Rng()).take(name)
+        click.echo(f"Snapshot {taken.snapshot.name} saved.")
+        if taken.copied:
+            click.echo(f"Snapshot {taken.snapshot.name} uploaded to {taken.copied}.")
 
-    if not settings.has_etcd:
-        raise Failure("this server has no etcd: save a snapshot on one that has")
-    return _finished(save())
+    if what == "save":
+        if not settings.has_etcd:
+            raise Failure("this server has no etcd: save a snapshot on one that has")
+        return _finished(save())
+    if what in ("ls", "list", "l"):
+        return _finished(_list_snapshots(settings))
+    if what == "delete":
+        return _finished(_delete_snapshots(settings, names))
+    if what == "prune":
+        return _finished(_prune_snapshots(settings, name))
+    raise _unknown("etcd-snapshot", words, "save, ls, delete or prune")
+
+
+async def _list_snapshots(settings: Settings) -> None:
+    from remuda.kube.clock import SYSTEM_CLOCK, Rng, rfc3339
+    from remuda.lab.distro.etcd import remote_copies, snapshots
+    from remuda.provisioning.etcd.s3 import copies
+
+    found = [(each.name, each.location, each.size, each.created) for each in snapshots.listed(settings.snapshots.directory)]
+    if settings.snapshots.s3:
+        async with remote_copies.opened(settings, SYSTEM_CLOCK, Rng()) as bucket:
+            found += [(each.name, each.location, each.size, each.created) for each in await copies.listed(bucket)]
+    click.echo("Name Location Size Created")
+    for name, location, size, created in found:
+        click.echo(f"{name} {location} {size} {rfc3339(created)}")
+
+
+async def _delete_snapshots(settings: Settings, names: tuple[str, ...]) -> None:
+    from remuda.kube.clock import SYSTEM_CLOCK, Rng
+    from remuda.lab.distro.etcd import remote_copies, snapshots
+
+    gone = set()
+    if settings.snapshots.s3:
+        async with remote_copies.opened(settings, SYSTEM_CLOCK, Rng()) as bucket:
+            gone = {name for name in names if await remote_copies.delete(bucket, name)}
+        settings.paths.remote_snapshots_changed.touch()
+    gone.update(snapshots.delete(settings.snapshots.directory, names))
+    for name in names:
+        if name in gone:
+            click.echo(f"Snapshot {name} deleted.")
+    if missing := [name for name in names if name not in gone]:
+        raise Failure(f"there is no snapshot {missing[0]}", Code.NOT_FOUND)
+
+
+async def _prune_snapshots(settings: Settings, name: str) -> None:
+    from remuda.kube.clock import SYSTEM_CLOCK, Rng
+    from remuda.lab.distro.etcd import snapshots
+    from remuda.lab.distro.etcd.taking import Taking
+
+    for each in snapshots.prune(settings.snapshots, name, settings.node_name):
+        click.echo(f"Snapshot {each} deleted.")
+    if settings.snapshots.s3:
+        async with _etcd(settings) as client:
+            gone = await Taking(settings, client, SYSTEM_CLOCK, Rng()).prune_copies(name)
+        for each in gone:
+            click.echo(f"Snapshot {each} deleted from the bucket.")
 
 
 def _certificate(settings: Settings, words: tuple[str, ...]) -> int:

@@ -31,6 +31,7 @@ from .etcd.client import EtcdClient, config_for
 from .etcd.local_member import LocalEtcd, Removed
 from .etcd.members import Tending
 from .etcd.process import EtcdFailed
+from .etcd.taking import Taking
 from .node import Balancer, HealthPort
 from .pki import authorities, certificates, join_tokens
 from .pki.authorities import SERVER_CA
@@ -219,9 +220,12 @@ class ServerRole:
 
     async def _tend_snapshots(self, etcd: EtcdClient, client: Client) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(snapshot_files.Telling(self._settings, client, self._clock).run())
-            if not self._settings.snapshots.disabled:
-                group.create_task(snapshot_files.keep_schedule(self._settings, etcd, self._clock))
+            settings, clock, rng = self._settings, self._clock, self._rng
+            group.create_task(snapshot_files.Telling(settings, client, clock).run())
+            if settings.snapshots.s3:
+                group.create_task(snapshot_files.RemoteTelling(settings, client, clock, rng).run())
+            if not settings.snapshots.disabled:
+                group.create_task(Taking(settings, etcd, clock, rng).keep_schedule())
 
     async def _open_health(self, port: int, name: str) -> None:
         component = self._settings.controller_manager if name == "kube-controller-manager" else self._settings.scheduler

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from remuda.kube.clock import Entropy, VirtualClock
+from remuda.kube.objects import name_of
 from remuda.lab.distro.cluster.addons import Manifest, is_newer, manifests_in, objects_in
 from remuda.lab.distro.cluster.encryption_keys import RotationStatus, prepared, rotated
 from remuda.lab.distro.cluster.etcd_member_removal import MEMBER_NAME, REMOVE, REMOVED, has_come_back, wants_out
@@ -15,7 +16,7 @@ from remuda.lab.distro.config import settings
 from remuda.lab.distro.etcd import local_member, process, snapshots
 from remuda.lab.distro.etcd.local_member import Removed
 from remuda.lab.distro.etcd.process import NEW, EtcdFailed
-from remuda.lab.distro.etcd.snapshot_files import object_name
+from remuda.lab.distro.etcd.snapshot_files import local_object
 from remuda.lab.distro.etcd.snapshots import Snapshot
 
 CLOCK, ENTROPY = VirtualClock(), Entropy(3)
@@ -104,9 +105,12 @@ def test_only_snapshots_are_deleted(tmp_path: Path) -> None:
 
 
 def test_objects_of_snapshots_have_names_that_objects_may_have() -> None:
-    assert object_name(snapshot("on-demand-n-1", 1), "n") == object_name(snapshot("on-demand-n-1", 2), "n")
-    assert object_name(snapshot("On-Demand", 1), "n").startswith("local-on-demand-")
-    assert object_name(snapshot("what a name_", 7), "n").startswith("local-etcd-snapshot-7-")
+    def named(name: str, created: float) -> str:
+        return name_of(local_object(snapshot(name, created), "n", {}))
+
+    assert named("on-demand-n-1", 1) == named("on-demand-n-1", 2)
+    assert named("On-Demand", 1).startswith("local-on-demand-")
+    assert named("what a name_", 7).startswith("local-etcd-snapshot-7-")
 
 
 def test_manifests_are_yaml_and_json_that_nobody_skips(tmp_path: Path) -> None:

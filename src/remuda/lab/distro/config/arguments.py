@@ -30,14 +30,17 @@ _TEXTS = (
     "data-dir etcd-binary etcd-snapshot-dir etcd-snapshot-name etcd-snapshot-schedule-cron etcdutl-binary log node-name release "
     "root server service-cidr service-node-port-range token token-file agent-token-file write-kubeconfig write-kubeconfig-mode "
     "write-kubeconfig-group secrets-encryption-provider system-default-registry private-registry name output "
-    "cloud-provider-name lb-server-port provider-id"
+    "cloud-provider-name lb-server-port provider-id etcd-s3-access-key etcd-s3-bucket etcd-s3-bucket-lookup-type "
+    "etcd-s3-config-secret etcd-s3-endpoint etcd-s3-endpoint-ca etcd-s3-folder etcd-s3-proxy etcd-s3-region etcd-s3-secret-key "
+    "etcd-s3-session-token etcd-s3-timeout new-token path"
 )
 _TRUTHS = (
     "cluster-init cluster-reset debug demo-etcd disable-agent disable-apiserver disable-cloud-controller "
     "disable-controller-manager disable-etcd disable-kube-proxy disable-scheduler etcd-disable-snapshots etcd-expose-metrics "
-    "etcd-s3 etcd-snapshot-compress force secrets-encryption embedded-registry tls-san-security selinux prime"
+    "etcd-s3 etcd-s3-insecure etcd-s3-skip-ssl-verify etcd-snapshot-compress force secrets-encryption embedded-registry "
+    "tls-san-security selinux prime"
 )
-_NUMBERS = "etcd-snapshot-retention https-listen-port snapshot-retention supervisor-port v"
+_NUMBERS = "etcd-s3-retention etcd-snapshot-retention https-listen-port snapshot-retention supervisor-port v"
 _LISTS = (
     "disable etcd-arg kube-apiserver-arg kube-controller-manager-arg kube-scheduler-arg kubelet-arg kube-proxy-arg "
     "node-external-ip node-ip node-label node-taint service tls-san"
@@ -74,10 +77,9 @@ def parse(arguments: Sequence[str]) -> Line:
         name, equals, value = word.lstrip("-").partition("=")
         # `-s` is the service of `certificate rotate`, as in k3s.
         name = "service" if name == "s" and words[:1] == ["certificate"] else _SHORT.get(name, name)
-        if name.startswith("etcd-s3-"):
-            # The S3 settings of snapshots: accepted, so that one configuration serves all commands.
-            values[name] = value if equals else (rest.pop(0) if rest and not rest[0].startswith("-") else "true")
-            continue
+        if name == "s3" or name.startswith("s3-"):
+            # The short names of `etcd-snapshot`, as in k3s.
+            name = f"etcd-{name}"
         _say(values, name, value if equals else None, rest)
     return Line(tuple(words), values)
 

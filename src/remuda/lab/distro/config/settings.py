@@ -34,6 +34,9 @@ _VARIABLES = {
     "REMUDA_ETCD_BINARY": "etcd-binary",
     "REMUDA_ETCDUTL_BINARY": "etcdutl-binary",
     "REMUDA_DEMO_ETCD": "demo-etcd",
+    "AWS_ACCESS_KEY_ID": "etcd-s3-access-key",
+    "AWS_SECRET_ACCESS_KEY": "etcd-s3-secret-key",
+    "AWS_SESSION_TOKEN": "etcd-s3-session-token",
 }
 
 
@@ -368,6 +371,15 @@ class Paths:
     @property
     def snapshots(self) -> Path:
         return self.db / "snapshots"
+
+    @property
+    def failed_snapshots(self) -> Path:
+        return self.db / ".failed"
+
+    @property
+    def remote_snapshots_changed(self) -> Path:
+        """Written whenever a command has changed the snapshots in the bucket."""
+        return self.db / ".s3-changed"
 
     @property
     def reset_flag(self) -> Path:

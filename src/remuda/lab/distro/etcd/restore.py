@@ -19,7 +19,7 @@ from remuda.kube.private_files import write_private
 from .. import DistroError, server_identity
 from ..config.settings import ETCD_PEER_PORT, Settings
 from ..pki import authorities, certificates
-from . import endpoints, local_member, process, recovery
+from . import endpoints, local_member, process, recovery, remote_copies
 from .local_member import LocalEtcd
 from .members import new_name
 from .process import EXISTING, Plan
@@ -47,7 +47,7 @@ async def reset(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) ->
         raise ResetError("the cluster was reset already: start the server without --cluster-reset")
     token = server_identity.server_token(settings, entropy)
     if settings.restore_path:
-        await _restored(settings, clock, entropy)
+        await _restored(settings, clock, rng, entropy)
     elif not local_member.has_data(paths):
         raise ResetError(f"there is no etcd in {paths.etcd} to reset: name a snapshot with --cluster-reset-restore-path")
     paths.tombstone.unlink(missing_ok=True)
@@ -78,10 +78,9 @@ async def _alone(settings: Settings, own: server_identity.Identity, clock: Clock
         await member.stop()
 
 
-async def _restored(settings: Settings, clock: Clock, entropy: Entropy) -> None:
+async def _restored(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> None:
     paths = settings.paths
-    snapshot = _found(settings)
-    local_member.set_aside(paths.etcd, clock)
+    snapshot = await _fetched(settings, clock, rng) if settings.snapshots.s3 else _found(settings)
     paths.db.mkdir(mode=0o700, parents=True, exist_ok=True)
     scratch = paths.db / "restore-tmp"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -102,10 +101,22 @@ async def _restored(settings: Settings, clock: Clock, entropy: Entropy) -> None:
             *(() if settings.demo_etcd else (f"--bump-revision={_REVISIONS}", "--mark-compacted")),
         )
         write_private(scratch / "etcd" / "name", name.encode())
+        # Only now: what can't be restored leaves everything as it was.
+        local_member.set_aside(paths.etcd, clock)
         (scratch / "etcd").rename(paths.etcd)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     log.info("restored %s", snapshot)
+
+
+async def _fetched(settings: Settings, clock: Clock, rng: Rng) -> Path:
+    """The snapshot of that name in the bucket, downloaded to the directory of snapshots."""
+    name = settings.restore_path.rpartition("/")[2]
+    async with remote_copies.opened(settings, clock, rng) as bucket:
+        if settings.restore_path not in (name, bucket.place.location(name)):
+            raise ResetError(f"{settings.restore_path} is not the name of a snapshot in {bucket.place}: name it without a folder")
+        log.info("downloading %s", bucket.place.location(name))
+        return await remote_copies.fetch(bucket, name, settings.snapshots.directory)
 
 
 def _found(settings: Settings) -> Path:

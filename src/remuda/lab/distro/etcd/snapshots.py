@@ -15,11 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock
+from remuda.kube.private_files import write_private
 
 from .. import DistroError
-from ..config.settings import Snapshots
+from ..config.settings import Paths, Snapshots
 from .client import EtcdClient
 
 log = logging.getLogger(__name__)
@@ -44,6 +47,11 @@ class Snapshot:
     @property
     def location(self) -> str:
         return f"file://{self.path}"
+
+
+def metadata_file(directory: Path, name: str) -> Path:
+    """The file beside a snapshot with the cluster's metadata, so that it survives a restore."""
+    return directory.parent / ".metadata" / name
 
 
 def listed(directory: Path) -> list[Snapshot]:
@@ -118,7 +126,7 @@ def delete(directory: Path, names: Sequence[str]) -> list[str]:
     gone = [name for name in names if name in known]
     for name in gone:
         known[name].path.unlink(missing_ok=True)
-        (directory.parent / ".metadata" / name).unlink(missing_ok=True)
+        metadata_file(directory, name).unlink(missing_ok=True)
     return gone
 
 
@@ -126,3 +134,39 @@ def prune(options: Snapshots, name: str, node: str) -> list[str]:
     """Delete surplus snapshots of one kind; their names."""
     extra = surplus(listed(options.directory), f"{name}-{node}-", options.retention)
     return delete(options.directory, [each.name for each in extra])
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------------
+#
+# Snapshots and copies that could not be made, for the cluster's manager: a file each, for a day, as k3s keeps them.
+
+LOCAL, REMOTE = "local", "s3"
+_KEPT_SECONDS = 24 * 3600.0
+
+
+class Failure(msgspec.Struct, frozen=True):
+    name: str
+    storage: str
+    time: float
+    message: str
+
+
+def note_failure(paths: Paths, failure: Failure) -> None:
+    directory = paths.failed_snapshots
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(directory / f"{failure.storage}-{failure.name}", msgspec.json.encode(failure))
+
+
+def failures(paths: Paths, now: float) -> list[Failure]:
+    """Those of the last day; older ones are removed."""
+    found = []
+    for path in sorted(paths.failed_snapshots.iterdir()) if paths.failed_snapshots.is_dir() else ():
+        try:
+            failure = msgspec.json.decode(path.read_bytes(), type=Failure)
+        except (OSError, msgspec.DecodeError):
+            continue
+        if now - failure.time > _KEPT_SECONDS:
+            path.unlink(missing_ok=True)
+        else:
+            found.append(failure)
+    return found

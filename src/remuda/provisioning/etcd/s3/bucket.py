@@ -120,13 +120,10 @@ class Bucket:
     # --- objects --------------------------------------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """Raises S3Error unless the bucket exists and the credential may use it."""
-        try:
-            await self._asked(_Request("looking for the bucket", "HEAD"))
-        except S3Error as error:
-            if error.why is not Why.NO_OBJECT:
-                raise
-            raise S3Error(Why.NO_BUCKET, f"there is no bucket {self.place.bucket} at {self.place.endpoint}", 404) from None
+        """Raises S3Error unless the bucket exists and the credential may list the folder."""
+        # Not HEAD: its answer has no reason.
+        query = {"list-type": "2", "prefix": self.place.prefix, "max-keys": "1"}
+        await self._asked(_Request("looking for the bucket", "GET", query=query))
 
     async def listed(self, prefix: str, doing: str = "listing snapshots") -> list[Object]:
         """The objects whose keys begin so, without those that have another slash behind it. Raises S3Error."""
@@ -319,14 +316,12 @@ class Bucket:
 
     def _prepared(self, request: _Request) -> tuple[URL, dict[str, str]]:
         place = self.place
-        host = f"{place.bucket}.{place.host}" if place.by_name else place.host
         path = f"/{request.key}" if place.by_name else f"/{place.bucket}/{request.key}"
         digest = hashlib.sha256(request.body).hexdigest() if request.body else EMPTY
-        sent = {"Host": host, **request.headers}
+        sent = {"Host": place.url.partition("://")[2], **request.headers}
         headers = signed(self._keys, request.method, path, request.query, sent, place.region, digest, self._clock.time())
         query = f"?{escaped_query(request.query)}" if request.query else ""
-        scheme = "http" if place.insecure else "https"
-        return URL(f"{scheme}://{host}{escaped_path(path)}{query}", encoded=True), headers
+        return URL(f"{place.url}{escaped_path(path)}{query}", encoded=True), headers
 
     async def _failure(self, request: _Request, answer: aiohttp.ClientResponse) -> S3Error:
         body = await _limited(answer, 64 * 1024) or b""

@@ -81,6 +81,12 @@ class Place:
             return False
         return bool(_AMAZON.fullmatch(host)) or host == _GOOGLE or "aliyun" in host
 
+    @property
+    def url(self) -> str:
+        """Where requests go; their paths come after it."""
+        host = f"{self.bucket}.{self.host}" if self.by_name else self.host
+        return f"{'http' if self.insecure else 'https'}://{host}"
+
     def key(self, name: str) -> str:
         """The key of a file of the folder."""
         return posixpath.normpath(posixpath.join(self.folder, name))
