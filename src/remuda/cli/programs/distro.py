@@ -31,8 +31,9 @@ Commands:
   agent                                        run a node
   etcd-snapshot save|ls|delete|prune [NAME…]   keep etcd's state in files
   certificate rotate|check                     make certificates anew, or look at them
+  certificate rotate-ca --path DIR [--force]   replace the cluster's authorities
   secrets-encrypt status|prepare|rotate|reencrypt|rotate-keys
-  token                                        print the tokens by which hosts join
+  token [rotate [--new-token TOKEN]]           print the tokens by which hosts join, or replace them
 
 Options are those of the configuration file, such as --data-dir, --token, --server, --node-ip, --root.
 """
@@ -236,17 +237,42 @@ def _certificate(settings: Settings, words: tuple[str, ...]) -> int:
     from remuda.lab.distro.config.arguments import separated
     from remuda.lab.distro.pki import certificates
 
+    if words[:1] == ("rotate-ca",):
+        return _rotate_ca(settings)
     services = separated(settings.values.get("service"))
     if words[:1] == ("check",):
         click.echo("\n".join(certificates.check(settings, services)))
         return Code.OK
     if words[:1] != ("rotate",):
-        raise _unknown("certificate", words, "rotate or check")
+        raise _unknown("certificate", words, "rotate, rotate-ca or check")
     rotated = certificates.rotate(settings, services, SYSTEM_CLOCK)
     click.echo(
         f"Successfully backed up certificates: {', '.join(rotated) or 'none'}. Please restart the server or agent to renew them."
     )
     return Code.OK
+
+
+def _rotate_ca(settings: Settings) -> int:
+    from pathlib import Path
+
+    from remuda.kube.clock import SYSTEM_CLOCK, Entropy
+    from remuda.lab.distro.config.arguments import truth
+    from remuda.lab.distro.pki import ca_rotation
+    from remuda.lab.distro.server_identity import server_token
+
+    path = Path(str(settings.values.get("path") or ""))
+    if not settings.values.get("path") or not path.is_dir():
+        raise Failure("say with --path in which directory the new files are, such as tls/server-ca.crt in it", Code.USAGE)
+    force = truth(settings.values.get("force") or False, "force")
+
+    async def work() -> None:
+        async with _etcd(settings) as client:
+            password = server_token(settings, Entropy()).password
+            await ca_rotation.rotate(client, path, password, SYSTEM_CLOCK, Entropy(), force=force)
+        click.echo("certificates saved to datastore")
+        click.echo("Restart the servers one after the other, then the agents, to use them.")
+
+    return _finished(work())
 
 
 def _secrets_encrypt(settings: Settings, words: tuple[str, ...]) -> int:
@@ -279,11 +305,32 @@ def _secrets_encrypt(settings: Settings, words: tuple[str, ...]) -> int:
 
 def _token(settings: Settings, words: tuple[str, ...]) -> int:
     paths = settings.paths
+    if words[:1] == ("rotate",):
+        return _rotate_token(settings)
+    if words:
+        raise _unknown("token", words, "rotate, or nothing to print the tokens")
     if not paths.token.exists():
         raise Failure(f"this host has no token at {paths.token}: it is not a server", Code.NOT_FOUND)
     click.echo(f"server {paths.token.read_text().strip()}")
     click.echo(f"agent  {paths.agent_token.read_text().strip()}")
     return Code.OK
+
+
+def _rotate_token(settings: Settings) -> int:
+    from remuda.kube.clock import Entropy
+    from remuda.lab.distro.server_identity import TokenRotation
+
+    click.echo(
+        "WARNING: Recommended to keep a record of the old token. If restoring from a snapshot, you must use the token "
+        "associated with that snapshot."
+    )
+
+    async def work() -> None:
+        async with _etcd(settings) as client:
+            await TokenRotation(settings, client, Entropy()).rotate(str(settings.values.get("new-token") or ""))
+        click.echo("Token rotated, restart remuda nodes with new token")
+
+    return _finished(work())
 
 
 def _finished(work: Coroutine[Any, Any, None]) -> int:

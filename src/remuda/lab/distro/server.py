@@ -34,7 +34,7 @@ from .etcd.process import EtcdFailed
 from .etcd.taking import Taking
 from .node import Balancer, HealthPort
 from .pki import authorities, certificates, join_tokens
-from .pki.authorities import SERVER_CA
+from .pki.authorities import SERVER_CA, Replaced
 from .server_identity import Identity
 from .state import Means, State
 from .supervisor_client import NODE_NAME, NODE_PASSWORD, PREFIX, Supervisor
@@ -58,15 +58,26 @@ class ServerRole:
     async def run(self, stop: asyncio.Event) -> None:
         """Run until stopped, or until a part fails: its error is then raised."""
         with alone(self._settings):
-            async with self._stack:
-                working = asyncio.create_task(self._work(), name="the server")
-                others = [asyncio.create_task(stop.wait()), asyncio.create_task(self._broken.wait())]
+            while True:
                 try:
-                    await asyncio.wait([working, *others], return_when=asyncio.FIRST_COMPLETED)
-                    self._raise_what_failed(working)
-                finally:
+                    return await self._run(stop)
+                except Replaced as error:
+                    log.info("the cluster's authorities were rotated: starting again with the new ones")
+                    authorities.write(self._settings.paths, error.authorities)
+                    self._vital, self._broken, self._stack = [], asyncio.Event(), AsyncExitStack()
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        async with self._stack:
+            working = asyncio.create_task(self._work(), name="the server")
+            others = [asyncio.create_task(stop.wait()), asyncio.create_task(self._broken.wait())]
+            try:
+                await asyncio.wait([working, *others], return_when=asyncio.FIRST_COMPLETED)
+                self._raise_what_failed(working)
+            finally:
+                failed = working.exception() if working.done() and not working.cancelled() else None
+                if not isinstance(failed, Replaced):
                     self._tell("STOPPING=1")
-                    await _ended(working, *others)
+                await _ended(working, *others)
 
     async def _work(self) -> None:
         settings, clock = self._settings, self._clock
@@ -81,9 +92,10 @@ class ServerRole:
             self._tell(f"READY=1\nSTATUS={error}")
             await asyncio.Event().wait()
             return
-        found = await authorities.agree(etcd, own.authorities, own.password, self._entropy)
-        authorities.write(settings.paths, found)
+        own = await server_identity.agreed(settings, etcd, own, self._entropy)
+        found = own.authorities
         state.authorities, state.etcd = found, etcd
+        state.server_password, state.agent_password = own.password, own.agent_password
         settings.paths.reset_flag.unlink(missing_ok=True)
         server = await self._serve_api(state, etcd) if settings.has_api else None
         if server is None:

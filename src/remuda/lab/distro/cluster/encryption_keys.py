@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from remuda.apiserver.keys.encryption import Envelope, parse_keys, render_keys
+from remuda.apiserver.keys.token_sealing import WrongToken
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock, Entropy
 
-from .. import DistroError
+from .. import DistroError, server_identity
 from ..etcd.client import EtcdClient, Key
 from ..pki import authorities
 from ..pki.authorities import ENCRYPTION, Authorities, Saved, new_encryption_key
@@ -56,6 +57,8 @@ class KeyFollower:
         self._envelope = envelope
         self._clock = clock
         self._seen = 0
+        # The revision that this server's token does not open.
+        self._sealed = 0
 
     async def run(self) -> None:
         while True:
@@ -67,9 +70,9 @@ class KeyFollower:
 
     async def step(self) -> None:
         found = await self._client.get(authorities.KEY)
-        if found is None or found.revision == self._seen:
+        if found is None or found.revision in (self._seen, self._sealed):
             return
-        saved = await authorities.load(self._client, self._state.server_password)
+        saved = await self._opened(found.revision)
         if saved is None:
             return
         own = self._state.authorities
@@ -82,6 +85,23 @@ class KeyFollower:
         node = self._state.settings.node_name
         await self._client.put(_HASHES + node, hash_of(self._state.authorities).encode())
         self._seen = saved.revision
+
+    async def _opened(self, revision: int) -> Saved | None:
+        """The authorities, also by a token that was rotated on this host. Rotated elsewhere, it needs a start."""
+        state = self._state
+        before = state.server_password
+        try:
+            saved, password = await server_identity.opened(self._client, state.settings, before)
+        except WrongToken:
+            self._sealed = revision
+            log.warning("the token was rotated: start this server again with the new one")
+            return None
+        if password != before:
+            state.server_password = password
+            if state.agent_password == before:
+                state.agent_password = password
+            log.info("the token has changed")
+        return saved
 
 
 # --- encryption rotation --------------------------------------------------------------------------------------------------

@@ -55,10 +55,19 @@ async def reset(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) ->
         found = await recovery.authorities_in(settings, token.password, clock, rng, entropy)
         found.check()
         authorities.write(paths, found)
+    try:
+        await _prepared_alone(settings, clock, rng, entropy)
+    except authorities.Replaced as error:
+        # This host has not been started since they were rotated.
+        authorities.write(paths, error.authorities)
+        await _prepared_alone(settings, clock, rng, entropy)
+    write_private(paths.reset_flag, b"")
+
+
+async def _prepared_alone(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> None:
     own = await server_identity.prepare(settings, clock, rng, entropy)
     certificates.ensure(certificates.server_leaves(settings), own.authorities, clock, entropy)
     await _alone(settings, own, clock, rng, entropy)
-    write_private(paths.reset_flag, b"")
 
 
 async def _alone(settings: Settings, own: server_identity.Identity, clock: Clock, rng: Rng, entropy: Entropy) -> None:

@@ -9,6 +9,7 @@ are in :mod:`.certificates`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,12 +70,21 @@ class Authorities:
         """Raises PkiError and EncryptionError for files that can't be used."""
         for name in CAS:
             self.ca(name)
-        certificates.parse_key(self.service_key, SERVICE_KEY)
+        certificates.parse_keys(self.service_key, SERVICE_KEY)
         parse_keys(self.encryption, ENCRYPTION)
 
     def differences(self, other: Authorities) -> list[str]:
         """The files that differ but must not: all except the encryption keys, which are rotated."""
         return [name for name in names() if name != ENCRYPTION and self.files[name] != other.files[name]]
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for all servers until the authorities are rotated."""
+        digest = hashlib.sha256()
+        for name in names():
+            if name != ENCRYPTION:
+                digest.update(hashlib.sha256(self.files[name]).digest())
+        return digest.hexdigest()
 
 
 def read(paths: Paths) -> Authorities | None:
@@ -179,6 +189,8 @@ def _authority(name: str, certificate: bytes, key: bytes) -> Authority:
 # than on a server's disk: another server has rotated them meanwhile.
 
 KEY = "/bootstrap/remuda"
+_REPLACED = "/remuda-distro/replaced-authorities"
+_MOST_REPLACED = 20
 _PURPOSE = b"remuda distribution bootstrap data, version 1"
 _WHERE = "the bootstrap data in etcd"
 _TRIES = 5
@@ -203,6 +215,14 @@ class KeyValues(Protocol):
 class Saved:
     authorities: Authorities
     revision: int
+
+
+class Replaced(PkiError):
+    """The cluster's authorities are others since they were rotated."""
+
+    def __init__(self, authorities: Authorities) -> None:
+        super().__init__("the cluster's authorities were rotated: start this server again")
+        self.authorities = authorities
 
 
 def encode(files: Files) -> bytes:
@@ -240,16 +260,37 @@ async def save(etcd: KeyValues, authorities: Authorities, password: str, entropy
 
 
 async def agree(etcd: KeyValues, own: Authorities, password: str, entropy: Entropy) -> Authorities:
-    """The authorities that all servers share: `own`, with the encryption keys of etcd. Raises PkiError when they differ."""
+    """The authorities that all servers share: `own`, with the encryption keys of etcd. Raises Replaced if they were rotated
+    since, and PkiError when they differ otherwise."""
     for _ in range(_TRIES):
         found = await load(etcd, password)
         if found is None:
             await save(etcd, own, password, entropy)
             continue
         if other := own.differences(found.authorities):
+            if own.fingerprint in _read(await etcd.get(_REPLACED)):
+                raise Replaced(found.authorities)
             raise PkiError(
                 f"{other[0]} on this host is not the one of the cluster: this host was a server of another one; "
                 "remove the server directory of its data, or put the right files there"
             )
         return Authorities({**own.files, ENCRYPTION: found.authorities.encryption})
     raise PkiError(f"{_WHERE} changes all the time: start this server again")
+
+
+async def note_replaced(etcd: KeyValues, old: Authorities) -> None:
+    """Record that these are about to be replaced, so that servers that have them take the new ones. Raises PkiError."""
+    found = await etcd.get(_REPLACED)
+    noted = msgspec.json.encode([*(each for each in _read(found) if each != old.fingerprint), old.fingerprint][-_MOST_REPLACED:])
+    if not await etcd.replace(_REPLACED, noted, 0 if found is None else found.revision):
+        raise PkiError("the authorities in etcd were changed at the same time: try again")
+
+
+def _read(found: KeyValue | None) -> list[str]:
+    """The fingerprints of replaced authorities."""
+    if found is None:
+        return []
+    try:
+        return msgspec.json.decode(found.value, type=list[str])
+    except msgspec.DecodeError:
+        return []

@@ -22,7 +22,6 @@ from remuda.kube.private_files import write_private
 from ..config.arguments import ConfigError
 from ..config.settings import Settings
 from .authorities import CLIENT_CA, ETCD_PEER_CA, ETCD_SERVER_CA, PROXY_CA, SERVER_CA, Authorities
-from .join_tokens import certificates_in
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -149,11 +148,10 @@ def signing_request(key: bytes, where: Path) -> bytes:
 
 
 def chain(bundle: bytes) -> bytes:
-    """The chain to send after a certificate, for clients that trust the root alone; empty where the root signs itself."""
-    from cryptography import x509
-
-    below_root = certificates_in(bundle)[:-1]
-    return b"".join(certificates.certificate_pem(x509.load_der_x509_certificate(each)) for each in below_root)
+    """The chain to send after a certificate, for clients that trust a root alone: no root, which some clients stop at."""
+    return b"".join(
+        certificates.certificate_pem(each) for each in certificates.parse_certificates(bundle) if not signed_by(each, each)
+    )
 
 
 def described(leaf: Leaf) -> str:
@@ -165,7 +163,7 @@ def _fits(leaf: Leaf, authorities: Authorities, clock: Clock) -> bool:
     if not leaf.path.exists() or not leaf.key.exists():
         return False
     certificate = certificates.parse_certificate(leaf.path.read_bytes())
-    if certificate is None or not _signed_by(certificate, authorities.ca(leaf.ca).certificate):
+    if certificate is None or not signed_by(certificate, authorities.ca(leaf.ca).certificate):
         return False
     if certificate.subject != certificates.subject(leaf.name, leaf.groups) or certificates.names_in(certificate) != leaf.served:
         return False
@@ -183,7 +181,7 @@ def _belongs(key: Path, certificate: x509.Certificate) -> bool:
         return False
 
 
-def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+def signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     from cryptography.exceptions import InvalidSignature
 
     try:
