@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import html
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -19,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
-from xml.sax.saxutils import escape
 
 import aiohttp
 from yarl import URL
@@ -199,7 +199,7 @@ class Bucket:
 
     async def _complete(self, key: str, upload: str, tags: list[str], size: int) -> None:
         parts = "".join(
-            f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(tag)}</ETag></Part>" for number, tag in enumerate(tags, 1)
+            f"<Part><PartNumber>{number}</PartNumber><ETag>{html.escape(tag)}</ETag></Part>" for number, tag in enumerate(tags, 1)
         )
         body = f'<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{parts}</CompleteMultipartUpload>'
         doing = f"uploading {key}"
