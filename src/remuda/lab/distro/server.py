@@ -84,7 +84,7 @@ class ServerRole:
         own = await server_identity.prepare(settings, clock, self._rng, self._entropy)
         certificates.ensure(certificates.server_leaves(settings), own.authorities, clock, self._entropy)
         state = State(settings, own.authorities, own.password, own.agent_password, clock, self._entropy)
-        await self._open_door(state)
+        door = await self._open_door(state)
         try:
             etcd, member = await self._start_etcd(own)
         except Removed as error:
@@ -97,6 +97,8 @@ class ServerRole:
         state.authorities, state.etcd = found, etcd
         state.server_password, state.agent_password = own.password, own.agent_password
         settings.paths.reset_flag.unlink(missing_ok=True)
+        if settings.shares_port:
+            await door.close(1.0)
         server = await self._serve_api(state, etcd) if settings.has_api else None
         if server is None:
             # Clients that wait for this server continue when etcd runs; the API comes with another server.
@@ -121,12 +123,13 @@ class ServerRole:
 
     # --- parts ----------------------------------------------------------------------------------------------------------
 
-    async def _open_door(self, state: State) -> None:
+    async def _open_door(self, state: State) -> Listener:
         tls = self._settings.paths.tls
         context = server_context(tls / "serving-kube-apiserver.crt", tls / "serving-kube-apiserver.key", None)
         door = Listener(SupervisorHandler(state), context)
         await door.open(self._settings.bind_address, self._settings.supervisor_port)
         self._stack.push_async_callback(door.close, 1.0)
+        return door
 
     async def _start_etcd(self, own: Identity) -> tuple[EtcdClient, str]:
         """A client of the cluster's etcd, and the name of this server's member if it has one."""
@@ -208,7 +211,9 @@ class ServerRole:
     async def _serve_api(self, state: State, etcd: EtcdClient) -> Server:
         settings = self._settings
         envelope = encryption_keys.live(state.authorities, self._entropy)
-        serving = apiserver.serving(settings, state.authorities, envelope, etcd.config, self._clock, self._rng, self._entropy)
+        means = (self._clock, self._rng, self._entropy)
+        around = (lambda api: SupervisorHandler(state, api)) if settings.shares_port else (lambda api: api)
+        serving = apiserver.serving(settings, state.authorities, envelope, etcd.config, *means, around)
         server = await self._stack.enter_async_context(serving)
         self._keep("encryption", encryption_keys.KeyFollower(state, etcd, envelope, self._clock).run())
         if not settings.has_etcd:

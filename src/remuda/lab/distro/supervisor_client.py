@@ -22,13 +22,14 @@ from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import jsonio
 
 from . import DistroError
+from .config.settings import NAME
 from .pki import join_tokens
 from .pki.join_tokens import Token
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-PREFIX = "/v1-remuda"
+PREFIX = f"/v1-{NAME}"
 NODE_NAME, NODE_PASSWORD, NODE_IP = "Remuda-Node-Name", "Remuda-Node-Password", "Remuda-Node-Ip"
 _SECONDS = 30.0
 _PAUSE = 2.0

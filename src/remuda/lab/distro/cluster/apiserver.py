@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from aiohttp import web
 
 from remuda import kcm
 from remuda.access.settings import validation
@@ -53,6 +55,7 @@ from .etcd_member_removal import NodeLife
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 MANAGER = "remuda"
 _PAUSE = 2.0
@@ -103,8 +106,9 @@ async def serving(
     clock: Clock,
     rng: Rng,
     entropy: Entropy,
+    around: Callable[[Handler], Handler] = lambda handler: handler,
 ) -> AsyncIterator[Server]:
-    """The API, listening for as long as the block runs."""
+    """The API, listening for as long as the block runs; `around` adds to what is answered on its port."""
     tls = settings.paths.tls
     pki = ClusterPki(tls, clock, entropy, authorities=authorities)
     config = Config(
@@ -126,7 +130,7 @@ async def serving(
             server.chain.add(webhook[0])
         await restrict_nodes(server)
         context = server_context(pki.serving_certificate, pki.serving_key, tls / f"{CLIENT_CA}.crt")
-        await server.listen(Front(server.handler, context))
+        await server.listen(Front(around(server.handler), context))
         write_kubeconfig(settings, authorities)
         yield server
     finally:

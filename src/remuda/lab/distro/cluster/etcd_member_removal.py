@@ -24,6 +24,7 @@ from remuda.kube.objects import (
 from remuda.kube.owners import reference
 from remuda.runtime import DONE, Controller, Manager, Result
 
+from ..config.settings import NAME
 from ..etcd import endpoints, members
 from ..etcd.client import EtcdClient
 from . import encryption_keys
@@ -33,7 +34,7 @@ Obj = dict[str, Any]
 log = logging.getLogger(__name__)
 
 NODES: Final = GroupVersionResource("", "v1", "nodes")
-GROUP: Final = "etcd.remuda.cattle.io"
+GROUP: Final = f"etcd.{NAME}.cattle.io"
 REMOVE: Final = f"{GROUP}/remove"
 REMOVED: Final = f"{GROUP}/removed-node-name"
 MEMBER_NAME: Final = f"{GROUP}/node-name"

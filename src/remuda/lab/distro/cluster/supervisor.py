@@ -53,18 +53,21 @@ class Refusal(Exception):
 
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_READYZ = "/readyz"
 
 
 class SupervisorHandler:
-    """Answers requests; :class:`~remuda.apiserver.http.listener.Listener` has the sockets."""
+    """Answers requests; :class:`~remuda.apiserver.http.listener.Listener` has the sockets. `beside` answers all others, for an
+    API on the same port."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, beside: Page | None = None) -> None:
         self._state = state
+        self._beside = beside
         everybody, nodes, servers = (), (join_tokens.NODE, join_tokens.SERVER), (join_tokens.SERVER,)
         self._pages: Mapping[tuple[str, str], tuple[tuple[str, ...], Page]] = {
             ("GET", "/cacerts"): (everybody, self._cacerts),
             ("GET", "/ping"): (everybody, self._ping),
-            ("GET", "/readyz"): (everybody, self._readyz),
+            ("GET", _READYZ): (everybody, self._readyz),
             ("GET", "/db/info"): (everybody, self._db_info),
             ("GET", f"{PREFIX}/server-ca.crt"): (everybody, self._cacerts),
             ("GET", f"{PREFIX}/apiservers"): (nodes, self._apiservers),
@@ -77,6 +80,8 @@ class SupervisorHandler:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         allowed, page = self._pages.get((request.method, request.path), ((), None))
+        if self._beside is not None and (page is None or request.path == _READYZ):
+            return await self._beside(request)
         if page is None:
             return web.Response(status=404, text="not found\n")
         try:

@@ -13,6 +13,7 @@ from typing import Any
 from . import arguments
 from .arguments import KINDS, LISTS, ConfigError, Kind, Line, seconds
 
+# In all names that k3s makes of its own: paths, kinds of requests, annotations.
 NAME = "remuda"
 SUPERVISOR_PORT, API_PORT = 9345, 6443
 ETCD_PORT, ETCD_PEER_PORT, ETCD_METRICS_PORT = 2379, 2380, 2381
@@ -88,7 +89,7 @@ class Settings:
     cluster_init: bool = False
     cluster_reset: bool = False
     restore_path: str = ""
-    kubeconfig: Path = Path("/etc/rancher/remuda/remuda.yaml")
+    kubeconfig: Path = Path(f"/etc/rancher/{NAME}/{NAME}.yaml")
     kubeconfig_mode: int = 0o600
     disabled: frozenset[str] = frozenset()
     etcd_args: tuple[str, ...] = ()
@@ -99,7 +100,7 @@ class Settings:
     # The interval of the node's heartbeats, and the silence after which the cluster marks a node as not ready.
     node_report_seconds: float = REPORT_SECONDS
     node_grace_seconds: float = GRACE_SECONDS
-    snapshots: Snapshots = Snapshots(Path("/var/lib/rancher/remuda/server/db/snapshots"))
+    snapshots: Snapshots = Snapshots(Path(f"/var/lib/rancher/{NAME}/server/db/snapshots"))
     controller_manager: Component = Component(CONTROLLER_MANAGER_PORT, Path("kube-controller-manager"))
     scheduler: Component = Component(SCHEDULER_PORT, Path("kube-scheduler"))
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -126,6 +127,11 @@ class Settings:
     def local_api_url(self) -> str:
         return f"https://{self.loopback}:{self.api_port}"
 
+    @property
+    def shares_port(self) -> bool:
+        """The supervisor answers on the API's port, as in k3s; otherwise on its own, as in RKE2."""
+        return self.supervisor_port == self.api_port and self.has_api
+
     def etcd_url(self, port: int = ETCD_PORT) -> str:
         return f"https://{in_url(self.node_ips[0])}:{port}"
 
@@ -138,7 +144,7 @@ def load(line: Line, environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings of this host. Raises ConfigError."""
     root = Path(line.values.get("root") or environment.get("REMUDA_ROOT") or "/")
     named = line.values.get("config") or environment.get("REMUDA_CONFIG_FILE")
-    file = Path(named) if named else root / "etc/rancher/remuda/config.yaml"
+    file = Path(named) if named else root / f"etc/rancher/{NAME}/config.yaml"
     said = {key: environment[variable] for variable, key in _VARIABLES.items() if environment.get(variable)}
     values = arguments.with_arguments({**said, **arguments.read(file)}, line.values, LISTS)
     return of(values, root)
@@ -147,7 +153,7 @@ def load(line: Line, environment: Mapping[str, str] = os.environ) -> Settings:
 def of(values: Mapping[str, Any], root: Path = Path("/")) -> Settings:
     """Raises ConfigError."""
     said = _Said(values)
-    paths = Paths(_below(root, said.text("data-dir") or "/var/lib/rancher/remuda"), root)
+    paths = Paths(_below(root, said.text("data-dir") or f"/var/lib/rancher/{NAME}"), root)
     ips = tuple(said.separated("node-ip")) or (_own_address(),)
     if not said.text("server") and said.truth("disable-etcd"):
         raise ConfigError("disable-etcd needs a server to join, since the state must be somewhere")

@@ -23,7 +23,7 @@ from remuda.provisioning.etcd.s3.copies import Copy
 from remuda.provisioning.etcd.s3.place import Place
 
 from ..config.arguments import ConfigError
-from ..config.settings import Settings
+from ..config.settings import NAME, Settings
 from ..crds import SNAPSHOT_FILES
 from . import remote_copies, snapshots
 from .snapshots import LOCAL, REMOTE, Failure, Snapshot, SnapshotError
@@ -33,7 +33,7 @@ Obj = dict[str, Any]
 log = logging.getLogger(__name__)
 
 CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
-STORAGE: Final = "etcd.remuda.cattle.io/snapshot-storage"
+STORAGE: Final = f"etcd.{NAME}.cattle.io/snapshot-storage"
 _LOOK_SECONDS = 2.0
 _RESYNC_SECONDS = 60.0
 # Lists of a bucket cost money: one is read after a change that this host knows of, and seldom otherwise.

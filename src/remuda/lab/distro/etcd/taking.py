@@ -19,7 +19,7 @@ from remuda.kube.private_files import write_private
 from remuda.provisioning.etcd.s3.answers import S3Error
 
 from ..config.arguments import ConfigError
-from ..config.settings import Settings
+from ..config.settings import NAME, Settings
 from . import remote_copies, snapshots
 from .client import EtcdClient
 from .cron import BadSchedule, Schedule
@@ -27,7 +27,7 @@ from .snapshots import Failure, Snapshot, SnapshotError
 
 log = logging.getLogger(__name__)
 
-EXTRA: Final = "remuda-etcd-snapshot-extra-metadata"
+EXTRA: Final = f"{NAME}-etcd-snapshot-extra-metadata"
 _EXTRA_KEY: Final = f"/registry/configmaps/kube-system/{EXTRA}"
 _SYSTEM_KEY: Final = "/registry/namespaces/kube-system"
 
