@@ -25,7 +25,7 @@ from remuda.apiserver.webhook_client import CallError, Endpoint, WebhookClient
 from remuda.capi.clustercache import HttpsConnector
 from remuda.client.download import FetchError
 from remuda.kube.builtin_resources import SECRETS
-from remuda.kube.clock import SYSTEM_CLOCK
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.network import outbound
 from remuda.kube.network.outbound import Policy
@@ -43,6 +43,11 @@ from remuda.machines.options import Options
 from remuda.machines.provisioner import external_driver
 from remuda.machines.runner.confinement import Around, environment
 from remuda.machines.runner.job_logs import Output
+from remuda.provisioning.etcd.s3 import copies
+from remuda.provisioning.etcd.s3.answers import S3Error
+from remuda.provisioning.etcd.s3.bucket import Bucket
+from remuda.provisioning.etcd.s3.place import Place
+from remuda.provisioning.etcd.s3.signature import Keys
 from remuda.provisioning.releases import release_data
 from tests.integration.gateway.running_gateway import standing
 from tests.real.ports import free_port
@@ -141,15 +146,21 @@ async def kubeconfigs_proxy(host: str, port: int, policy: Policy, place: Path) -
     await _connected({"server": "https://192.0.2.1:6443", "proxy-url": f"http://{host}:{port}"}, policy)
 
 
+async def snapshots(host: str, port: int, policy: Policy, place: Path) -> None:
+    at = Place("backups", endpoint=f"{host}:{port}", skip_verify=True, insecure=True)
+    async with Bucket(at, Keys("a", "b"), SYSTEM_CLOCK, Rng(), policy=policy, tries=1) as bucket:
+        await copies.listed(bucket)
+
+
 KINDS: dict[str, Kind] = {
-    each.__name__: each for each in (generic, amazonec2, digitalocean, machine_shell, kubeconfig, kubeconfigs_proxy)
+    each.__name__: each for each in (generic, amazonec2, digitalocean, machine_shell, kubeconfig, kubeconfigs_proxy, snapshots)
 }
 
 
 async def told(kind: Kind, host: str, port: int, policy: Policy, place: Path) -> str:
-    with pytest.raises((DriverError, ApiError)) as caught:
+    with pytest.raises((DriverError, ApiError, S3Error)) as caught:
         await kind(host, port, policy, place)
-    return str(caught.value.message)
+    return str(getattr(caught.value, "message", caught.value))
 
 
 @pytest.fixture(autouse=True)
@@ -196,6 +207,11 @@ async def test_a_tenant_does_not_learn_which_ports_are_open(kind: Kind, tmp_path
         (amazonec2, "302 Found"),
         (amazonec2, "404 Not Found"),
         (amazonec2, "500 Internal Server Error"),
+        (snapshots, "200 OK"),
+        (snapshots, "302 Found"),
+        (snapshots, "403 Forbidden"),
+        (snapshots, "404 Not Found"),
+        (snapshots, "500 Internal Server Error"),
         # The address is the administrator's, and another status DigitalOcean's own answer.
         (digitalocean, "200 OK"),
     ],
@@ -415,6 +431,7 @@ PLACES = {
     "machines/drivers/amazonec2/client.py": "under the policy",
     "machines/drivers/digitalocean/client.py": "under the policy",
     "machines/drivers/container/engine.py": "a socket of this machine that the server's environment names",
+    "provisioning/etcd/s3/bucket.py": "under the policy where the server connects; a host has none",
     "machines/provisioner/program.py": "the server that made the Job",
     "gateway/proxy/connection_pool.py": "the Kubernetes that the gateway stands before",
     "gateway/proxy/tunnel_downstreams.py": "through a cluster agent's tunnel",

@@ -156,7 +156,30 @@ async def test_the_servers_policy_is_kept_and_tells_a_tenant_nothing(service: Se
     async with client(service, service.at(endpoint="127.0.0.1:1"), policy=allowed, tries=2) as bucket:
         with pytest.raises(S3Error) as raised:
             await bucket.check()
-    assert str(raised.value).endswith("it can't be reached")
+    assert str(raised.value) == "looking for the bucket failed: the bucket snapshots at 127.0.0.1:1 can't be reached"
+    # What is missing is told all the same.
+    async with client(service, policy=allowed) as bucket:
+        with pytest.raises(S3Error) as raised:
+            await copies.checked(bucket, "none")
+    assert raised.value.why is Why.NO_OBJECT
+
+
+async def test_a_service_that_never_answers(service: Service) -> None:
+    held = []
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+        await reader.read()
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    place = service.at(endpoint=f"127.0.0.1:{server.sockets[0].getsockname()[1]}", insecure=True)
+    async with client(service, place, seconds=0.3, tries=2) as bucket:
+        with pytest.raises(S3Error, match="no answer in time") as raised:
+            await bucket.check()
+    assert raised.value.why is Why.UNREACHABLE and len(held) == 2
+    for writer in held:
+        writer.close()
+    server.close()
 
 
 async def test_a_service_that_throttles_gets_fewer_requests(tmp_path: Path) -> None:

@@ -97,6 +97,11 @@ def text(element: ElementTree.Element, name: str) -> str:
     return next((child.text or "" for child in element if _local(child) == name), "")
 
 
+def is_of_s3(headers: Mapping[str, str]) -> bool:
+    """True if an answer, even one without a body, can be S3's and not that of any web server."""
+    return "xml" in headers.get("Content-Type", "") or any(name.lower().startswith("x-amz") for name in headers)
+
+
 def page(body: bytes) -> Page:
     """A page of a list. Raises MalformedAnswer."""
     root = document(body, "ListBucketResult")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import html
+import logging
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -35,6 +36,7 @@ from .place import Place, PlaceError
 from .signature import EMPTY, Keys, escaped_path, escaped_query, signed
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 # As k3s' library: 16 MiB, and at most 10,000 parts.
 PART: Final = 16 * 2**20
@@ -325,6 +327,8 @@ class Bucket:
 
     async def _failure(self, request: _Request, answer: aiohttp.ClientResponse) -> S3Error:
         body = await _limited(answer, 64 * 1024) or b""
+        if self._policy is not None and not answers.is_of_s3(answer.headers):
+            return self._untold(request.doing, f"it answered {answer.status}, and is no S3")
         error = answers.failure(request.doing, self.place, answer.status, answer.headers, body)
         with suppress(ValueError):
             error.pause = float(answer.headers.get("Retry-After", "0"))
@@ -333,26 +337,32 @@ class Bucket:
     def _unreachable(self, request: _Request, error: Exception) -> S3Error:
         doing, place = request.doing, self.place
         if outbound.is_refusal(error):
-            return S3Error(
-                Why.REFUSED, f"{doing} failed: {place} is {outbound.REFUSED}: ask an administrator to allow the address"
-            )
+            return S3Error(Why.REFUSED, f"{doing} failed: {place} is {outbound.REFUSED}")
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             said = getattr(error.certificate_error, "verify_message", "") or "it is not valid"
             advice = f"the certificate is not trusted ({said}): set endpointCA to the certificate of its CA"
             return S3Error(Why.UNTRUSTED, f"{doing} failed for {place}: {advice}")
+        if self._policy is not None:
+            return self._untold(doing, str(error) or type(error).__name__)
         if isinstance(error, aiohttp.ClientConnectorSSLError):
             return S3Error(Why.UNTRUSTED, f"{doing} failed for {place}: it does not speak TLS, or none that is accepted here")
         if isinstance(error, TimeoutError):
             return S3Error(Why.UNREACHABLE, f"{doing} failed for {place}: no answer in time")
-        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError) or self._policy is not None:
-            why = outbound.told(error, "it") if self._policy is not None else f"it can't be reached: {error}"
-            return S3Error(Why.UNREACHABLE, f"{doing} failed for {place}: {why}")
+        if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError):
+            return S3Error(Why.UNREACHABLE, f"{doing} failed for {place}: it can't be reached: {error}")
         return S3Error(Why.CUT, f"{doing} failed for {place}: the connection was cut: {error or type(error).__name__}")
+
+    def _untold(self, doing: str, why: str) -> S3Error:
+        """The error for a tenant, who must not learn what is at an address; the log has the reason."""
+        log.info("%s failed for %s: %s", doing, self.place, why)
+        return S3Error(Why.UNREACHABLE, f"{doing} failed: {self.place} {outbound.UNREACHABLE}")
 
     def _read(self, doing: str, reading: Callable[[], T]) -> T:
         try:
             return reading()
         except MalformedAnswer as error:
+            if self._policy is not None:
+                raise self._untold(doing, str(error)) from None
             raise S3Error(Why.OTHER, f"{doing} failed for {self.place}: the answer is not S3's: {error}") from None
 
 
