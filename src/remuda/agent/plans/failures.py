@@ -1,7 +1,8 @@
 """What a failed instruction says: the lines of its output that explain the failure. Pure.
 
-Installers write much that is no reason: progress, and how to look for the reason. The last lines that are none of that, and the
-journal of a unit that did not start, go to the server (docs/reference/agent.md#decision), so that a user need not log in.
+Installers write much that is no reason: progress, a shell's trace, and how to look for the reason. The last lines that are none of
+that, and the journal of a unit that did not start, go to the server (docs/reference/agent.md#decision), so that a user need not
+log in.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LINES = 12
 _PREFIX = re.compile(r"^[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \S+ \S+?(?:\[\d+\])?: ")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NOISE = re.compile(
-    r"""^\[?(?:INFO|DEBUG)\b|level=(?:info|debug)\b|^--\s|^(?:Hint:|See )["'a-z]*.*(?:systemctl|journalctl)"""
+    r"""^\++\s|^\[?(?:INFO|DEBUG)\b|level=(?:info|debug)\b|^--\s|^(?:Hint:|See )["'a-z]*.*(?:systemctl|journalctl)"""
     r"""|Main process exited|Failed with result|Scheduled restart job|Start request repeated|Consumed .* CPU time"""
     r"""|^(?:Starting|Started|Stopping|Stopped|Finished|Deactivated)\b|^Created symlink|Unit process .* remains running"""
 )

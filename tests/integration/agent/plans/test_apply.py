@@ -75,6 +75,12 @@ def test_the_journal_of_a_unit_that_does_not_start_has_the_reason(tmp_path: Path
     assert b"no-such-flag" in (said(result)["install"] or b"")
 
 
+def test_the_reason_is_the_program_s_own_line_and_not_the_trace_of_a_shell(tmp_path: Path) -> None:
+    for what, why in (("echo why >&2; exit 4", "why"), ("echo why; exit 4", "why"), ("exit 4", "")):
+        result = apply(engine(tmp_path / str(len(what))), plan_bytes(instructions=[shell(f"set -x; {what}", "one")]))
+        assert result.why == "instruction 0 (one): exit status 4" + (f": {why}" if why else "")
+
+
 def test_an_image_that_is_not_to_be_had_is_the_reason(tmp_path: Path) -> None:
     heard: list[str] = []
     one = engine(tmp_path)
