@@ -126,6 +126,13 @@ def test_a_snapshot_brings_everything_back(machines: Machines) -> None:
     assert first.ask("POST", SECRETS, {"metadata": {"name": "after"}}).status == 201
     revision = int(first.get(SECRETS)["metadata"]["resourceVersion"])
     assert "another server runs on" in first.run("server", "--cluster-reset").stderr
+    # It is tried while the server runs, and nothing changes by that.
+    verified = first.run("etcd-snapshot", "verify", name)
+    assert verified.returncode == 0 and "can be restored here" in verified.stdout, verified.stderr
+    refused = first.run("etcd-snapshot", "verify", f"db/snapshots/{name}", "--token", "not-the-token-of-these-tests")
+    assert refused.returncode == 1 and "sealed with another token" in refused.stderr
+    assert "there is no snapshot at" in first.run("etcd-snapshot", "verify", "never").stderr
+    assert not (first.data / "server/db/verify-tmp").exists()
 
     # As a restore does it: all is stopped, and the authorities are gone but for what etcd holds.
     assert first.stop() == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +31,8 @@ Commands:
   server                                       run a server (--cluster-reset makes one member of many)
   agent                                        run a node
   etcd-snapshot save|ls|delete|prune [NAME…]   keep etcd's state in files
+  etcd-snapshot verify FILE                    try whether a snapshot can be restored here
+  restored pods|nodes …                        clean up after a snapshot was restored
   certificate rotate|check                     make certificates anew, or look at them
   certificate rotate-ca --path DIR [--force]   replace the cluster's authorities
   secrets-encrypt status|prepare|rotate|reencrypt|rotate-keys
@@ -81,6 +84,7 @@ def _dispatch(line: Line) -> int:
         "server": _server,
         "agent": _agent,
         "etcd-snapshot": _etcd_snapshot,
+        "restored": _restored,
         "certificate": _certificate,
         "secrets-encrypt": _secrets_encrypt,
         "token": _token,
@@ -184,7 +188,9 @@ def _etcd_snapshot(settings: Settings, words: tuple[str, ...]) -> int:
         return _finished(_delete_snapshots(settings, names))
     if what == "prune":
         return _finished(_prune_snapshots(settings, name))
-    raise _unknown("etcd-snapshot", words, "save, ls, delete or prune")
+    if what == "verify" and len(names) == 1:
+        return _verify(settings, names[0])
+    raise _unknown("etcd-snapshot", words, "save, ls, delete, prune or verify FILE")
 
 
 async def _list_snapshots(settings: Settings) -> None:
@@ -230,6 +236,32 @@ async def _prune_snapshots(settings: Settings, name: str) -> None:
             gone = await Taking(settings, client, SYSTEM_CLOCK, Rng()).prune_copies(name)
         for each in gone:
             click.echo(f"Snapshot {each} deleted from the bucket.")
+
+
+def _verify(settings: Settings, snapshot: str) -> int:
+    from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+    from remuda.lab.distro.etcd import restore
+
+    async def work() -> None:
+        await restore.verify(settings, snapshot, SYSTEM_CLOCK, Rng(), Entropy())
+        click.echo(f"{snapshot} can be restored here.")
+
+    return _finished(work())
+
+
+def _restored(settings: Settings, words: tuple[str, ...]) -> int:
+    from remuda.kube.clock import SYSTEM_CLOCK
+    from remuda.lab.distro.cluster import restored
+
+    async def work() -> None:
+        if words[:1] == ("pods",):
+            await restored.delete_pods(settings, words[1:], SYSTEM_CLOCK)
+        elif words[:1] == ("nodes",) and len(words) == 3:
+            await restored.delete_nodes(settings, Path(words[1]), Path(words[2]), SYSTEM_CLOCK)
+        else:
+            raise _unknown("restored", words, "pods MACHINE… NAMESPACE:SELECTOR…, or nodes MACHINES-FILE NAMES-FILE")
+
+    return _finished(work())
 
 
 def _certificate(settings: Settings, words: tuple[str, ...]) -> int:
@@ -338,6 +370,7 @@ def _finished(work: Coroutine[Any, Any, None]) -> int:
     from remuda.apiserver.keys.encryption import EncryptionError
     from remuda.apiserver.storage.store import StoreError
     from remuda.kube.certificates import PkiError
+    from remuda.kube.errors import ApiError
     from remuda.lab.distro import DistroError
 
     try:
@@ -345,7 +378,7 @@ def _finished(work: Coroutine[Any, Any, None]) -> int:
             runner.run(work)
     except Exception as error:
         found = _innermost(error)
-        if isinstance(found, DistroError | EncryptionError | PkiError | StoreError | OSError):
+        if isinstance(found, ApiError | DistroError | EncryptionError | PkiError | StoreError | OSError):
             raise Failure(str(found)) from error
         raise
     return Code.OK

@@ -34,14 +34,19 @@ async def authorities_in(settings: Settings, password: str, clock: Clock, rng: R
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         await asyncio.to_thread(shutil.copytree, settings.paths.etcd / "member", scratch / "data" / "member")
-        async with _alone(settings, scratch, clock, rng, entropy) as client:
-            found = await authorities.load(client, password)
+        return await authorities_of(settings, scratch, settings.paths.etcd, password, clock, rng, entropy)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+async def authorities_of(
+    settings: Settings, scratch: Path, origin: Path, password: str, clock: Clock, rng: Rng, entropy: Entropy
+) -> Authorities:
+    """The authorities in the data of `scratch`, which is a copy of `origin`. Raises PkiError, WrongToken and EtcdFailed."""
+    async with _alone(settings, scratch, clock, rng, entropy) as client:
+        found = await authorities.load(client, password)
     if found is None:
-        raise PkiError(
-            f"the etcd in {settings.paths.etcd} does not hold a cluster's authorities: put them into {settings.paths.tls}"
-        )
+        raise PkiError(f"the etcd in {origin} does not hold a cluster's authorities: put them into {settings.paths.tls}")
     return found.authorities
 
 

@@ -89,7 +89,7 @@ async def _alone(settings: Settings, own: server_identity.Identity, clock: Clock
 
 async def _restored(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> None:
     paths = settings.paths
-    snapshot = await _fetched(settings, clock, rng) if settings.snapshots.s3 else _found(settings)
+    snapshot = await _fetched(settings, clock, rng) if settings.snapshots.s3 else _found(settings, settings.restore_path)
     paths.db.mkdir(mode=0o700, parents=True, exist_ok=True)
     scratch = paths.db / "restore-tmp"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -97,18 +97,7 @@ async def _restored(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy
     name, peer_url = new_name(settings.node_name, entropy), settings.etcd_url(ETCD_PEER_PORT)
     try:
         plain = await asyncio.to_thread(_plain, snapshot, scratch)
-        await _run(
-            process.program(settings, "etcdutl"),
-            "snapshot",
-            "restore",
-            str(plain),
-            f"--data-dir={scratch / 'etcd'}",
-            f"--name={name}",
-            f"--initial-cluster={name}={peer_url}",
-            f"--initial-advertise-peer-urls={peer_url}",
-            # 3.5 can't: clients may then see the same revisions twice.
-            *(() if settings.demo_etcd else (f"--bump-revision={_REVISIONS}", "--mark-compacted")),
-        )
+        await _run(*_restoring(settings, plain, scratch / "etcd", name, peer_url))
         write_private(scratch / "etcd" / "name", name.encode())
         # Only now: what can't be restored leaves everything as it was.
         local_member.set_aside(paths.etcd, clock)
@@ -128,8 +117,41 @@ async def _fetched(settings: Settings, clock: Clock, rng: Rng) -> Path:
         return await remote_copies.fetch(bucket, name, settings.snapshots.directory)
 
 
-def _found(settings: Settings) -> Path:
-    said = Path(settings.restore_path.removeprefix("file://"))
+def _restoring(settings: Settings, plain: Path, data: Path, name: str, peer_url: str) -> tuple[str, ...]:
+    return (
+        process.program(settings, "etcdutl"),
+        "snapshot",
+        "restore",
+        str(plain),
+        f"--data-dir={data}",
+        f"--name={name}",
+        f"--initial-cluster={name}={peer_url}",
+        f"--initial-advertise-peer-urls={peer_url}",
+        # 3.5 can't: clients may then see the same revisions twice.
+        *(() if settings.demo_etcd else (f"--bump-revision={_REVISIONS}", "--mark-compacted")),
+    )
+
+
+async def verify(settings: Settings, snapshot: str, clock: Clock, rng: Rng, entropy: Entropy) -> None:
+    """Restore a snapshot beside this host's etcd, and open it with the cluster's token: what runs here goes on, and a reset with
+    this snapshot will succeed. Raises ResetError, EtcdFailed, PkiError and WrongToken."""
+    paths, file = settings.paths, _found(settings, snapshot)
+    scratch = paths.db / "verify-tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700, parents=True)
+    try:
+        plain = await asyncio.to_thread(_plain, file, scratch)
+        peer_url = settings.etcd_url(recovery.PEER_PORT)
+        await _run(*_restoring(settings, plain, scratch / "data", "alone", peer_url))
+        password = server_identity.server_token(settings, entropy).password
+        found = await recovery.authorities_of(settings, scratch, file, password, clock, rng, entropy)
+        found.check()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _found(settings: Settings, snapshot: str) -> Path:
+    said = Path(snapshot.removeprefix("file://"))
     # As k3s does: a relative path is below the server's directory; a bare name is one of the snapshots.
     candidates = [said] if said.is_absolute() else [settings.paths.server / said, settings.snapshots.directory / said]
     for candidate in candidates:
@@ -141,6 +163,8 @@ def _found(settings: Settings) -> Path:
 def _plain(snapshot: Path, scratch: Path) -> Path:
     if snapshot.suffix != ".zip":
         return snapshot
+    if not zipfile.is_zipfile(snapshot):
+        raise ResetError(f"{snapshot} is no archive, or damaged")
     with zipfile.ZipFile(snapshot) as archive:
         names = archive.namelist()
         if len(names) != 1:
