@@ -15,8 +15,8 @@ LONGEST_SENTENCE, LONGEST_REASON = 1000, 4000
 LONGEST_TAIL = 16 * 1024
 _LINES = 12
 
-#: A prefix of journalctl's lines, and colours.
-_PREFIX = re.compile(r"^[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \S+ \S+?(?:\[\d+\])?: ")
+#: Prefixes of journals' lines, of systemd's and of our hosts', and colours.
+_PREFIX = re.compile(r"^(?:[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \S+ \S+?(?:\[\d+\])?: |\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ )")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NOISE = re.compile(
     r"""^\++\s|^\[?(?:INFO|DEBUG)\b|level=(?:info|debug)\b|^--\s|^(?:Hint:|See )["'a-z]*.*(?:systemctl|journalctl)"""
@@ -25,7 +25,7 @@ _NOISE = re.compile(
 )
 _TELLING = re.compile(
     r"\b(?:error|errors|fatal|fata|panic|failed|failure|denied|invalid|unknown|cannot|unable|missing|refused|not found)\b|can't"
-    r"|no space|not (?:allowed|permitted|supported|provided|defined)|exceeded|\bmust\b",
+    r"|^remuda: |no space|not (?:allowed|permitted|supported|provided|defined)|exceeded|\bmust\b",
     re.IGNORECASE,
 )
 #: Sentences that say only that something failed.
@@ -43,7 +43,8 @@ def meaningful(output: bytes) -> list[str]:
     """The lines of an output that may be a reason, without repetitions."""
     lines = (_COLOUR.sub("", line.decode(errors="replace")).strip() for line in output.splitlines())
     kept = (_PREFIX.sub("", line) for line in lines)
-    return list(dict.fromkeys(line for line in kept if line and not _NOISE.search(line)))
+    # Of a repeated line the last one counts: a service that is started again and again ends with its reason.
+    return list(dict.fromkeys(reversed([line for line in kept if line and not _NOISE.search(line)])))[::-1]
 
 
 def reason(label: str, why: str, stdout: bytes, stderr: bytes) -> str:

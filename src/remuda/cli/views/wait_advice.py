@@ -67,9 +67,7 @@ _WHAT: Final = {
     Code.RELEASE: "Choose a kubernetesVersion that exists: remuda versions lists those that this server knows.",
     Code.ROLES: "Register hosts: run the output of the command on each host; the options are its roles.",
     Code.INIT_NODE: "See why no machine with the role etcd is ready yet (remuda machine attempts CLUSTER), or register a host.",
-    Code.RESTORE: (
-        "Start a lost etcd host again. If none exists, the state is lost: remuda cluster delete CLUSTER, and create it again."
-    ),
+    Code.RESTORE: "Start a lost etcd host again. If none exists, the state is lost: delete the cluster and create it again.",
     Code.STEP: "Nothing: the next step follows at once.",
     Code.CHECK_IN: "Check on the host that its agent runs and reaches this server (journalctl -u rancher-system-agent).",
     Code.PLAN: "Nothing, unless it takes long; then look at the host (journalctl -u rancher-system-agent).",

@@ -23,6 +23,14 @@ Jan 01 00:00:00 h0 remuda[7]: remuda: config.yaml: write-kubeconfig-mode is like
 Jan 01 00:00:00 h0 systemd[1]: remuda-server.service: Main process exited, code=exited, status=1/FAILURE
 [ERROR]  remuda-server does not start
 """
+OF_OUR_HOSTS = b"""\
+2026-11-19T07:15:02Z remuda: write-kubeconfig-mode is like 0600, not 'rw-------'
+2026-11-19T07:15:02Z {"level":"error","msg":"setting up serving from embedded etcd failed."}
+2026-11-19T07:15:03Z -- remuda-server.service: it ended before it was ready (exited with 2)
+2026-11-19T07:15:08Z remuda: write-kubeconfig-mode is like 0600, not 'rw-------'
+2026-11-19T07:15:08Z -- Failed to start Kubernetes by Remuda (server): it ended before it was ready (exited with 2)
+[ERROR] remuda-server does not start
+"""
 
 
 @pytest.mark.parametrize(
@@ -30,6 +38,7 @@ Jan 01 00:00:00 h0 systemd[1]: remuda-server.service: Main process exited, code=
     [
         (b"", K3S, "flag provided but not defined: -system-default-registry"),
         (b"", REMUDA, "[ERROR]  remuda-server does not start: remuda: config.yaml: write-kubeconfig-mode is like 0600"),
+        (b"", OF_OUR_HOSTS, "does not start: remuda: write-kubeconfig-mode is like 0600, not 'rw-------'"),
         (b"downloading\nno space left on device\n", b"", "no space left on device"),
         (b"[INFO]  installing\n", b"tar: short read\n", "tar: short read"),
         (b"[INFO]  installing\n", b"error: disk is full\ncleaning up\n", "error: disk is full"),
