@@ -115,20 +115,6 @@ async def test_a_cluster_without_hosts_says_what_it_waits_for_and_has_its_kubeco
         await ready(world)
 
 
-async def test_what_is_not_offered_yet_is_said_at_once_and_holds_up_nothing() -> None:
-    async with provisioned() as world:
-        await world.want(DEMO, FROM, etcdSnapshotRestore={"generation": 1})
-        await world.settle(10)
-        found = condition_of(await world.cluster(DEMO), "OperationsSupported")
-        assert found is not None and (found["status"], found["reason"]) == ("False", "NotSupported")
-        assert found["message"] == "etcdSnapshotRestore: not offered yet; nothing was done"
-        await world.host(DEMO, "h0", "ecw")
-        await ready(world)
-        await change(world, rkeConfig={"etcdSnapshotRestore": None})
-        await world.settle(10)
-        assert (await conditions(world, provisioning.CLUSTERS))["OperationsSupported"] == "True"
-
-
 async def test_an_argument_without_effect_is_said_and_holds_up_nothing() -> None:
     async with provisioned() as world:
         await world.want(DEMO, FROM, machineGlobalConfig={"made-up": "x"})

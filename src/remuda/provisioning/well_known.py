@@ -263,6 +263,18 @@ PLAN_FAILURE: Final = "remuda.dev/plan-failure"
 # Ours: the drain hash of the plan before an operation's, which has none.
 DRAIN_HASH_BEFORE: Final = "remuda.dev/drain-hash-before"
 
+# Ours, on a plan's Secret: the request and phase of the operation that the plan was written for, so that it is written once.
+TASK: Final = "remuda.dev/task"
+
+# Ours, on the Cluster API Cluster: the operation that has paused it.
+PAUSED_FOR: Final = "remuda.dev/paused-for"
+
+# Ours, on a cluster and its control plane: the request of a restore for which its spec was set back.
+RESTORED_SPEC: Final = "remuda.dev/restored-spec"
+
+# On an ETCDSnapshot.
+SNAPSHOT_FILE_NAME: Final = "etcdsnapshot.rke.io/snapshot-file-name"
+
 # Ours: the time when a machine's agent was last asked for a sign of life.
 ASKED_AT: Final = "remuda.dev/asked-at"
 

@@ -58,7 +58,7 @@ class RKEConfig(ClusterConfiguration, total=False):
     ]
     etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd, by a new generation.")]
     etcdSnapshotRestore: Annotated[
-        EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored. Not offered yet.")
+        EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored, by a new generation.")
     ]
     infrastructureRef: Annotated[
         ObjectReference | None,

@@ -46,7 +46,7 @@ class RKEControlPlaneSpec(ClusterConfiguration, total=False):
     clusterName: Required[Annotated[str, Doc("The name of the clusters.provisioning.cattle.io."), Length(most=63)]]
     etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd, by a new generation.")]
     etcdSnapshotRestore: Annotated[
-        EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored. Not offered yet.")
+        EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored, by a new generation.")
     ]
     kubernetesVersion: Annotated[Text, Doc("The version of RKE2 or K3s, such as v1.34.1+rke2r1.")]
     localClusterAuthEndpoint: Annotated[

@@ -8,7 +8,7 @@ token) are recorded in :attr:`Distribution.violations`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,8 +18,9 @@ from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, dig, name_of
+from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, dig, labels_of, name_of
 from remuda.provisioning.releases.distributions import of_version
+from remuda.provisioning.well_known import NODE_MACHINE
 
 from .workload_clusters import SimulatedCluster, SimulatedDownstreams
 
@@ -47,6 +48,10 @@ class Member:
     up: bool = False
     version: str = ""
     config: Obj = field(default_factory=dict)
+    # True from the stop for a restore until it has other data.
+    void: bool = False
+    # The number of restores that the etcd has seen whose data the host has.
+    epoch: int = 0
 
     @property
     def kind(self) -> str:
@@ -107,6 +112,9 @@ class Distribution:
         # Members whose hosts were destroyed, and whether there was ever an API that could have written something.
         self._destroyed: set[str] = set()
         self._was_on = False
+        # Snapshots of etcd by host and name of file, and the number of restores.
+        self.snapshots: dict[str, dict[str, dict[str, bytes]]] = {}
+        self.epoch = 0
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
@@ -142,6 +150,12 @@ class Distribution:
     def _join_server(self, member: Member) -> None:
         tokens = str(member.config.get("token") or ""), str(member.config.get("agent-token") or "")
         server = member.config.get("server")
+        alive = [each.name for each in self.members.values() if each.up and each.etcd and each.name != member.name]
+        if member.etcd and not member.void and member.name in self.members and member.epoch != self.epoch:
+            self.violations.append(f"{member.name} started with the data of before the restore")
+        if member.etcd and member.void and (not server or not alive):
+            self.violations.append(f"{member.name} began an empty cluster after it was stopped for a restore")
+        member.void, member.epoch = False, self.epoch
         if not server:
             others = [each.name for each in self.members.values() if each.name != member.name and each.etcd]
             if others and member.name not in self.members:
@@ -181,6 +195,47 @@ class Distribution:
         for member in self.members.values():
             member.up = False
         self._power()
+
+    # --- snapshots of etcd ------------------------------------------------------------------------------------------------
+
+    async def save(self, name: str) -> str:
+        """Save a snapshot on a host; the name of its file. Raises CannotStart."""
+        if not self._has_majority():
+            raise CannotStart("etcd does not answer")
+        file = f"on-demand-{name}-{int(self._clock.time())}"
+        self.snapshots.setdefault(name, {})[file] = await self.cluster.state()
+        return file
+
+    def check(self, name: str, file: str) -> None:
+        """Raises CannotStart if the host does not have a snapshot."""
+        if file not in self.snapshots.get(name, {}):
+            raise CannotStart(f"there is no snapshot at {file}")
+
+    def stop_for_restore(self, name: str) -> None:
+        """Stop a host, and leave the data of its member unusable."""
+        member = self.members.get(name)
+        if member is not None:
+            member.up, member.void = False, member.etcd
+            self._power()
+
+    async def restore(self, member: Member, file: str) -> None:
+        """Make the cluster of one member of a snapshot on its host. Raises CannotStart."""
+        self.check(member.name, file)
+        for other in [each for each in self.members.values() if each.etcd and each.name != member.name]:
+            if other.up or not (other.void or other.name in self._destroyed):
+                self.violations.append(f"{member.name} was restored while {other.name} had the data of before")
+            self.members.pop(other.name)
+        self.epoch += 1
+        member.up, member.void, member.epoch = False, False, self.epoch
+        self.members[member.name] = member
+        self._power()
+        await self.cluster.go_back(self.snapshots[member.name][file])
+
+    async def forget_nodes(self, names: Container[str], uids: Container[str]) -> None:
+        """Delete the Nodes that have neither one of the names nor belong to one of the Machines."""
+        for node in (await self.cluster.client.list(NODES))["items"]:
+            if name_of(node) not in names and labels_of(node).get(NODE_MACHINE) not in uids:
+                await self.cluster.client.delete(NODES, name_of(node))
 
     def lose(self, name: str) -> None:
         """Cut a host's power, which counts as no violation. Its Node stays ready for a while."""

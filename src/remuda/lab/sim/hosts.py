@@ -32,7 +32,7 @@ from remuda.provisioning.nodes.host_registration import HostRegistrations as Doo
 from remuda.provisioning.nodes.host_registration import PlanAccess, Refused
 from remuda.provisioning.nodes.machine_request import request_secret
 from remuda.provisioning.plans.machine_plan_secret import packed
-from remuda.provisioning.plans.plan import Plan, checksum, decode, instruction
+from remuda.provisioning.plans.plan import INSTALL, SHUTDOWN, Instruction, Plan, checksum, decode, instruction, stops
 from remuda.provisioning.well_known import MACHINE_NAME, MACHINE_NAMESPACE, REFUSED, request_name
 from remuda.runtime import Informers
 
@@ -219,24 +219,27 @@ class SimulatedHost:
 
     async def _install(self, plan: Plan, before: Result) -> Result:
         park = self._park
-        install = instruction(plan, "install")
         if instruction(plan, "uninstall") is not None:
             return await self._uninstall(before)
-        if install is None:
+        install = instruction(plan, INSTALL)
+        if install is None and not stops(plan):
             return await self._operate(plan, before)
-        stamp = next((each for each in install.env if each.startswith("RESTART_STAMP=")), "")
-        restarts = stamp != self._stamp
+        stamp = next((each for each in install.env if each.startswith("RESTART_STAMP=")), "") if install is not None else ""
+        restarts = bool(stamp) and (stamp != self._stamp or not self._member.up)
         if restarts:
             self._distribution.stop(self.name)
         await park.clock.sleep(park.rng.uniform(*park.times.apply))
         if self.failing:
             self.failing -= 1
-            return Result(True, False, packed({"install": base64.b64encode(b"simulated trouble").decode()}), before.periodic)
+            return _failed("install", "simulated trouble", before)
         try:
-            self._start(plan, install.image, restarts)
+            if stamp and install is not None:
+                self._start(plan, install.image, restarts)
+                self._stamp = stamp
+            for each in plan.instructions:
+                await self._run(each, plan)
         except CannotStart as error:
-            return Result(True, False, packed({"install": base64.b64encode(str(error).encode()).decode()}), before.periodic)
-        self._stamp = stamp
+            return _failed("install", str(error), before)
         return Result(True, True, packed({}), before.periodic)
 
     async def _operate(self, plan: Plan, before: Result) -> Result:
@@ -255,11 +258,27 @@ class SimulatedHost:
     async def _boots(self) -> None:
         await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.boot))
 
+    async def _run(self, task: Instruction, plan: Plan) -> None:
+        """What an operation has the host do. Raises CannotStart."""
+        distribution, words = self._distribution, task.args
+        if task.name == SHUTDOWN:
+            distribution.stop_for_restore(self.name)
+        elif task.name == "create":
+            await distribution.save(self.name)
+        elif task.name == "check-snapshot":
+            distribution.check(self.name, words[1].rpartition("/")[2])
+        elif "--cluster-reset" in words:
+            path = next(word for word in words if word.startswith("--cluster-reset-restore-path="))
+            await distribution.restore(self._member, path.rpartition("/")[2])
+        elif "etcd-restore/clean-nodes" in task.name:
+            lists = [file.data.decode().split() for path in words[-2:] for file in plan.files if file.path == path]
+            await distribution.forget_nodes(lists[1], lists[0])
+
     async def _uninstall(self, before: Result) -> Result:
         await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.apply))
         if self.failing:
             self.failing -= 1
-            return Result(True, False, packed({"uninstall": base64.b64encode(b"simulated trouble").decode()}), before.periodic)
+            return _failed("uninstall", "simulated trouble", before)
         self._distribution.stop(self.name)
         self.uninstalled = True
         return Result(True, True, packed({}), before.periodic)
@@ -304,6 +323,10 @@ class SimulatedHost:
             name: {"name": name, "stdout": base64.b64encode(said[name].encode()).decode()} for name in wanted if name in said
         }
         return packed(printed) if printed else b""
+
+
+def _failed(name: str, why: str, before: Result) -> Result:
+    return Result(True, False, packed({name: base64.b64encode(why.encode()).decode()}), before.periodic, why)
 
 
 class SimulatedHosts:

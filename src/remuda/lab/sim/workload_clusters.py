@@ -7,13 +7,14 @@ A cluster answers once its first control-plane machine is up (:meth:`SimulatedCl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from remuda import kcm
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
+from remuda.apiserver.storage.store import MAX_OPS, Delete, Put
 from remuda.client.interface import Client, Send, WatchEvent, WrappedClient
 from remuda.kube.clock import Clock, Entropy, Rng, rfc3339
 from remuda.kube.encoding import yamlio
@@ -24,6 +25,8 @@ from remuda.runtime import DONE, Controller, Manager, Result
 from .beginning import EMPTY
 
 Obj = dict[str, Any]
+
+_ALL = "/registry/"
 
 
 class Line(WrappedClient):
@@ -61,6 +64,18 @@ class SimulatedCluster:
     @property
     def answers(self) -> bool:
         return self.on and not self.cut
+
+    async def state(self) -> dict[str, bytes]:
+        """All that is stored, by key: the content of a snapshot of etcd."""
+        return {found.key: found.value for found in (await self.server.store.range(_ALL)).items}
+
+    async def go_back(self, state: Mapping[str, bytes]) -> None:
+        """Write the state of a snapshot. Revisions go on, as after a real restore."""
+        now = await self.state()
+        ops: list[Put | Delete] = [Delete(key) for key in now if key not in state]
+        ops += [Put(key, value) for key, value in state.items() if now.get(key) != value]
+        for first in range(0, len(ops), MAX_OPS):
+            await self.server.store.write(ops[first : first + MAX_OPS])
 
     def power_on(self) -> None:
         """The first machine of the control plane is up."""

@@ -24,7 +24,8 @@ from remuda.kube.selectors import structure_errors
 from remuda.runtime.admitted_types import AdmittedType
 
 from .. import well_known
-from ..etcd.snapshot_specs import SnapshotSpecError, cluster_spec
+from ..etcd.removal import is_etcd
+from ..etcd.snapshot_specs import NONE, SnapshotSpecError, cluster_spec, is_pending
 from ..host_layout import VARIABLES
 from ..plans.host_write_rules import refusal
 from ..releases.catalog import NO_IMAGE
@@ -153,7 +154,7 @@ class ClusterRules:
         restore = dig(attributes.obj, "spec", "rkeConfig", "etcdSnapshotRestore")
         if not dig(restore, "name") or dig(restore, "restoreRKEConfig") not in _REMEMBERED:
             return ""
-        if dig(plane, "status", "etcdSnapshotRestore") == restore:
+        if not is_pending(restore, dig(plane, "status") or {}):
             return ""
         snapshot = self._source.get(rke.GROUP, "etcdsnapshots", attributes.namespace, restore["name"])
         try:
@@ -170,6 +171,8 @@ class ClusterRules:
         if not name or restore == before or attributes.old is None:
             return []
         snapshot = self._source.get(rke.GROUP, "etcdsnapshots", attributes.namespace, name)
+        if snapshot is None and (restore.get("restoreRKEConfig") or "") in NONE and self._is_one_file(attributes, name):
+            return []
         of = dig(snapshot, "spec", "clusterName") or attributes.name
         if snapshot is None or of != attributes.name:
             # The writer must not learn of another cluster's snapshot: the same message.
@@ -182,11 +185,17 @@ class ClusterRules:
             spec = cluster_spec(snapshot) or {}
         except SnapshotSpecError as error:
             return [invalid_value(f"{_RESTORE}.name", name, f"can't bring back {' and '.join(needed)}: {error}")]
-        missing = [field for field in needed if not spec.get(field)]
+        missing = [field for field in needed if spec.get(field) in (None, "")]
         if missing:
             why = f"does not remember {' and '.join(missing)}: only none can be restored with it"
             return [invalid_value(f"{_RESTORE}.restoreRKEConfig", restore["restoreRKEConfig"], why)]
         return []
+
+    def _is_one_file(self, attributes: Attributes, name: str) -> bool:
+        """True if the name may be that of a file on the only machine that can have it."""
+        machines = self._source.list(capi.GROUP, "machines", attributes.namespace)
+        ours = [each for each in machines if dig(each, "spec", "clusterName") == attributes.name and not is_being_deleted(each)]
+        return "/" not in name and sum(is_etcd(each) for each in ours) == 1
 
 
 def _credential_errors(obj: Obj, old: Obj | None) -> list[FieldError]:

@@ -223,10 +223,14 @@ def _generated_part(new: Obj | None, old: Obj | None) -> bool:
     return _part(new) != _part(old)
 
 
+# Of a control plane's status: what is copied, and how far a restore is that brings back parts of the spec.
+_TOLD = ("conditions", "appliedSpec", "etcdSnapshotRestore", "etcdSnapshotRestorePhase")
+
+
 def _told_part(new: Obj | None, old: Obj | None) -> bool:
     if new is None or old is None or was_lost(new, old) or _part(new) != _part(old):
         return True
-    return any(dig(new, "status", field) != dig(old, "status", field) for field in ("conditions", "appliedSpec"))
+    return any(dig(new, "status", field) != dig(old, "status", field) for field in _TOLD)
 
 
 def _part(obj: Obj) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from ..well_known import (
     INIT_NODE_MACHINE,
     PRIME,
     REDEPLOY_AGENT,
+    RESTORED_SPEC,
 )
 from . import podsecurity
 from .generated import Generated, Unrenderable, generated
@@ -89,6 +90,8 @@ def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> 
         annotations[PRIME] = prime
     if again := spec.get("redeploySystemAgentGeneration"):
         annotations[REDEPLOY_AGENT] = str(again)
+    if restored := annotations_of(wanted).get(RESTORED_SPEC):
+        annotations[RESTORED_SPEC] = restored
     # Also when empty: removing the label from the cluster removes it here.
     labels = {INIT_NODE_MACHINE: labels_of(wanted).get(INIT_NODE_MACHINE) or ""}
     return generated(

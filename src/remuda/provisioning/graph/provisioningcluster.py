@@ -20,6 +20,7 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.client.idempotent import find
 from remuda.kube.authorization.users import service_account_name
+from remuda.kube.encoding.mergepatch import create_merge_patch
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
 from remuda.kube.owners import has_finalizer
@@ -28,6 +29,7 @@ from remuda.kube.wrangler import origin_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, synced
 
 from ..cluster.mirror_caches import MirrorCaches
+from ..etcd.snapshot_specs import SnapshotSpecError
 from ..references import Access, References
 from ..references.authorization import authors_of
 from ..well_known import FINALIZER, FROM_WANTED, belongs, is_administrated, managed_name_of
@@ -45,6 +47,7 @@ from .cluster_status import (
 from .generated import why_not_applied, written_without_effect
 from .machine_pools import why_roles_are_missing
 from .referenced_objects import MachineConfigs, Missing, PodSecurityTemplates
+from .restored_spec import held, snapshot_to_read, with_restored
 
 Obj = dict[str, Any]
 
@@ -122,13 +125,19 @@ class ProvisioningClusters:
         wanted, unbound = await self._bind(wanted)
         try:
             wanted = await self._keep_schemas(wanted)
+            plane = self._graphs.control_plane(wanted)
+            wanted = await self._bring_back(wanted, plane)
             configs = await self._configs.read(wanted)
-            graph = graph_of(wanted, name_of(managed), configs, self._templates.of(wanted))
+            made = held(wanted, plane)
+            graph = graph_of(made, name_of(managed), configs, self._templates.of(made))
             waits = await self._graphs.ensure(wanted, graph)
         except Missing as missing:
             await self._say(wanted, with_wait(wanted, missing.wait.evidence, now))
             # A kind may not be served yet, and credentials and schemas are not watched: try again soon.
             return Result(_AGAIN_SECONDS, (missing.wait,))
+        except SnapshotSpecError as error:
+            name = dig(wanted, "spec", "rkeConfig", "etcdSnapshotRestore", "name")
+            return await self._refuse(wanted, f"spec.rkeConfig.etcdSnapshotRestore: ETCDSnapshot {name}: {error}", now)
         except Unrenderable as refused:
             return await self._refuse(wanted, str(refused), now)
         except ApiError as error:
@@ -169,6 +178,18 @@ class ProvisioningClusters:
             "metadata": {"resourceVersion": resource_version_of(wanted)},
             "spec": {"rkeConfig": {"machinePools": pools}},
         }
+        return await self._patch(wanted, patch)
+
+    async def _bring_back(self, wanted: Obj, plane: Obj | None) -> Obj:
+        """Write the fields that a verified restore brings back. Raises SnapshotSpecError."""
+        name = snapshot_to_read(wanted, plane)
+        if not name:
+            return wanted
+        snapshot = await find(self._client, rke.ETCD_SNAPSHOTS, name, Key.of(wanted).namespace)
+        if snapshot is None:
+            raise SnapshotSpecError("it does not exist any more")
+        patch: Obj = create_merge_patch(wanted, with_restored(wanted, snapshot))
+        patch.setdefault("metadata", {})["resourceVersion"] = resource_version_of(wanted)
         return await self._patch(wanted, patch)
 
     async def _refuse(self, wanted: Obj, message: str, now: float) -> Result:

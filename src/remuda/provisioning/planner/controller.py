@@ -41,6 +41,7 @@ from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, ch
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
+from ..etcd.snapshot_specs import is_pending
 from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..plans.machine_plan_secret import PlanSecretError, is_locked
 from ..plans.plan import Plan
@@ -57,8 +58,9 @@ from .inputs import GatewayPort, PlanInputReader
 from .join_tokens import TokensError, state_name, state_secret, tokens_of
 from .managesystemagent import CONDITION as AGENT_UPDATED
 from .operations.etcd_snapshot_create import CONDITION as SNAPSHOT_TAKEN
+from .operations.etcd_snapshot_restore import CONDITION as SNAPSHOT_RESTORED
 from .render import ignored_arguments, renderer
-from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, Task, Tokens
+from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, StoredSnapshot, Task, Tokens
 
 log = logger(__name__)
 
@@ -86,6 +88,7 @@ _TOLD = frozenset(
         AGENT_UPDATED,
         CERTIFICATES_EXPIRING,
         SNAPSHOT_TAKEN,
+        SNAPSHOT_RESTORED,
     }
 )
 
@@ -241,6 +244,7 @@ class Planner:
             ignored_arguments=ignored_arguments(release, control_plane, planned) if release else (),
             features=release.features if release else {},
             agent=self._surroundings.agent(),
+            stored=await self._stored(plane, releases),
         )
         return _PassInputs(plane, cluster, machines, secrets, snapshot, release)
 
@@ -269,6 +273,22 @@ class Planner:
             return None if secret is None else tokens_of(secret), ""
         except TokensError as error:
             return None, str(error)
+
+    async def _stored(self, plane: Obj, releases: Releases) -> StoredSnapshot | None:
+        """The ETCDSnapshot of a pending restore."""
+        asked = dig(plane, "spec", "etcdSnapshotRestore")
+        if not is_pending(asked, plane.get("status") or {}):
+            return None
+        found = await find(self._client, rke.ETCD_SNAPSHOTS, asked["name"], namespace_of(plane))
+
+        def problem(version: str) -> str:
+            try:
+                releases.release(version)
+            except ReleaseError as error:
+                return str(error)
+            return ""
+
+        return None if found is None else snapshot_reader.stored_snapshot(found, problem)
 
     async def _render(self, seen: _PassInputs) -> Render:
         if seen.release is None:
@@ -307,7 +327,9 @@ class Planner:
             self._events.event(seen.machines[event.machine], WARNING, event.reason, event.message)
         for name, of_machine in decision.machines.items():
             await self._write_machine(seen, name, of_machine)
-        if seen.cluster is not None and (decision.unpause_cluster or decision.cluster_condition is not None):
+        if seen.cluster is not None and (
+            decision.unpause_cluster or decision.pause_for is not None or decision.cluster_condition is not None
+        ):
             owned = {decision.cluster_condition.type} if decision.cluster_condition else set()
             await self._patch(seen, capi.CLUSTERS, seen.cluster, decision_writer.cluster(seen.cluster, decision, now), owned)
         await self._record_event(seen, decision)

@@ -7,7 +7,7 @@ cluster. Machines of tiers that the pass did not reach get a condition that says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from ..etcd.removal import LAST_ETCD
 from . import certificate_expiry, drain, election, machine_health, managesystemagent, operations, waits
 from .concurrency import InvalidConcurrency
 from .decision import Decision, Draft, MachineEvent
+from .operations import etcd_snapshot_restore
+from .operations.steps import Progress
 from .snapshot import ClusterSnapshot, Condition, ControlPlane, Join, Machine, Render
 from .tiers import Outcome, Pass, Tier, reconcile
 
@@ -28,7 +30,6 @@ Filter = Callable[[Machine], bool]
 RESYNC = 300.0
 # Cluster API expects these; nothing here scales or rolls.
 _STILL = tuple(Condition(kind, "False") for kind in ("ScalingUp", "ScalingDown", "RollingOut"))
-_NOT_OFFERED = ("etcdSnapshotRestore",)
 # Waits of servers that other servers may resolve, once there is a cluster: the pass continues with those servers.
 _MENDED_BY_OTHERS = frozenset({Code.QUORUM, Code.PROBES, Code.TURN})
 
@@ -69,6 +70,7 @@ class _Pass:
         self.status: dict[str, Any] = {}
         self.initialized: bool | None = None
         self.cluster_condition: Condition | None = None
+        self.pause_for: str | None = None
         self.create_tokens = False
         self.events: list[MachineEvent] = []
 
@@ -77,7 +79,7 @@ class _Pass:
     def run(self) -> None:
         self._check_surroundings()
         self._mark_members()
-        self._refuse_operations()
+        self._report_unsupported()
         self._check_roles()
         self._set_condition(Condition("Provisioned", "True"))
         self._ensure_tokens()
@@ -88,6 +90,8 @@ class _Pass:
         init = self._elect()
         self._run_tiers(init)
         self._update_agents()
+        if not self.aside:
+            self._progress(etcd_snapshot_restore.after_tiers(self.pass_))
 
     def _check_surroundings(self) -> None:
         snapshot, cluster = self.snapshot, self.snapshot.cluster
@@ -95,6 +99,7 @@ class _Pass:
             raise self._end(Code.RELEASE, Actor.USER, snapshot.release_error)
         if cluster is None:
             raise self._end(Code.REFERENCE, Actor.REMUDA, waits.NO_CLUSTER, True)
+        self._hold_machines()
         if not operations.is_running(self.control_plane):
             self._check_pause()
         if not cluster.infrastructure_provisioned:
@@ -102,12 +107,22 @@ class _Pass:
 
     def _check_pause(self) -> None:
         if self._is_paused:
-            of_cluster = self.snapshot.cluster is not None and self.snapshot.cluster.paused
+            of_cluster = self.snapshot.cluster is not None and self.snapshot.cluster.paused and not self.control_plane.paused
             raise self._end(Code.PAUSED, Actor.USER, waits.PAUSED, of_cluster)
 
     @property
     def _is_paused(self) -> bool:
-        return self.control_plane.paused or (self.snapshot.cluster is not None and self.snapshot.cluster.paused)
+        """True if a user has paused it; an operation's own pause is for Cluster API."""
+        cluster = self.snapshot.cluster
+        return self.control_plane.paused or (cluster is not None and cluster.paused and not cluster.paused_for)
+
+    def _hold_machines(self) -> None:
+        """Pause Cluster API while an operation needs that, and end that pause."""
+        cluster, hold = self.snapshot.cluster, etcd_snapshot_restore.holds_machines(self.control_plane)
+        if cluster is None or (cluster.paused and not cluster.paused_for):
+            return
+        if hold != (cluster.paused and bool(cluster.paused_for)):
+            self.pause_for = etcd_snapshot_restore.FIELD if hold else ""
 
     def _mark_members(self) -> None:
         """Cluster API takes a machine without a node for one that never started. Members of etcd may lack one for a while."""
@@ -137,7 +152,7 @@ class _Pass:
             raise self._end(Code.ROLES, Actor.USER, waits.ROLES, evidence=missing)
         # No member is left from which another could leave in order. (While one stays, members must leave in order.)
         for machine in going:
-            self._release_deleted_machines(machine)
+            self.draft.release(machine)
         raise _PassEnded(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, waits.ETCD_GOING, going[0].ref()))
 
     def _hold_last_etcd_machines(self, going: list[Machine]) -> None:
@@ -149,7 +164,7 @@ class _Pass:
             return
         for machine in going:
             if machine not in held:
-                self._release_deleted_machines(machine)
+                self.draft.release(machine)
         text = f"{waits.some_names([machine.name for machine in held])}: {LAST_ETCD}"
         raise _PassEnded(waits.of_control_plane(self.snapshot, Code.LAST_ETCD, Actor.USER, text, held[0].ref()))
 
@@ -161,17 +176,8 @@ class _Pass:
         if cluster and cluster.control_plane_initialized and cluster.control_plane_initialized.status == "True":
             self.cluster_condition = wanted
 
-    def _release_deleted_machines(self, machine: Machine) -> None:
-        own = {well_known.EXCLUDE_NODE_DRAINING: "true", well_known.EXCLUDE_VOLUME_DETACH: "true"}
-        self.draft.annotate_machine(machine, own, {well_known.ETCD_FORCE_REMOVE: "true"})
-
-    def _refuse_operations(self) -> None:
-        asked = [name for name in _NOT_OFFERED if self._is_asked(name)]
+    def _report_unsupported(self) -> None:
         told = []
-        if asked:
-            text = f"{', '.join(asked)}: not offered yet; nothing was done"
-            told.append(text)
-            self.notes.append(waits.of_control_plane(self.snapshot, Code.UNSUPPORTED, Actor.USER, text))
         if self.snapshot.ignored_arguments and not self.control_plane.spec.get("unmanagedConfig"):
             text = f"{waits.WITHOUT_EFFECT} {'; '.join(self.snapshot.ignored_arguments)}"
             told.append(text)
@@ -187,22 +193,19 @@ class _Pass:
             self.draft.set_reconciled(machine, Condition("Reconciled", "False", "NotSupported", text))
             self.aside.append(waits.of_machine(self.snapshot, machine, Code.UNSUPPORTED, Actor.USER, text))
 
-    def _is_asked(self, operation: str) -> bool:
-        wanted = self.control_plane.spec.get(operation)
-        if not wanted:
-            return False
-        done = {"etcdSnapshotRestore": self.control_plane.etcd_snapshot_restore}[operation]
-        return bool(wanted.get("generation") or 0) and (done or {}).get("generation") != wanted.get("generation")
-
     def _run_operations(self) -> None:
-        progress = operations.run_all(self.pass_, self._is_paused)
+        self._progress(operations.run_all(self.pass_, self._is_paused))
+        self._check_pause()
+
+    def _progress(self, progress: Progress) -> None:
         self.status |= progress.status
+        if progress.initialized is not None:
+            self.initialized = progress.initialized
         for condition in progress.conditions:
             self._set_condition(condition)
         self.notes.extend(progress.notes)
         if progress.blocking:
             raise _PassEnded(*progress.blocking)
-        self._check_pause()
 
     def _ensure_tokens(self) -> None:
         if self.snapshot.tokens is not None:
@@ -245,6 +248,11 @@ class _Pass:
             raise self._end(Code.RESTORE, Actor.USER, waits.ETCD_REPLACED)
 
     def _elect(self) -> Machine:
+        if etcd_snapshot_restore.begins_on_restored(self.control_plane):
+            restored = next((machine for machine in self.pass_.machines if machine.is_init and _is_staying_init(machine)), None)
+            if restored is None:
+                raise self._end(Code.RESTORE, Actor.USER, waits.RESTORED_GONE)
+            return restored
         result = election.elect(self.snapshot, self.pass_.machines)
         if result.after is not None:
             going = result.after
@@ -289,11 +297,11 @@ class _Pass:
         self._block(self._tier(self._worker_tier()))
 
     def _server_tier(self, name: str, of: Filter, changed: Filter, join: Join) -> Tier:
-        options = drain.options_of(self.control_plane.spec.get("upgradeStrategy"), "controlPlane")
+        options = self._drain_options("controlPlane")
         return Tier(name, of, changed, _is_server, lambda _: join, drain=options)
 
     def _worker_tier(self) -> Tier:
-        options = drain.options_of(self.control_plane.spec.get("upgradeStrategy"), "worker")
+        options = self._drain_options("worker")
         at_once = self._strategy("workerConcurrency")
         servers = election.Servers.among(self.pass_.machines)
 
@@ -303,7 +311,15 @@ class _Pass:
 
         return Tier("worker", _is_linux_worker, _is_not_deleted, _is_linux_worker, join, at_once, options, required=False)
 
+    def _drain_options(self, tier: str) -> Mapping[str, Any]:
+        if etcd_snapshot_restore.restarts_all(self.control_plane):
+            return {}
+        return drain.options_of(self.control_plane.spec.get("upgradeStrategy"), tier)
+
     def _strategy(self, key: str) -> str:
+        if etcd_snapshot_restore.restarts_all(self.control_plane):
+            # All of them are stopped, so that the order costs only time.
+            return "0"
         return str((self.control_plane.spec.get("upgradeStrategy") or {}).get(key) or "")
 
     def _tier(self, tier: Tier) -> Outcome:
@@ -420,6 +436,7 @@ class _Pass:
             status=self.status,
             initialized=self.initialized,
             cluster_condition=self.cluster_condition,
+            pause_for=self.pause_for,
             create_tokens=self.create_tokens,
             applied=applied,
             waits=found,

@@ -12,6 +12,7 @@ from typing import Any
 
 from remuda.kube.waits import Wait
 
+from .. import well_known
 from ..plans.plan import Plan
 from .snapshot import Condition, Machine
 
@@ -60,6 +61,8 @@ class Decision:
     initialized: bool | None = None
     cluster_condition: Condition | None = None
     unpause_cluster: bool = False
+    # The operation for which the Cluster is to be paused; "" ends that pause, None leaves it.
+    pause_for: str | None = None
     create_tokens: bool = False
     # All of the spec is done: status.appliedSpec becomes spec, and the beacon is released.
     applied: bool = False
@@ -72,7 +75,9 @@ class Decision:
     @property
     def writes(self) -> bool:
         made = self.secrets or self.machines or self.conditions or self.status or self.cluster_condition
-        return bool(made) or self.initialized is not None or self.unpause_cluster or self.create_tokens
+        return (
+            bool(made) or self.pause_for is not None or self.initialized is not None or self.unpause_cluster or self.create_tokens
+        )
 
 
 class Draft:
@@ -145,6 +150,11 @@ class Draft:
             annotations={**change.annotations, **own},
             bootstrap_annotations={**change.bootstrap_annotations, **of_bootstrap},
         )
+
+    def release(self, machine: Machine) -> None:
+        """Let a deleted etcd machine go without a drain, and without the removal of its member."""
+        own = {well_known.EXCLUDE_NODE_DRAINING: "true", well_known.EXCLUDE_VOLUME_DETACH: "true"}
+        self.annotate_machine(machine, own, {well_known.ETCD_FORCE_REMOVE: "true"})
 
     def wait(self, waits: Iterable[Wait]) -> None:
         self.waits.update(dict.fromkeys(waits))

@@ -15,6 +15,7 @@ from remuda.kube.objects import annotations_of, dig, labels_of, with_metadata, w
 
 from ..plans.machine_plan_secret import with_plan, with_question, with_retry
 from ..plans.plan import encode
+from ..well_known import PAUSED_FOR
 from .decision import Decision, MachineChange, SecretChange
 from .snapshot import Condition, merged
 
@@ -44,7 +45,11 @@ def machine(obj: Obj, change: MachineChange, now: float) -> Obj:
 
 
 def cluster(obj: Obj, decision: Decision, now: float) -> Obj:
-    """The Cluster API Cluster: unpaused, or with the condition that its control plane is no longer initialized."""
+    """The Cluster API Cluster: paused or not, or with the condition that its control plane is no longer initialized."""
+    if decision.pause_for is not None:
+        marks = {key: value for key, value in annotations_of(obj).items() if key != PAUSED_FOR}
+        marks |= {PAUSED_FOR: decision.pause_for} if decision.pause_for else {}
+        obj = with_path(with_metadata(obj, annotations=marks), ("spec", "paused"), bool(decision.pause_for))
     if decision.unpause_cluster:
         obj = with_path(obj, ("spec", "paused"), False)
     return _with_capi_condition(obj, decision.cluster_condition, now) if decision.cluster_condition else obj

@@ -10,6 +10,7 @@ from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Code
 
 from .. import well_known
+from ..plans.plan import stops
 from . import waits
 from .drain import is_in_drain
 from .snapshot import ClusterSnapshot, Machine, PlanNode
@@ -51,9 +52,9 @@ def is_unavailable(machine: Machine) -> bool:
 
 def serves(machine: Machine) -> bool:
     """True if it is up as an etcd member, by its agent's last report. A drain does not change that, nor a failed plan while all
-    probes pass."""
+    probes pass. A plan that stops it has no probes."""
     node = machine.node
-    return node is not None and is_healthy(node) and (node.in_sync or node.failed)
+    return node is not None and not stops(node.plan) and is_healthy(node) and (node.in_sync or node.failed)
 
 
 def is_member_up(machine: Machine) -> bool:

@@ -240,6 +240,8 @@ class Cluster:
     control_plane_initialized: Condition | None = None
     # status.initialization.controlPlaneInitialized, which stays true once it was.
     was_initialized: bool = False
+    # The operation of ours that has paused it; empty if a user has, or if it is not paused.
+    paused_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,7 @@ class ControlPlane:
     etcd_snapshot_create: Obj | None = None
     etcd_snapshot_create_phase: str = ""
     etcd_snapshot_restore: Obj | None = None
+    etcd_snapshot_restore_phase: str = ""
     rotate_encryption_keys: Obj | None = None
     rotate_encryption_keys_phase: str = ""
     rotate_encryption_keys_leader: str = ""
@@ -296,6 +299,28 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """The ETCDSnapshot that a restore names (docs/reference/operations.md#snapshot-objects). `machine` has the file, unless it is
+    in a bucket, which `s3` describes. `spec` is that of the cluster at that time, None if it is not known."""
+
+    file: str
+    cluster: str
+    machine: str = ""
+    location: str = ""
+    size: int = 0
+    sha256: str = ""
+    s3: Obj | None = None
+    spec: Obj | None = None
+    # The reasons why it can't be restored, and why its version can't be installed.
+    problem: str = ""
+    release_error: str = ""
+
+    @property
+    def version(self) -> str:
+        return str((self.spec or {}).get("kubernetesVersion") or "")
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """`machines` may come in any order. `cluster` is None while the Cluster API Cluster does not exist."""
 
@@ -318,6 +343,8 @@ class ClusterSnapshot:
     pre_bootstrap: bool = False  # manifests have to be there before anything else
     # The agent that hosts should run; None if there is none.
     agent: AgentProgram | None = None
+    # The ETCDSnapshot that a pending restore names; None if there is none of that name.
+    stored: StoredSnapshot | None = None
 
     def by_name(self) -> tuple[Machine, ...]:
         return tuple(sorted(self.machines, key=lambda machine: (machine.name, machine.uid)))
@@ -378,8 +405,53 @@ class RestartServer:
     stage: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CheckSnapshot:
+    """Check that a snapshot on this host can be restored. A size of 0 and an empty sum are unknown."""
+
+    request: str
+    file: str
+    location: str = ""
+    size: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopForRestore:
+    """Stop the distribution, and mark the data of its etcd member as void."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSnapshot:
+    """Make the data of a new cluster from a snapshot, on this host or in the bucket of `s3`."""
+
+    request: str
+    file: str
+    location: str = ""
+    s3: Obj | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CleanPods:
+    """Run the normal plan. When the nodes of these Machines are ready, delete the system's pods, which know another past."""
+
+    request: str
+    machines: tuple[str, ...]  # their uids
+
+
+@dataclass(frozen=True, slots=True)
+class CleanNodes:
+    """Run the normal plan. Then delete the Nodes that have neither one of these names nor the label of one of these Machines."""
+
+    request: str
+    digits: str  # in the names of files
+    machines: tuple[str, ...]  # their uids
+    nodes: tuple[str, ...]
+
+
 Rotation = RotateCertificates | RotateKeys | RestartServer
-Task = SaveSnapshot | Rotation
+RestoreTask = CheckSnapshot | StopForRestore | RestoreSnapshot | CleanPods | CleanNodes
+Task = SaveSnapshot | Rotation | RestoreTask
 
 
 class Render(Protocol):

@@ -14,7 +14,7 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from .. import well_known
-from ..plans.plan import Plan, only_minor, same
+from ..plans.plan import Plan, restarts_nothing, same
 from . import concurrency, drain, etcd_liveness, machine_health, managesystemagent, plan_failures, waits
 from .decision import Draft
 from .snapshot import CannotRender, ClusterSnapshot, Condition, Join, Machine, Render
@@ -131,7 +131,7 @@ def _entry(run: Pass, tier: Tier, machine: Machine) -> _Entry:
     if same(found, whole):
         return _Entry(machine, join, whole, marks=verdict.annotations)
     of_agent = same(managesystemagent.without(found), desired)
-    return _Entry(machine, join, whole, None, True, only_minor(found, whole), of_agent, verdict.annotations)
+    return _Entry(machine, join, whole, None, True, restarts_nothing(found, whole), of_agent, verdict.annotations)
 
 
 def _lags(run: Pass, entry: _Entry) -> bool:
@@ -270,7 +270,16 @@ def _write(run: Pass, entry: _Entry) -> None:
     deliver(run, entry.machine, entry.desired, entry.join, failure_threshold=5 if entry.machine.is_windows else 1)
 
 
-def deliver(run: Pass, machine: Machine, plan: Plan, join: Join, *, failure_threshold: int = 1, max_failures: int = -1) -> None:
+def deliver(
+    run: Pass,
+    machine: Machine,
+    plan: Plan,
+    join: Join,
+    *,
+    failure_threshold: int = 1,
+    max_failures: int = -1,
+    task: str = "",
+) -> None:
     """Write a machine's plan, with the notes that belong to a new one."""
     annotations: dict[str, str | None] = {
         well_known.JOINED_TO: "" if join.init else join.server,
@@ -280,6 +289,8 @@ def deliver(run: Pass, machine: Machine, plan: Plan, join: Join, *, failure_thre
     }
     if well_known.PLAN_FAILURE in machine.plan_annotations:
         annotations[well_known.PLAN_FAILURE] = None
+    if task or well_known.TASK in machine.plan_annotations:
+        annotations[well_known.TASK] = task or None
     run.draft.write_plan(machine, plan, annotations, failure_threshold, max_failures)
 
 

@@ -21,6 +21,10 @@ ETCD_REPLACED = (
     "rkecontrolplane was already initialized but no etcd machines exist that have plans, indicating the etcd plane has been "
     "entirely replaced. Restoration from etcd snapshot is required."
 )
+RESTORED_GONE = (
+    "the machine that etcd was restored on is gone before another one had joined it: request a restore once more, with a new "
+    "generation"
+)
 INIT_NODE = "waiting for viable init node"
 JOIN_URL = "waiting for join url to be available on bootstrap node"
 CONTROL_PLANE = "waiting for control plane to be available"

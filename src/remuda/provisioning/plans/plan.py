@@ -110,6 +110,10 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
+# Names of instructions: what installs and starts the distribution, and what stops it before a restore.
+INSTALL = "install"
+SHUTDOWN = "shutdown"
+
 _decoder = msgspec.json.Decoder(Plan)
 
 
@@ -164,6 +168,18 @@ def only_minor(old: Plan, new: Plan) -> bool:
     before, after = _by_path(old.files), _by_path(new.files)
     differing = [path for path in before.keys() | after.keys() if _of_path(before, path) != _of_path(after, path)]
     return bool(differing) and all(file.minor for path in differing for file in (*before.get(path, ()), *after.get(path, ())))
+
+
+def restarts_nothing(old: Plan, new: Plan) -> bool:
+    """True if only minor files differ, besides instructions that an operation had added to the same plan."""
+    kept = tuple(instruction for instruction in old.instructions if instruction.name == INSTALL)
+    bare = msgspec.structs.replace(old, instructions=kept)
+    return only_minor(old, new) or same(bare, new) or only_minor(bare, new)
+
+
+def stops(plan: Plan) -> bool:
+    """True if the plan leaves the distribution stopped, for a restore."""
+    return any(SHUTDOWN in instruction.name for instruction in plan.instructions)
 
 
 def instruction(plan: Plan, name: str) -> Instruction | None:

@@ -15,6 +15,7 @@ from remuda.kube.errors import FieldError
 from remuda.kube.objects import Listener, name_of, namespace_of
 from remuda.provisioning.admission.provider_objects import ClusterRules, admitted
 from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
+from remuda.provisioning.well_known import ETCD_ROLE
 from tests.unit.provisioning.etcd.test_snapshot_specs import packed, remembering
 
 Obj = dict[str, Any]
@@ -139,11 +140,14 @@ def test_an_older_version_comes_back_with_the_snapshot_that_remembers_it_and_onl
     old, new = made(etcdSnapshotRestore=restore), made("v1.31.9+rke2r1", etcdSnapshotRestore=restore)
     remembered = snapshot(kubernetesVersion="v1.31.9+rke2r1")
 
-    def refused(*, done: Obj, snapshots: list[Obj]) -> bool:
-        return bool(fields(new, old, Stored(rkecontrolplanes=[plane(etcdSnapshotRestore=done)], etcdsnapshots=snapshots)))
+    def refused(*, done: Obj, snapshots: list[Obj], phase: str = "Finished") -> bool:
+        status = plane(etcdSnapshotRestore=done, etcdSnapshotRestorePhase=phase)
+        return bool(fields(new, old, Stored(rkecontrolplanes=[status], etcdsnapshots=snapshots)))
 
     assert not refused(done={**restore, "generation": 1}, snapshots=[remembered])
+    assert not refused(done=restore, phase="Shutdown", snapshots=[remembered]), "it is verified, and brought back now"
     assert refused(done=restore, snapshots=[remembered]), "it was restored long ago"
+    assert refused(done=restore, phase="Failed", snapshots=[remembered])
     assert refused(done={}, snapshots=[snapshot(kubernetesVersion="v1.32.0+rke2r1")])
     assert refused(done={}, snapshots=[])
 
@@ -333,6 +337,21 @@ def test_a_snapshot_that_is_to_be_restored_has_to_be_there_and_the_cluster_s_own
     # It may go when it was restored.
     after = restoring()
     assert fields({**after, "spec": {**after["spec"], "enableNetworkPolicy": True}}, after) == []
+
+
+def test_the_name_of_a_file_is_enough_where_one_machine_alone_can_have_it() -> None:
+    def machine(name: str) -> Obj:
+        return {
+            **named(name, spec={"clusterName": "demo"}),
+            "metadata": {"name": name, "namespace": "fleet-default", "labels": {ETCD_ROLE: "true"}},
+        }
+
+    one, two = Stored(machines=[machine("a")]), Stored(machines=[machine("a"), machine("b")])
+    assert fields(restoring("none"), made(), one) == fields(restoring(), made(), one) == []
+    assert fields(restoring("all"), made(), one) == fields(restoring("none"), made(), two) == [f"{RKE}.etcdSnapshotRestore.name"]
+    assert fields(restoring("none", "../../shadow"), made(), one) == [f"{RKE}.etcdSnapshotRestore.name"]
+    others = Stored(machines=[machine("a")], etcdsnapshots=[snapshot(of="other")])
+    assert fields(restoring("none"), made(), others) == [f"{RKE}.etcdSnapshotRestore.name"], "another cluster's is not looked at"
 
 
 @pytest.mark.parametrize(

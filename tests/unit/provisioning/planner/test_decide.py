@@ -313,19 +313,6 @@ def test_trouble_of_machines_is_reported_when_all_else_is_done() -> None:
     assert not decision.applied and decision.waits[0].evidence == "failing worker machine(s) w: disk is full"
 
 
-def test_operations_that_are_not_offered_get_a_condition_and_hold_up_nothing() -> None:
-    picture = running(("a", "ecw"), spec={"etcdSnapshotRestore": {"generation": 2}, "rotateCertificates": {"generation": 0}})
-    decision = decide(picture)
-    assert said(decision)["OperationsSupported"] == (
-        "False",
-        "NotSupported",
-        "etcdSnapshotRestore: not offered yet; nothing was done",
-    )
-    assert decision.applied and [wait.code for wait in decision.waits] == [Code.UNSUPPORTED]
-    taken_back = decide(with_spec(applied(picture, decision), etcdSnapshotRestore=None))
-    assert said(taken_back)["OperationsSupported"][0] == "True"
-
-
 def test_arguments_without_effect_are_reported_and_block_nothing() -> None:
     picture = replace(running(("a", "ecw")), ignored_arguments=("made-up: v1.34.1+k3s1 has no such argument",))
     decision = decide(picture)

@@ -15,6 +15,8 @@ from remuda.provisioning.planner.decide import plan
 from remuda.provisioning.planner.decision import Decision, SecretChange
 from remuda.provisioning.planner.snapshot import (
     Address,
+    CleanNodes,
+    CleanPods,
     Cluster,
     ClusterSnapshot,
     Condition,
@@ -23,12 +25,14 @@ from remuda.provisioning.planner.snapshot import (
     Machine,
     PlanNode,
     PlanSecret,
+    RestoreSnapshot,
     Rotation,
+    StopForRestore,
     Task,
     Tokens,
     merged,
 )
-from remuda.provisioning.plans.plan import File, Instruction, Plan, Probe
+from remuda.provisioning.plans.plan import SHUTDOWN, File, Instruction, Plan, Probe
 
 NOW = 1_800_000_000.0
 VERSION, NEXT = "v1.34.1+k3s1", "v1.35.0+k3s1"
@@ -40,9 +44,17 @@ def render(snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task |
     """As the real renderer, small: what a drain is for, what only restarts, what is minor, and a task by its name."""
     spec = snapshot.control_plane.spec
     config = {"server": join.server} if join.server else {"cluster-init": True}
-    felt = hashlib.sha256(f"{spec.get('kubernetesVersion')} {spec.get('felt')}".encode()).hexdigest()
+    generation = snapshot.control_plane.config_generation
+    felt = hashlib.sha256(f"{spec.get('kubernetesVersion')} {spec.get('felt')} {generation}".encode()).hexdigest()
     stamp = hashlib.sha256(f"{felt} {config}".encode()).hexdigest()
     files = (File.of(_CONFIG, json.dumps(config)), File.of("/manifest", str(spec.get("minor")), dynamic=True, minor=True))
+    if isinstance(task, CleanPods | CleanNodes):
+        more = Instruction(type(task).__name__, args=(str(task),))
+        normal = render(snapshot, machine, join)
+        return Plan(normal.files, (*normal.instructions, more), probes=normal.probes)
+    if isinstance(task, StopForRestore | RestoreSnapshot):
+        more = Instruction(f"{SHUTDOWN} {type(task).__name__}", args=(str(task),))
+        return Plan(files, (more, *([Instruction("install", "image")] if isinstance(task, RestoreSnapshot) else [])))
     probes = {"kubelet": Probe()} | ({"kube-apiserver": Probe()} if machine.is_control_plane else {})
     if isinstance(task, Rotation):
         return Plan(files, (Instruction(type(task).__name__, args=(str(task),)),), probes=probes)
@@ -144,8 +156,11 @@ def written(decision: Decision) -> set[str]:
 
 # Fields of the control plane's status, as they are in a snapshot.
 _FIELDS = {
+    "configGeneration": "config_generation",
     "etcdSnapshotCreate": "etcd_snapshot_create",
     "etcdSnapshotCreatePhase": "etcd_snapshot_create_phase",
+    "etcdSnapshotRestore": "etcd_snapshot_restore",
+    "etcdSnapshotRestorePhase": "etcd_snapshot_restore_phase",
     "certificateRotationGeneration": "certificate_rotation_generation",
     "rotateEncryptionKeys": "rotate_encryption_keys",
     "rotateEncryptionKeysPhase": "rotate_encryption_keys_phase",
@@ -179,7 +194,10 @@ def applied(picture: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
             member = replace(member, reconciled=reconciled, annotations=own, bootstrap_annotations=bootstrap)
         machines.append(member)
     tokens = Tokens("server", "agent") if decision.create_tokens else picture.tokens
-    return replace(picture, control_plane=head, machines=tuple(machines), tokens=tokens)
+    cluster = picture.cluster
+    if cluster is not None and decision.pause_for is not None:
+        cluster = replace(cluster, paused=bool(decision.pause_for), paused_for=decision.pause_for)
+    return replace(picture, control_plane=head, machines=tuple(machines), tokens=tokens, cluster=cluster)
 
 
 def _with_secret(member: Machine, change: SecretChange) -> Machine:
@@ -206,6 +224,8 @@ class World:
     dead: set[str] = field(default_factory=set)
     stubborn: bool = False
     seconds: float = 5.0
+    # Called with each plan that a host has applied.
+    on_applied: Callable[[Machine, Plan], None] = lambda member, plan: None
 
     def look(self) -> Decision:
         decision = decide(self.picture)
@@ -234,6 +254,7 @@ class World:
         if self.failing.get(member.name, 0):
             self.failing[member.name] -= 1
             return with_node(member, replace(node, state="failed", failed=True, failure_count=1))
+        self.on_applied(member, node.plan)
         sync = replace(node, state="succeeded", applied=node.plan, in_sync=True, probes=dict.fromkeys(node.plan.probes, False))
         return with_node(member, _with_its_successor(sync))
 

@@ -4,7 +4,7 @@ Each module is named as the field of the spec that requests it. An operation run
 runs at a time, in the order of `_ALL`; a second one waits for the first. Its phase is in the control plane's status, so that
 every pass continues from there. Pure, as the whole planner.
 Not here: the commands that hosts run (`..render.tasks`), members that leave (`provisioning.etcd`).
-Read :mod:`.steps`, then :mod:`.etcd_snapshot_create`.
+Read :mod:`.steps`, then :mod:`.etcd_snapshot_create`, then :mod:`.etcd_snapshot_restore`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remuda.kube.waits import Actor, Code
 from .. import waits
 from ..snapshot import ControlPlane
 from ..tiers import Pass
-from . import etcd_snapshot_create, rotate_certificates, rotate_encryption_keys
+from . import etcd_snapshot_create, etcd_snapshot_restore, rotate_certificates, rotate_encryption_keys
 from .steps import Progress
 
 
@@ -33,6 +33,9 @@ class _Operation(NamedTuple):
 # By the field of the spec, in the order in which they run.
 _ALL = {
     "etcdSnapshotCreate": _Operation(etcd_snapshot_create.is_wanted, etcd_snapshot_create.is_running, etcd_snapshot_create.run),
+    "etcdSnapshotRestore": _Operation(
+        etcd_snapshot_restore.is_wanted, etcd_snapshot_restore.is_running, etcd_snapshot_restore.run
+    ),
     "rotateCertificates": _Operation(rotate_certificates.is_wanted, rotate_certificates.is_running, rotate_certificates.run),
     "rotateEncryptionKeys": _Operation(
         rotate_encryption_keys.is_wanted, rotate_encryption_keys.is_running, rotate_encryption_keys.run

@@ -12,25 +12,25 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from ... import well_known
-from ...plans.plan import Plan, same
+from ...plans.plan import INSTALL, Plan, same
 from .. import machine_health, plan_failures, waits
 from ..snapshot import CannotRender, Condition, Join, Machine, Task
 from ..tiers import INTERRUPT, Pass, deliver
 
 # A reason in a condition; a host's output may be of any length.
 _LONGEST = 600
-_INSTALL = "install"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What an operation adds to a pass: fields of the status (None removes one), conditions, and waits. `blocking` ones end the
-    pass, `notes` are only reported."""
+    pass, `notes` are only reported. `initialized` is None to stay as it is."""
 
     status: Mapping[str, Any] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     blocking: tuple[Wait, ...] = ()
     notes: tuple[Wait, ...] = ()
+    initialized: bool | None = None
 
     def also(self, other: Progress) -> Progress:
         return Progress(
@@ -38,6 +38,7 @@ class Progress:
             (*self.conditions, *other.conditions),
             (*self.blocking, *other.blocking),
             (*self.notes, *other.notes),
+            self.initialized if other.initialized is None else other.initialized,
         )
 
 
@@ -61,14 +62,14 @@ def join_of(machine: Machine) -> Join:
 
 def is_task_plan(plan: Plan) -> bool:
     """True if the plan has more to do once than to install."""
-    return any(instruction.name != _INSTALL for instruction in plan.instructions)
+    return any(instruction.name != INSTALL for instruction in plan.instructions)
 
 
 def assign(
     run: Pass,
     machine: Machine,
     join: Join,
-    task: Task,
+    task: Task | None,
     what: str,
     *,
     attempts: int,
@@ -76,12 +77,14 @@ def assign(
     restarts: bool = False,
     before: Callable[[], Wait | None] = lambda: None,
     probes: bool = True,
+    note: str = "",
 ) -> Step:
     """Give a machine the plan of a task unless it has it, and judge how far it is.
 
     `attempts` is how often it is tried; 0 is without an end. A task that `restarts` the service keeps the files that the host
     has, so that it brings no other configuration. `before` returns the wait that forbids to begin now. Without `probes` a task is
-    done when it is applied.
+    done when it is applied. With a `note` the plan is written once for it, whatever becomes of its input meanwhile; without, it
+    must be the current one.
     """
 
     def waiting(code: Code, actor: Actor, text: str, on: Ref | None = None) -> Step:
@@ -94,24 +97,25 @@ def assign(
         found = before()
         return None if found is None else waiting(found.code, found.actor, found.evidence, found.on or found.subject)
 
-    try:
-        desired = run.render(run.snapshot, machine, join, task)
-    except CannotRender as problem:
-        return waiting(Code.RENDER, problem.actor, problem.message, problem.on)
     node = machine.node
-    if restarts and node is not None:
-        desired = _with_present_files(node.plan, desired)
-    if node is None or not same(node.plan, desired):
-        if paused:
-            return waiting(Code.PAUSED, Actor.USER, waits.PAUSED)
-        if not machine_health.may_be_written(run.snapshot, machine):
-            return waiting(Code.PLAN, Actor.MACHINE, INTERRUPT)
-        if (reason_not := held()) is not None:
-            return reason_not
-        if restarts:
-            run.disturbed.add(machine.name)
-        deliver(run, machine, desired, join, failure_threshold=attempts, max_failures=attempts)
-        return waiting(Code.PLAN, Actor.MACHINE, waits.PLAN)
+    if node is None or not note or machine.plan_annotations.get(well_known.TASK) != note:
+        try:
+            desired = run.render(run.snapshot, machine, join, task)
+        except CannotRender as problem:
+            return waiting(Code.RENDER, problem.actor, problem.message, problem.on)
+        if restarts and node is not None:
+            desired = _with_present_files(node.plan, desired)
+        if node is None or note or not same(node.plan, desired):
+            if paused:
+                return waiting(Code.PAUSED, Actor.USER, waits.PAUSED)
+            if not machine_health.may_be_written(run.snapshot, machine):
+                return waiting(Code.PLAN, Actor.MACHINE, INTERRUPT)
+            if (reason_not := held()) is not None:
+                return reason_not
+            if restarts:
+                run.disturbed.add(machine.name)
+            deliver(run, machine, desired, join, failure_threshold=attempts, max_failures=attempts, task=note)
+            return waiting(Code.PLAN, Actor.MACHINE, waits.PLAN)
     if node.failed:
         return _failed(run, machine, attempts, paused, waiting, held)
     reason = machine_health.unapplied(node)

@@ -18,8 +18,20 @@ from ... import host_layout as layouts
 from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ...releases.catalog import Release
-from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render, Rotation, Task
-from . import certificate_report, components, config, context, install, manifests, registries, rotation, selector_files, tasks
+from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render, RestoreSnapshot, Rotation, Task
+from . import (
+    certificate_report,
+    components,
+    config,
+    context,
+    etcd_restore,
+    install,
+    manifests,
+    registries,
+    rotation,
+    selector_files,
+    tasks,
+)
 from . import idempotent_commands as idempotence
 from .context import ClusterContext, Config, HostContext
 from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, NamedObject, Needs, PlanInputs, Taint, needs
@@ -116,24 +128,25 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: 
     told: Config = {}
     drain_content: dict[str, str] = {}
     if not site.spec.get("unmanagedConfig"):
-        files, told = _files(site, host, pre_bootstrap)
+        files, told = _files(site, host, pre_bootstrap, with_s3=not isinstance(task, RestoreSnapshot))
         drain_content[config.path(site)] = install.worth_a_drain(told)
     if isinstance(task, Rotation):
         return rotation.plan(host, task, files, told)
-    if task is not None:
+    if task is not None and not isinstance(task, etcd_restore.TASKS):
         return Plan(files=tuple(files), instructions=(install.without_start(host), *tasks.instructions(host, task)))
-    return Plan(
+    normal = Plan(
         files=tuple(files),
         instructions=(install.instruction(host, files, drain_content),),
         # An instruction that fails keeps those after it from running: so the least important is the last.
         periodicInstructions=(*install.instructions(host), certificate_report.instruction(host)),
         probes=components.probes(host, told),
     )
+    return normal if task is None else etcd_restore.plan(host, task, normal)
 
 
-def _files(site: _Site, host: HostContext, pre_bootstrap: bool) -> tuple[list[File], Config]:
+def _files(site: _Site, host: HostContext, pre_bootstrap: bool, *, with_s3: bool = True) -> tuple[list[File], Config]:
     """All files in the plan's order, and the configuration among them."""
-    found, spoken_of = config.config(host)
+    found, spoken_of = config.config(host, with_s3=with_s3)
     of_arguments = selector_files.from_arguments(site, found, site.registries.content)
     told = config.pruned(found)
     files = [

@@ -117,6 +117,31 @@ def add(host: HostContext, config: Config, *, with_s3: bool = True) -> list[File
 def _add_s3(cluster: ClusterContext, s3: Spec, config: Config) -> list[File]:
     credential = _credential(cluster, str(s3.get("cloudCredentialName") or ""))
     fields = place.merged(s3, credential)
+    config |= _s3_arguments(fields, credential)
+    if _number(s3.get("retention")) > 0:
+        config["etcd-s3-retention"] = _number(s3.get("retention"))
+    config["etcd-s3"] = True
+    return _add_authority(cluster, fields["endpointCA"], config)
+
+
+def s3_flags(cluster: ClusterContext, s3: Spec) -> tuple[tuple[str, ...], tuple[str, ...], list[File]]:
+    """The arguments, variables and files by which a command finds a snapshot in its bucket. What the snapshot does not say is as
+    in the cluster's own settings. The secret key is a variable, since other users of the host can read arguments."""
+    own = mapping(mapping(cluster.spec.get("etcd")).get("s3"))
+    name = str(s3.get("cloudCredentialName") or "")
+    if name and name != own.get("cloudCredentialName"):
+        raise cluster.refused(f"the snapshot's credential {name} is not that of etcd.s3.cloudCredentialName")
+    credential = _credential(cluster, str(own.get("cloudCredentialName") or ""))
+    fields = place.merged({**own, **{key: value for key, value in s3.items() if value}}, credential)
+    found = _s3_arguments(fields, credential)
+    secret = found.pop("etcd-s3-secret-key", None)
+    files = _add_authority(cluster, fields["endpointCA"], found)
+    flags = [f"--{key}={'true' if value is True else value}" for key, value in found.items()]
+    return (*flags, "--etcd-s3"), (f"AWS_SECRET_ACCESS_KEY={secret}",) if secret else (), files
+
+
+def _s3_arguments(fields: Mapping[str, Any], credential: Mapping[str, str]) -> Config:
+    config: Config = {}
     for name, value in (
         ("bucket", fields["bucket"]),
         ("access-key", credential.get("accessKey")),
@@ -129,10 +154,7 @@ def _add_s3(cluster: ClusterContext, s3: Spec, config: Config) -> list[File]:
             config[f"etcd-s3-{name}"] = str(value)
     if fields["skipSSLVerify"]:
         config["etcd-s3-skip-ssl-verify"] = True
-    if _number(s3.get("retention")) > 0:
-        config["etcd-s3-retention"] = _number(s3.get("retention"))
-    config["etcd-s3"] = True
-    return _add_authority(cluster, fields["endpointCA"], config)
+    return config
 
 
 def _add_authority(cluster: ClusterContext, authority: str, config: Config) -> list[File]:

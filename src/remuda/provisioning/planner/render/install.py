@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from remuda.kube.encoding import gojson
 
 from ... import well_known
-from ...plans.plan import File, Instruction, PeriodicInstruction
+from ...plans.plan import INSTALL, File, Instruction, PeriodicInstruction
 from ...releases.distributions import REMUDA
 from .context import ClusterContext, Config, HostContext, entries
 
-INSTALL = "install"
 RESTART_STAMP, DRAIN_HASH = "RESTART_STAMP", "DRAIN_HASH"
 _NOT_WORTH_A_DRAIN = ("server", "cluster-init")
 
