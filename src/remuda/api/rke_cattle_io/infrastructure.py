@@ -85,9 +85,11 @@ class ETCDSnapshotSpec(TypedDict, total=False):
 
 
 class ETCDSnapshotStatus(TypedDict, total=False):
-    """Of no use."""
+    """What is known of it now."""
 
-    missing: Required[Annotated[bool, Doc("Of no effect.")]]
+    message: Annotated[str, Doc("Why its storage can't be seen.")]
+    missing: Required[Annotated[bool, Doc("Its storage can't be seen at the moment, so that it may still be there, or not.")]]
+    sha256: Annotated[str, Doc("The SHA-256 of the file, as its host or the bucket says it.")]
 
 
 class ETCDSnapshot(Object, total=False):
