@@ -1,6 +1,7 @@
 """`make bench`: Remuda and a real kube-apiserver with etcd, one after the other, on the same filesystem, with fsync on.
 
 `api` are the speeds and sizes of the servers, which are here; `etcd` is Remuda on an etcd, and several servers on it (`etcd/`);
+`clients` are programs as they mostly come: with tokens, decoding answers (`clients.py`);
 `watches` are ten thousand idle watches, and clients that list everything again and again (`watches.py`);
 `capi` is Cluster API's core on them (`capi/`); `access` is the tunnel to clusters (`access/`); `provisioning` are clusters of
 hosts (`provisioning/`); `pools` are clusters whose machines are made for them (`pools/`). They have options of their own.
@@ -23,7 +24,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.bench import machine, table, watches
+from tests.bench import clients, machine, table, watches
 from tests.bench.access import __main__ as access
 from tests.bench.capi import __main__ as capi
 from tests.bench.etcd import __main__ as etcd
@@ -42,6 +43,8 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["api", *rest]:
             return api(rest)
+        case ["clients", *rest]:
+            return clients.main(rest)
         case ["etcd", *rest]:
             return etcd.main(rest)
         case ["capi", *rest]:
@@ -55,7 +58,7 @@ def main(arguments: list[str]) -> int:
         case ["watches", *rest]:
             return watches.main(rest)
     quick = ["--quick"] if "--quick" in arguments else []
-    parts = (etcd.main, watches.main, capi.main, access.main, provisioning.main, pools.main)
+    parts = (clients.main, etcd.main, watches.main, capi.main, access.main, provisioning.main, pools.main)
     return api(arguments) or next((code for part in parts if (code := part(quick))), 0)
 
 

@@ -112,11 +112,15 @@ class Going:
 
 
 class Loader:
-    """The client, pointed at one server. Bodies are templates with @NAME@, @SEQ@, @TEXT@ and @RUN@."""
+    """The client, pointed at one server. Bodies are templates with @NAME@, @SEQ@, @TEXT@ and @RUN@.
 
-    def __init__(self, server: Server, scratch: Path, http2: bool = False) -> None:
+    token: a file with a bearer token to send, instead of the administrator's certificate.
+    """
+
+    def __init__(self, server: Server, scratch: Path, http2: bool = False, token: Path | None = None) -> None:
         self._server = server
         self._http2 = http2
+        self._credential = [f"-token={token}"] if token else [f"-cert={server.certificate}", f"-key={server.key}"]
         self._scratch = scratch
         self._program = build.programs(TARGET)["load"]
         # While it measured: seconds, and the CPU time that neither the server nor this client used.
@@ -160,8 +164,8 @@ class Loader:
         self, mode: str, path: str, seconds: float, body: str, flags: dict[str, int | float | str | bool]
     ) -> Iterator[subprocess.Popen[str]]:
         server = self._server
-        command = [str(self._program), mode, f"-url={server.url}", f"-ca={server.ca}", f"-cert={server.certificate}"]
-        command += [f"-key={server.key}", f"-path={path}", f"-seconds={seconds}", f"-http2={str(self._http2).lower()}"]
+        command = [str(self._program), mode, f"-url={server.url}", f"-ca={server.ca}", *self._credential]
+        command += [f"-path={path}", f"-seconds={seconds}", f"-http2={str(self._http2).lower()}"]
         command += [f"-{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in flags.items()]
         if body:
             # New in every run: a write that changes nothing would make no event.

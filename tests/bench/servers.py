@@ -82,9 +82,10 @@ def request(server: Server, method: str, path: str, body: Any = None) -> tuple[i
 class Remuda:
     """`remuda serve` on a directory; `start_seconds` is how long the last start took until /readyz said ok.
 
-    etcd:     keep the state there instead of in the directory; `shared` is then where the keys are, for all servers on it.
-    port:     listen there, and again after a new start (default: any that is free).
-    options:  more of those of `remuda serve`.
+    etcd:        keep the state there instead of in the directory; `shared` is then where the keys are, for all servers on it.
+    port:        listen there, and again after a new start (default: any that is free).
+    controllers: those to run; by default the API alone is measured, as the server beside it is.
+    options:     more of those of `remuda serve`.
     """
 
     def __init__(
@@ -95,9 +96,11 @@ class Remuda:
         etcd: EtcdCluster | None = None,
         shared: Path | None = None,
         port: int | None = None,
+        controllers: str = "-capi,-access",
         options: Sequence[str] = (),
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self._controllers = controllers
         self._options = list(options)
         self.name = name
         self._etcd = etcd
@@ -143,8 +146,7 @@ class Remuda:
     def start(self) -> None:
         port = self._port or free_ports(1)[0]
         self.url = f"https://{HOST}:{port}"
-        # The API alone, as the server beside it is.
-        options = ["--data-dir", str(self._data), "--listen", f"{HOST}:{port}", "--controllers=-capi,-access"]
+        options = ["--data-dir", str(self._data), "--listen", f"{HOST}:{port}", f"--controllers={self._controllers}"]
         if self._etcd is not None:
             options += ["--etcd", ",".join(self._etcd.urls), "--pki-dir", str(self._shared)]
         command = [sys.executable, "-m", "remuda", "serve", *options, *self._options]

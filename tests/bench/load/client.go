@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +18,9 @@ import (
 // what the server prefers when HTTP/2 is allowed.
 type client struct {
 	*http.Client
-	url string
+	url    string
+	token  string
+	decode bool
 }
 
 type response struct {
@@ -37,13 +40,17 @@ func newClient(s *settings, config *tls.Config, i int) *client {
 		IdleConnTimeout:     5 * time.Minute,
 		ReadBufferSize:      16 << 10,
 	}
-	return &client{Client: &http.Client{Transport: transport}, url: s.urls[i%len(s.urls)]}
+	return &client{Client: &http.Client{Transport: transport}, url: s.urls[i%len(s.urls)], token: s.token, decode: s.decode}
 }
 
 func tlsConfig(s *settings) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
-	if err != nil {
-		return nil, err
+	var pairs []tls.Certificate
+	if s.token == "" {
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return nil, err
+		}
+		pairs = append(pairs, pair)
 	}
 	authority, err := os.ReadFile(s.ca)
 	if err != nil {
@@ -53,7 +60,7 @@ func tlsConfig(s *settings) (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(authority) {
 		return nil, fmt.Errorf("no certificate in %s", s.ca)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+	return &tls.Config{Certificates: pairs, RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
 // connect makes the clients and opens their connections, so that no handshake is measured.
@@ -116,8 +123,22 @@ func (c *client) doWithin(ctx context.Context, method, path string, body []byte,
 		io.Copy(io.Discard, answer.Body)
 		return found, fmt.Errorf("%s %s: %d %s", method, path, answer.StatusCode, found.text)
 	}
+	if c.decode {
+		return found, decoded(answer.Body, &found.bytes)
+	}
 	found.bytes, err = io.Copy(io.Discard, answer.Body)
 	return found, err
+}
+
+// decoded reads an object as a program without generated types does.
+func decoded(body io.Reader, size *int64) error {
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	*size = int64(len(text))
+	var object map[string]any
+	return json.Unmarshal(text, &object)
 }
 
 func (c *client) open(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
@@ -131,6 +152,9 @@ func (c *client) open(ctx context.Context, method, path string, body []byte) (*h
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "bench/1.0")
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}

@@ -1,8 +1,8 @@
 // Command load is the compiled client of the bench: one measurement of one server for each run.
 //
 // It connects, prints "ready", waits for a line on its input, so that the caller can note the servers' CPU time first, then
-// works and prints one JSON line. Standard library only, and nothing is decoded on the hot path: what it costs is the same
-// for every server. The Python side is tests/bench/loader.py.
+// works and prints one JSON line. Standard library only, and nothing is decoded on the hot path unless -decode asks for it: what
+// it costs is the same for every server. The Python side is tests/bench/loader.py.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 type settings struct {
 	urls          []string
 	ca, cert, key string
+	token         string
 	path          string
 	body          template
 	prefix        string
@@ -27,6 +28,7 @@ type settings struct {
 	clients       int
 	seconds       float64
 	gzip, http2   bool
+	decode        bool
 	repeat        int
 	watchers      int
 	scoped        bool
@@ -67,12 +69,13 @@ func run(arguments []string) error {
 		return fmt.Errorf("say what to do: create, update, get, list, watch or steady")
 	}
 	s := &settings{}
-	var body, servers string
+	var body, servers, token string
 	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
 	flags.StringVar(&servers, "url", "", "the server, https://host:port; several with commas")
 	flags.StringVar(&s.ca, "ca", "", "its certificate authority")
 	flags.StringVar(&s.cert, "cert", "", "our certificate")
 	flags.StringVar(&s.key, "key", "", "our key")
+	flags.StringVar(&token, "token", "", "file with a bearer token, instead of a certificate")
 	flags.StringVar(&s.path, "path", "", "the collection to work on")
 	flags.StringVar(&body, "body", "", "file with the object to write; @NAME@, @SEQ@ and @TEXT@ are filled in")
 	flags.StringVar(&s.prefix, "prefix", "item-", "objects are named with this and a number")
@@ -82,6 +85,7 @@ func run(arguments []string) error {
 	flags.Float64Var(&s.seconds, "seconds", 5, "stop after this long")
 	flags.BoolVar(&s.gzip, "gzip", false, "ask for gzip and unpack it, as client-go does")
 	flags.BoolVar(&s.http2, "http2", false, "let the server choose HTTP/2, as client-go does")
+	flags.BoolVar(&s.decode, "decode", false, "decode every answer, as programs that use it do")
 	flags.IntVar(&s.repeat, "repeat", 5, "lists to do")
 	flags.IntVar(&s.watchers, "watchers", 1, "watches to hold open, each on a connection of its own")
 	flags.BoolVar(&s.scoped, "scoped", false, "each watcher follows one object, and one more follows all")
@@ -90,6 +94,13 @@ func run(arguments []string) error {
 		return err
 	}
 	s.urls = strings.Split(servers, ",")
+	if token != "" {
+		content, err := os.ReadFile(token)
+		if err != nil {
+			return err
+		}
+		s.token = strings.TrimSpace(string(content))
+	}
 	if body != "" {
 		content, err := os.ReadFile(body)
 		if err != nil {

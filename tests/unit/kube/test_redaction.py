@@ -6,9 +6,11 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from remuda.kube.clock import Entropy
-from remuda.kube.redaction import HIDDEN, redacted
+from remuda.kube.redaction import HIDDEN, _hidden, redacted
 
 HARMLESS = [
     line
@@ -63,3 +65,24 @@ def test_secrets_are_hidden_in_lines(line: str, secret: str) -> None:
 @pytest.mark.parametrize("line", HARMLESS[::7])
 def test_a_secret_after_a_harmless_line_is_hidden(line: str) -> None:
     assert redacted(f"{line} token-abcde:{SECRET}") == f"{line} token-abcde:{HIDDEN}"
+
+
+_PARTS = ("/api/v1/pods", "?", "token", "=", ":", "%3a", "%", "eyJ", ".", "-----BEGIN PRIVATE KEY-----", "/v3/import/", "\n", "é")
+_WORDS = (
+    "/V3/IMPORT/",
+    "Bearer ",
+    "ba\u017fic ",
+    "BASIC+",
+    "R_SESS",
+    "secret",
+    " ",
+    "a1",
+    SECRET[:20],
+    SECRET[20:40],
+    "u-abcde12345",
+)
+
+
+@given(st.lists(st.sampled_from(_PARTS + _WORDS), max_size=8).map("".join))
+def test_a_text_that_no_pattern_is_tried_on_is_one_that_none_would_change(text: str) -> None:
+    assert redacted(text) == _hidden(text)

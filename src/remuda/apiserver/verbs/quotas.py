@@ -52,6 +52,8 @@ async def put(
     checks: Sequence[Check] = (),
 ) -> Entry:
     """:meth:`Api.put`, charged to the quotas. Raises Forbidden, too."""
+    if not api.cache.shared and not _quotas(api).bucket.entries:
+        return await api.put(resource, key, obj, before, ttl, checks)
     async with AsyncExitStack() as turn:
         if _charges(api, attributes):
             await turn.enter_async_context(api.turn(attributes.namespace))
