@@ -18,7 +18,7 @@ from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube.objects import Key, dig, labels_of, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.machines.machineprovision.well_known import FORCE_REMOVE
-from remuda.provisioning.planner.waits import IMAGE_MISSING, IMAGE_REFUSED
+from remuda.provisioning.planner.waits import ETCD_REPLACED, IMAGE_MISSING, IMAGE_REFUSED
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, MACHINE_GROUP, POST_DRAIN, PRE_DRAIN, plan_name
 
 from .states import ClusterView, is_administrated
@@ -67,7 +67,7 @@ _WHAT: Final = {
     Code.RELEASE: "Choose a kubernetesVersion that exists: remuda versions lists those that this server knows.",
     Code.ROLES: "Register hosts: run the output of the command on each host; the options are its roles.",
     Code.INIT_NODE: "See why no machine with the role etcd is ready yet (remuda machine attempts CLUSTER), or register a host.",
-    Code.RESTORE: "Start a lost etcd host again. If none exists, the state is lost: delete the cluster and create it again.",
+    Code.RESTORE: "Correct what the text says, then request the restore again, of this or another snapshot.",
     Code.STEP: "Nothing: the next step follows at once.",
     Code.CHECK_IN: "Check on the host that its agent runs and reaches this server (journalctl -u rancher-system-agent).",
     Code.PLAN: "Nothing, unless it takes long; then look at the host (journalctl -u rancher-system-agent).",
@@ -131,6 +131,10 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
             return _budget(wait, sight)
         case Code.SILENT:
             return _silent(wait, sight)
+        case Code.RESTORE:
+            return _restore(wait, sight)
+        case Code.TURN if wait.subject.kind == "RKEControlPlane" and wait.on is None:
+            return _QUEUED
     return None
 
 
@@ -264,6 +268,19 @@ def _disconnected() -> Advice:
         "kubectl -n cattle-system logs -l app=cattle-cluster-agent --tail 50",
     )
     return Advice(f"See in the cluster why its agent does not reach this server: {'; '.join(commands)}.")
+
+
+# Its tokens open its snapshots, and are deleted with it; so deleting the cluster is never the advice.
+_LOST: Final = (
+    "Start a lost etcd host again: it comes back with the state. If none exists, register a new host with the role etcd and "
+    "restore a snapshot on it (docs/snapshots.md). Keep the cluster: its snapshots can't be used without its tokens."
+)
+_QUEUED: Final = Advice("Nothing: it begins when the operation that the text names has ended.")
+
+
+def _restore(wait: Wait, sight: ClusterView) -> Advice:
+    listing = f"remuda snapshot ls {name_of(sight.wanted)} -n {_workspace(sight)}"
+    return Advice(_LOST if ETCD_REPLACED in wait.evidence else _WHAT[wait.code], (listing,))
 
 
 _KNOWN = re.compile(r"known: ([A-Za-z0-9.+-]+(?:, [A-Za-z0-9.+-]+)*)\)")

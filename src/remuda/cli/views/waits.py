@@ -31,6 +31,8 @@ Obj = dict[str, Any]
 
 # What a text says, by a part of it; the first that fits counts. A machine's own words stand at the end of its cluster's.
 _MEANINGS: Final = (
+    # With the reason of the failure, in which hosts may say anything.
+    ("request a restore once more", Code.RESTORE, Actor.USER),
     (NO_IMAGE, Code.RELEASE, Actor.USER),
     (texts.IMAGE_MISSING, Code.REFERENCE, Actor.USER),
     (texts.IMAGE_REFUSED, Code.REFERENCE, Actor.USER),
@@ -67,6 +69,11 @@ _MEANINGS: Final = (
     ("making the tokens", Code.STEP, Actor.REMUDA),
     (" machine(s) ", Code.MACHINES, Actor.PROVIDER),
     (" node(s) ", Code.STEP, Actor.REMUDA),
+    # Operations, where they say nothing of what is above.
+    ("restoring etcd", Code.STEP, Actor.REMUDA),
+    ("taking a snapshot of etcd", Code.STEP, Actor.REMUDA),
+    ("rotating certificates", Code.STEP, Actor.REMUDA),
+    ("rotating encryption keys", Code.STEP, Actor.REMUDA),
 )
 # Whatever else is said is said to whoever can make sense of it.
 _SOMETHING_ELSE: Final = (Code.MALFORMED, Actor.USER)

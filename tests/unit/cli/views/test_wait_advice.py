@@ -36,6 +36,7 @@ JOB = Ref("batch", "Job", FLEET, "m1-machine-provision")
 BOOTSTRAP = Ref("rke.cattle.io", "RKEBootstrap", FLEET, "m1")
 HOOKED = 'Internal error occurred: failed calling webhook "v.example.com": connection refused'
 ACTIVATE = """kubectl patch nodedriver pod --type merge -p '{"spec":{"active":true}}'"""
+AGAIN = "request a restore once more, of this or another snapshot (with a new generation)"
 NO_ROLE = f"{texts.ROLES} (missing: etcd, control plane)"
 
 
@@ -160,6 +161,21 @@ STATES = {
         (Code.SILENT, M2),
         ["remuda machine delete m2 -n fleet-default"],
     ),
+    "a cluster whose etcd machines are all gone": (
+        [told(Code.RESTORE, PLANE, Actor.USER, texts.ETCD_REPLACED)],
+        (Code.RESTORE, PLANE),
+        ["remuda snapshot ls demo -n fleet-default"],
+    ),
+    "a restore that failed after the stop": (
+        [told(Code.RESTORE, PLANE, Actor.USER, f"Restore on m1: no space left; the cluster is stopped: {AGAIN}")],
+        (Code.RESTORE, PLANE),
+        ["remuda snapshot ls demo -n fleet-default"],
+    ),
+    "an operation that waits for another one": (
+        [told(Code.TURN, PLANE, Actor.REMUDA, "etcdSnapshotRestore: waiting for rotateCertificates to end")],
+        (Code.TURN, PLANE),
+        [],
+    ),
     "an argument without effect beside a cause": (
         [
             told(Code.WITHOUT_EFFECT, PLANE, Actor.USER, texts.WITHOUT_EFFECT),
@@ -205,6 +221,13 @@ def test_commands_can_be_run_as_they_are(state: str) -> None:
     for each in waits:
         for command in wait_advice.about(each, found).commands:
             assert not re.search(r"\b[A-Z]{4,}\b|…|<", command), command
+
+
+def test_no_advice_is_to_delete_a_cluster_that_a_snapshot_can_bring_back() -> None:
+    for text in (texts.ETCD_REPLACED, texts.RESTORED_GONE, f"Shutdown on m1: exit code 1; the cluster is stopped: {AGAIN}"):
+        found = wait_advice.about(told(Code.RESTORE, PLANE, Actor.USER, text), sight(wanted()))
+        assert "delete the cluster" not in found.text and "restore" in found.text
+        assert found.commands == ("remuda snapshot ls demo -n fleet-default",)
 
 
 def test_objects_that_are_paused_with_their_cluster_are_counted() -> None:

@@ -44,6 +44,7 @@ TOLD = (
     wait(Code.CHECK_IN, M1, Actor.USER, CHECK_IN, None, 190),
     wait(Code.TIER, M2, Actor.REMUDA, TIER, M1, 20),
 )
+AGAIN = "request a restore once more, of this or another snapshot (with a new generation)"
 MACHINES = (waiting("m1", CHECK_IN, "etcd"), waiting("m2", TIER, "etcd"))
 
 
@@ -224,6 +225,17 @@ def test_what_nobody_tells_is_read_off_what_is_going() -> None:
         (texts.ROLES, Code.ROLES),
         (texts.ETCD_GOING, Code.DELETION),
         (texts.ETCD_REPLACED, Code.RESTORE),
+        (texts.RESTORED_GONE, Code.RESTORE),
+        (f"Restore on m1: {texts.PLAN_FAILED}: exit code 1; the cluster is stopped: {AGAIN}", Code.RESTORE),
+        (f"restoring etcd (Shutdown): the request was taken back, but the cluster is stopped: {AGAIN}", Code.RESTORE),
+        ("restoring etcd (Shutdown): shutting down cluster", Code.STEP),
+        (f"restoring etcd (Shutdown): shutting down cluster on m1: {texts.PLAN}", Code.PLAN),
+        (f"restoring etcd (Restore): restoring the snapshot on m1: {texts.PLAN_FAILED}: exit code 1", Code.PLAN_FAILED),
+        (f"restoring etcd (Restore): {texts.PAUSED}", Code.PAUSED),
+        (f"taking a snapshot of etcd on m1: {texts.PLAN}", Code.PLAN),
+        ("taking a snapshot of etcd on m1,m2", Code.STEP),
+        ("rotating certificates: waiting until m1 is uncordoned", Code.STEP),
+        ("rotating encryption keys, stage 2 of 3 (Rotate) on m1: the servers do not use the same keys yet", Code.STEP),
         (f"{texts.INIT_NODE} (m1: has not joined)", Code.INIT_NODE),
         (texts.JOIN_URL, Code.JOIN_URL),
         (texts.CONTROL_PLANE, Code.TIER),
