@@ -79,11 +79,11 @@ class ApiError(Exception):
     @property
     def needs_user(self) -> bool:
         """True if a retry alone does not help: the request is forbidden, invalid or denied, or a webhook it depends on fails."""
-        return self.code in (400, 403, 422) or any(text in self.message for text in (_WEBHOOK_FAILED, _WEBHOOK_DENIED))
+        return self.code in (400, 403, 422) or any(text in self.message for text in _OF_WEBHOOKS)
 
 
-# How kube-apiserver's messages name a webhook that fails, and one that denies a request.
-_WEBHOOK_FAILED, _WEBHOOK_DENIED = "failed calling webhook ", "admission webhook "
+# How kube-apiserver's messages name a webhook that fails, one that denies a request, and one that does not convert objects.
+_OF_WEBHOOKS = ("failed calling webhook ", "admission webhook ", "conversion webhook for ")
 
 
 class ConversionError(ApiError):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.api.hooks import HookServer, allow, refusing
 from tests.e2e.access.harness import CLUSTERS, Gateway
+from tests.real.pki import Authority
 
 from .explainer import Cause, Explainer
 
@@ -86,6 +90,27 @@ def test_a_webhook_that_is_down_is_named_and_goes_by_the_command(user: Explainer
     user.does(found)
     user.until("hooked", waits_for_hosts, "it goes on")
     user.gone("hooked", is_code("Failed"))
+
+
+def test_a_webhook_that_denies_is_named_and_not_to_be_deleted(user: Explainer, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "hook-ca")
+    pair = authority.serving("hook", ("127.0.0.1",))
+    server = HookServer(pair.cert, pair.key)
+    server.answers["/policy"] = refusing(message="no label team", code=403)
+    try:
+        made = webhook("teams", "rkecontrolplanes")
+        bundle = base64.b64encode(authority.pair.cert.read_bytes()).decode()
+        made["webhooks"][0]["clientConfig"] = {"url": f"https://127.0.0.1:{server.port}/policy", "caBundle": bundle}
+        user.apply(made)
+        user.apply(cluster("denied"))
+        found = user.until("denied", lambda each: "no label team" in each.message, "the webhook says no")
+        assert found.actor == "user" and found.on == "ValidatingWebhookConfiguration teams" and not found.commands
+        assert "kubectl get validatingwebhookconfiguration teams -o yaml" in found.advice
+        server.answers["/policy"] = allow
+        user.until("denied", waits_for_hosts, "the policy has been changed")
+    finally:
+        user.run("kubectl delete validatingwebhookconfiguration teams --ignore-not-found")
+        server.close()
 
 
 def webhook(name: str, *resources: str) -> Obj:

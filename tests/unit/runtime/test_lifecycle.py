@@ -12,7 +12,7 @@ import pytest
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.kube.clock import Rng, VirtualClock, parse_rfc3339
-from remuda.kube.errors import STALE, ApiError, conflict
+from remuda.kube.errors import STALE, ApiError, ConversionError, conflict
 from remuda.kube.objects import GroupVersionResource, Key, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Controller, Elector, Manager, Result, Retry, Watch, label, logger, spec_change
@@ -242,6 +242,7 @@ class Fails:
 
 
 HOOKED = 'Internal error occurred: failed calling webhook "v.example.com": connection refused'
+CONVERSION = "conversion webhook for example.com/v1, Kind=Thing failed: Post https://127.0.0.1:1/convert: connection refused"
 IN_WAIT = Result(waits=(Wait(Code.PAUSED, Ref("", "ConfigMap", "default", "a"), Actor.USER),))
 
 
@@ -249,6 +250,7 @@ IN_WAIT = Result(waits=(Wait(Code.PAUSED, Ref("", "ConfigMap", "default", "a"), 
     ("error", "code", "actor", "evidence"),
     [
         (ApiError(500, "InternalError", HOOKED), Code.FAILED, Actor.USER, HOOKED),
+        (ConversionError(CONVERSION), Code.FAILED, Actor.USER, CONVERSION),
         (ApiError(403, "Forbidden", "exceeded quota"), Code.FAILED, Actor.USER, "exceeded quota"),
         (ApiError(500, "InternalError", "no leader"), Code.FAILED, Actor.REMUDA, "no leader"),
         (OSError("no room"), Code.FAILED, Actor.REMUDA, "OSError: no room"),

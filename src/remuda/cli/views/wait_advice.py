@@ -123,7 +123,7 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
             return _version(wait, sight)
         case Code.REFERENCE:
             return _reference(wait)
-        case Code.FAILED | Code.REFUSED:
+        case Code.FAILED | Code.REFUSED | Code.MALFORMED:
             return _webhook(wait)
         case Code.HOOK:
             return _hook(wait, sight)
@@ -290,10 +290,33 @@ def _version(wait: Wait, sight: ClusterView) -> Advice | None:
     named = _KNOWN.search(wait.evidence)
     if named is None:
         return None
-    patch = shlex.quote('{"spec":{"kubernetesVersion":"' + named[1].split(", ")[-1].strip() + '"}}')
+    patch = shlex.quote('{"spec":{"kubernetesVersion":"' + _allowed_version(named[1].split(", "), sight) + '"}}')
     resource = "clusters.provisioning.cattle.io"
     command = f"kubectl -n {_workspace(sight)} patch {resource} {name_of(sight.wanted)} --type merge -p {patch}"
     return Advice(_WHAT[wait.code], (command,))
+
+
+def _allowed_version(known: list[str], sight: ClusterView) -> str:
+    """The newest known version that the cluster may be changed to: of the minor version that its servers run, if they run any."""
+    runs = max(_versions_of_servers(sight), key=_numbers, default="")
+    if not runs:
+        return known[-1]
+    return max((each for each in known if _numbers(each)[:2] == _numbers(runs)[:2]), key=_numbers, default=runs)
+
+
+def _versions_of_servers(sight: ClusterView) -> Iterable[str]:
+    servers = (each for each in sight.machines if {ETCD_ROLE, CONTROL_PLANE_ROLE} & labels_of(each).keys())
+    found = [dig(each, "status", "nodeInfo", "kubeletVersion") for each in servers]
+    found.append(dig(sight.plane or {}, "status", "appliedSpec", "kubernetesVersion"))
+    return (each for each in found if isinstance(each, str) and _VERSION.fullmatch(each))
+
+
+_VERSION: Final = re.compile(r"v[0-9]{1,9}(?:\.[0-9]{1,9}){2}[A-Za-z0-9.+-]*")
+
+
+def _numbers(version: str) -> list[int]:
+    """The numbers of a version, of which the first two are its minor version."""
+    return [int(each) for each in re.findall(r"[0-9]{1,9}", version)]
 
 
 _ACTIVATION = re.compile(r"""kubectl patch nodedriver [a-z0-9.-]+ --type merge -p '\{"spec":\{"active":true\}\}'""")
@@ -314,15 +337,26 @@ def _reference(wait: Wait) -> Advice | None:
     return Advice("Activate the node driver, or choose a machine config of another one.", (command[0],))
 
 
+_DENIED: Final = re.compile(r'admission webhook "[^"]+" denied the request')
+
+
 def _webhook(wait: Wait) -> Advice | None:
-    if wait.on is None or wait.on.group != "admissionregistration.k8s.io":
+    if wait.on is None:
         return None
-    kind = wait.on.kind.lower()
+    kind, name = wait.on.kind.lower(), wait.on.name
+    names_it = f"kubectl get {kind} {name} -o yaml names"
+    if wait.on.kind == "CustomResourceDefinition" and wait.evidence.startswith("conversion webhook"):
+        return Advice(f"Start the service that converts objects of this kind: {names_it} it (spec.conversion).")
+    if wait.on.group != "admissionregistration.k8s.io":
+        return None
+    if "failed calling webhook" not in wait.evidence or _DENIED.search(wait.evidence):
+        # It answers: a policy is not to be removed because it says no.
+        return Advice(f"Change what the webhook denies (the text says why), or its policy: {names_it} its service.")
     text = (
-        f"Start the service of the webhook (kubectl get {kind} {wait.on.name} -o yaml names it), or satisfy it if it denies the "
-        "request. If it is not needed any more, delete its configuration; requests are not checked by it then."
+        f"Start the service of the webhook: {names_it} it. "
+        "If it is not needed any more, delete its configuration; requests are not checked by it then."
     )
-    return Advice(text, (f"kubectl delete {kind} {wait.on.name}",))
+    return Advice(text, (f"kubectl delete {kind} {name}",))
 
 
 def _typed(ref: Ref) -> str:

@@ -24,7 +24,7 @@ from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.idempotent import find
 from remuda.kube.authorization.actions import Action, forbidden_action
-from remuda.kube.builtin_resources import LEASES
+from remuda.kube.builtin_resources import CRDS, LEASES
 from remuda.kube.errors import ApiError, bad_request
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of
 from remuda.kube.redaction import redacted
@@ -78,6 +78,7 @@ _WEBHOOK_CONFIGURATIONS: Final = (
     (MUTATING, "MutatingWebhookConfiguration"),
 )
 _WEBHOOK: Final = re.compile(r'(?:failed calling webhook|admission webhook) "([^"]+)"')
+_CONVERSION: Final = re.compile(r"conversion webhook for ([A-Za-z0-9.-]+)/[a-z0-9]+, Kind=([A-Za-z0-9]+) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Waits:
 
     async def about(self, cluster: Key) -> list[Wait]:
         """The waits about a provisioning Cluster. Raises ApiError."""
-        return await self._with_webhooks(self.of(await self._belongings(cluster)))
+        return await self._with_conversions(await self._with_webhooks(self.of(await self._belongings(cluster))))
 
     async def read(self, asked: RequestContext) -> web.StreamResponse:
         """The waits for `?cluster=NAMESPACE/NAME`, a provisioning Cluster."""
@@ -192,10 +193,26 @@ class Waits:
                 by_name |= {str(each.get("name")): on for each in found.get("webhooks") or ()}
         return [_on_webhook(wait, by_name) for wait in waits]
 
+    async def _with_conversions(self, waits: list[Wait]) -> list[Wait]:
+        """The waits; those because of a conversion webhook on the definition of the kind that it does not convert."""
+        if not any(_CONVERSION.search(wait.evidence) for wait in waits):
+            return waits
+        by_kind: dict[tuple[str, str], Ref] = {}
+        for found in await self._readable(CRDS):
+            on = Ref(CRDS.group, "CustomResourceDefinition", "", name_of(found))
+            by_kind[str(dig(found, "spec", "group")), str(dig(found, "spec", "names", "kind"))] = on
+        return [_on_definition(wait, by_kind) for wait in waits]
+
 
 def _on_webhook(wait: Wait, by_name: Mapping[str, Ref]) -> Wait:
     named = _WEBHOOK.search(wait.evidence)
     on = by_name.get(named[1]) if named else None
+    return wait if on is None else replace(wait, on=on)
+
+
+def _on_definition(wait: Wait, by_kind: Mapping[tuple[str, str], Ref]) -> Wait:
+    named = _CONVERSION.search(wait.evidence)
+    on = by_kind.get((named[1], named[2])) if named else None
     return wait if on is None else replace(wait, on=on)
 
 

@@ -35,6 +35,9 @@ INFRA = Ref("rke-machine.cattle.io", "PodMachine", FLEET, "m1")
 JOB = Ref("batch", "Job", FLEET, "m1-machine-provision")
 BOOTSTRAP = Ref("rke.cattle.io", "RKEBootstrap", FLEET, "m1")
 HOOKED = 'Internal error occurred: failed calling webhook "v.example.com": connection refused'
+DENIED = 'admission webhook "v.example.com" denied the request: no label team'
+MUTATING = Ref(WEBHOOKS, "MutatingWebhookConfiguration", "", "policies")
+DEFINITION = Ref("apiextensions.k8s.io", "CustomResourceDefinition", "", "things.a.b")
 ACTIVATE = """kubectl patch nodedriver pod --type merge -p '{"spec":{"active":true}}'"""
 AGAIN = "request a restore once more, of this or another snapshot (with a new generation)"
 NO_ROLE = f"{texts.ROLES} (missing: etcd, control plane)"
@@ -99,6 +102,21 @@ STATES = {
         ],
         (Code.FAILED, CAPI_CLUSTER),
         ["kubectl delete validatingwebhookconfiguration policies"],
+    ),
+    "a webhook that denies a write": (
+        [told(Code.FAILED, CAPI_CLUSTER, Actor.USER, DENIED, Ref(WEBHOOKS, "ValidatingWebhookConfiguration", "", "policies"))],
+        (Code.FAILED, CAPI_CLUSTER),
+        [],
+    ),
+    "a webhook that denies a write in the words of one that is down": (
+        [told(Code.FAILED, CAPI_CLUSTER, Actor.USER, f"{DENIED}: {HOOKED}", MUTATING)],
+        (Code.FAILED, CAPI_CLUSTER),
+        [],
+    ),
+    "a conversion webhook that is down": (
+        [told(Code.FAILED, CAPI_CLUSTER, Actor.USER, "conversion webhook for a.b/v1, Kind=C failed: refused", DEFINITION)],
+        (Code.FAILED, CAPI_CLUSTER),
+        [],
     ),
     "a driver's error while the next Job runs": (
         [
@@ -234,6 +252,32 @@ def test_objects_that_are_paused_with_their_cluster_are_counted() -> None:
     found = sight(wanted(), *_machines(), waits=tuple(STATES["a paused cluster"][0]))
     (root,) = wait_chain.chain(found, NOW)
     assert [each.wait.evidence for each in root.below] == ["Cluster spec.paused is set to true; 2 objects are paused with it"]
+
+
+def test_a_webhook_that_denies_is_not_to_be_deleted() -> None:
+    found = wait_advice.about(told(Code.FAILED, CAPI_CLUSTER, Actor.USER, DENIED, MUTATING), sight(wanted()))
+    assert found.text.startswith("Change what the webhook denies")
+    assert "kubectl get mutatingwebhookconfiguration policies" in found.text
+    assert not found.commands
+
+
+@pytest.mark.parametrize(
+    ("runs", "applied", "chosen"),
+    [
+        ("", "", "v1.36.0+remuda1"),
+        ("v1.34.1+remuda1", "", "v1.34.10+remuda1"),
+        ("", "v1.35.2+remuda1", "v1.35.2+remuda1"),
+        ("v1.34.1+remuda1", "v1.33.5+remuda1", "v1.34.10+remuda1"),
+        ("v1.34.1'; reboot", "", "v1.36.0+remuda1"),
+    ],
+)
+def test_the_version_that_is_advised_is_one_that_the_servers_may_get(runs: str, applied: str, chosen: str) -> None:
+    server = done("m1", roles="etcd,control-plane")
+    server["status"]["nodeInfo"] = {"kubeletVersion": runs}
+    plane = {"status": {"appliedSpec": {"kubernetesVersion": applied}}}
+    text = "no such (known: v1.33.5+remuda1, v1.34.2+remuda1, v1.34.10+remuda1, v1.36.0+remuda1)"
+    found = wait_advice.about(told(Code.RELEASE, PLANE, Actor.USER, text), ClusterView(wanted(), plane=plane, machines=(server,)))
+    assert [f'"{chosen}"' in command for command in found.commands] == [True]
 
 
 def test_an_agent_that_never_connected_is_started_by_the_user() -> None:

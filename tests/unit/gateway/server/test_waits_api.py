@@ -11,7 +11,7 @@ from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.gateway.server.versions_api import Versions
 from remuda.gateway.server.waits_api import ClusterObjects, Waits
-from remuda.kube.builtin_resources import LEASES
+from remuda.kube.builtin_resources import CRDS, LEASES
 from remuda.kube.objects import Key
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime.webhook_server import VALIDATING
@@ -115,6 +115,16 @@ async def test_a_wait_because_of_a_webhook_is_on_its_configuration() -> None:
         waits.follow(lambda: [Wait(Code.FAILED, PLANE, Actor.USER, None, failed)])
         (found,) = await waits.about(Key(FLEET, DEMO))
         assert found.on == Ref(VALIDATING.group, "ValidatingWebhookConfiguration", "", "policies")
+
+
+async def test_a_wait_because_of_a_conversion_webhook_is_on_the_definition() -> None:
+    async with hosted() as place:
+        waits = Waits(place.services)
+        await place.wanted()
+        failed = "conversion webhook for cluster.x-k8s.io/v1beta2, Kind=Machine failed: connection refused"
+        waits.follow(lambda: [Wait(Code.FAILED, PLANE, Actor.USER, None, failed)])
+        (found,) = await waits.about(Key(FLEET, DEMO))
+        assert found.on == Ref(CRDS.group, "CustomResourceDefinition", "", "machines.cluster.x-k8s.io")
 
 
 async def test_pools_belong_to_their_cluster() -> None:
