@@ -127,7 +127,11 @@ rkeConfig:
     workerConcurrency: 10%
 """,
         ),
-        ("spec.defaultPodSecurityPolicyTemplateName", "spec.rkeConfig.upgradeStrategy.controlPlaneDrainOptions.ignoreErrors"),
+        (
+            "spec.defaultPodSecurityPolicyTemplateName",
+            "spec.rkeConfig.upgradeStrategy.controlPlaneDrainOptions.ignoreErrors",
+            "spec.rkeConfig.upgradeStrategy.controlPlaneDrainOptions.timeout",
+        ),
     ),
     Written(
         "hardened-k3s",

@@ -35,6 +35,7 @@ def test_a_server_is_a_cluster(machines: Machines) -> None:
     )
     assert "control-plane,etcd" in told.stdout
     _logs_and_commands_say_that_nodes_are_simulated(first, kubectl)
+    _kinds_that_nothing_acts_on_are_warned_of(first)
     _probes_are_answered(first)
     _manifests_are_applied_and_pruned(first)
 
@@ -67,6 +68,13 @@ def _logs_and_commands_say_that_nodes_are_simulated(machine: Machine, kubectl: P
         assert done.returncode == 1
         assert "this cluster's nodes are simulated (remuda.dev/simulated=true)" in done.stderr, done.stderr
     assert machine.ask("DELETE", "/api/v1/namespaces/default/pods/web?gracePeriodSeconds=0").status == 200
+
+
+def _kinds_that_nothing_acts_on_are_warned_of(machine: Machine) -> None:
+    task = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    made = {"metadata": {"name": "nightly"}, "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": task}}}}
+    answer = machine.ask("POST", "/apis/batch/v1/namespaces/default/cronjobs?dryRun=All", made)
+    assert answer.status == 201 and "in this simulated cluster no controller makes Jobs of it" in "".join(answer.warnings)
 
 
 def _probes_are_answered(machine: Machine) -> None:

@@ -10,6 +10,8 @@ import pytest
 from remuda import api
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api.provisioning_cattle_io.cluster import ClusterSpec
+from remuda.api.schema import fields_without_effect
 from remuda.kube.objects import GroupVersionResource
 
 from .rancher_objects import GROUPS, Obj
@@ -52,6 +54,19 @@ def test_the_names_that_controllers_use_are_those_of_the_stored_versions(group: 
         if version["storage"]
     }
     assert names == stored
+
+
+def test_each_field_of_a_cluster_that_is_called_without_effect_is_warned_of() -> None:
+    """Its text alone would warn nobody: admission and `explain` read the marks."""
+    (crd,) = api.crds([provisioning.GROUP])
+    called = {
+        f"{path}.{name}".replace("[]", "")
+        for path, schema in objects_in(schema_of(crd)["properties"]["spec"])
+        for name, field in schema["properties"].items()
+        if field.get("description", "").startswith("Of no effect")
+    }
+    marked = {"." + ".".join(part for part in parts if part.isalnum()) for parts, _ in fields_without_effect(ClusterSpec)}
+    assert called == marked and ".rkeConfig.upgradeStrategy.workerDrainOptions.timeout" in called
 
 
 def test_scopes_and_statuses_are_rancher_s() -> None:

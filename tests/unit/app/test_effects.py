@@ -10,12 +10,17 @@ import pytest
 
 from remuda.apiserver.admission.without_effect import CALLERS, KINDS, WithoutEffect
 from remuda.apiserver.builtin import registration
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.scheme.builtin_types import Resource
 from remuda.apiserver.server import Config, Server
 from remuda.app import embedded_gateway
 from remuda.app.controllers import GROUPS, Program
+from remuda.kcm import workloads
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.authorization.users import User
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.lab.distro.cluster import apiserver
+from remuda.runtime import Manager
 
 Obj = dict[str, Any]
 
@@ -62,6 +67,25 @@ async def running() -> set[str]:
 def attributes(kind: Resource, obj: Obj, old: Obj | None = None) -> Attributes:
     operation = CREATE if old is None else UPDATE
     return Attributes(operation, kind.group, kind.version, kind.name, kind.kind, "default", "x", User("u"), obj=obj, old=old)
+
+
+async def test_a_simulated_cluster_acts_on_a_kind_or_warns_of_it() -> None:
+    """Of the kinds without effect on the management API it runs workloads, pods and Services; it warns of all others."""
+    server = await Server.open(Config(data_dir=None))
+    try:
+        found = workloads.controllers(Manager(InProcessClient(server), SYSTEM_CLOCK, Rng(1)))
+    finally:
+        await server.close()
+    run = {(each.controller.primary.resource.group, each.controller.primary.resource.resource) for each in found}
+    assert set(KINDS) - run - {("", "pods"), ("", "services")} == set(apiserver.WITHOUT_EFFECT)
+
+
+async def test_a_simulated_cluster_says_what_is_missing_and_what_to_do() -> None:
+    asked = attributes(kind_of("cronjobs"), {"metadata": {"name": "x"}})
+    await WithoutEffect(apiserver.WITHOUT_EFFECT, ()).validate(asked)
+    assert asked.warnings == [
+        "CronJob x is stored without effect: in this simulated cluster no controller makes Jobs of it; create a Job"
+    ]
 
 
 async def warnings(kind: Resource, obj: Obj, old: Obj | None = None) -> list[str]:

@@ -38,7 +38,7 @@ class DrainOptions(TypedDict, total=False):
     skipWaitForDeleteTimeoutSeconds: Annotated[
         int, Doc("Do not wait for pods that have been going for this many seconds; 0: wait for all.")
     ]
-    timeout: Annotated[int, Doc("Of no effect: a drain takes as long as it takes, and what holds it up is told.")]
+    timeout: Annotated[int, NoEffect("a drain has no time limit; what delays it is shown")]
 
 
 class UpgradeStrategy(TypedDict, total=False):

@@ -2,13 +2,13 @@
 
 The API of Remuda itself has no nodes: no controller makes pods of Deployments, and no network forwards Services. Such objects are
 accepted, since tools apply them together with others, and each creation is answered with a warning. A field that names a Service
-to call gets one whenever it is written. docs/api-compatibility.md lists the rest. Simulated clusters, where these objects have an
-effect, do not use this plug-in.
+to call gets one whenever it is written. docs/api-compatibility.md lists the rest. In simulated clusters most of these objects
+have an effect; they name the kinds that have none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
@@ -49,8 +49,13 @@ CALLERS: Final = frozenset(
 
 
 class WithoutEffect:
+    """`kinds` with the reasons why no object of them has an effect, and `callers` with a field that may name a Service."""
+
     name = "WithoutEffect"
-    resources = frozenset(KINDS) | CALLERS
+
+    def __init__(self, kinds: Mapping[tuple[str, str], str] = KINDS, callers: Collection[tuple[str, str]] = CALLERS) -> None:
+        self._kinds = kinds
+        self.resources = frozenset(kinds) | frozenset(callers)
 
     async def admit(self, attributes: Attributes) -> None:
         pass
@@ -59,7 +64,7 @@ class WithoutEffect:
         obj, old = attributes.obj, attributes.old
         if attributes.subresource or obj is None or attributes.operation not in (CREATE, UPDATE):
             return
-        why = KINDS.get((attributes.group, attributes.resource))
+        why = self._kinds.get((attributes.group, attributes.resource))
         if why is None:
             known = set(_services(attributes.resource, old)) if old is not None else set()
             attributes.warnings.extend(warning for warning in _services(attributes.resource, obj) if warning not in known)

@@ -19,6 +19,7 @@ from aiohttp import web
 from remuda import kcm
 from remuda.access.settings import validation
 from remuda.apiserver.admission.node_restriction import NodeRestriction
+from remuda.apiserver.admission.without_effect import WithoutEffect
 from remuda.apiserver.auth.node_authorizer import NodeRights
 from remuda.apiserver.auth.token_webhook import VERSIONS, WebhookAuthenticator
 from remuda.apiserver.http.listener import server_context
@@ -64,6 +65,17 @@ NO_CONTAINERS = (
     f"this cluster's nodes are simulated ({SIMULATED}=true) and start no containers, so their pods have no logs and run no "
     "commands; Remuda's own programs write to var/log/pods on their host"
 )
+_STORED = "is stored without effect: in this simulated cluster"
+# The kinds that a real cluster, some of them with an add-on, acts on and this one does not.
+WITHOUT_EFFECT = {
+    ("", "replicationcontrollers"): f"{_STORED} no controller makes pods of it; use a Deployment",
+    ("batch", "cronjobs"): f"{_STORED} no controller makes Jobs of it; create a Job",
+    ("", "persistentvolumeclaims"): f"{_STORED} no volumes are provided or bound",
+    ("", "persistentvolumes"): f"{_STORED} no volumes are provided or bound",
+    ("storage.k8s.io", "volumeattachments"): f"{_STORED} no volumes are attached",
+    ("networking.k8s.io", "ingresses"): f"{_STORED} no traffic is forwarded",
+    ("networking.k8s.io", "networkpolicies"): f"{_STORED} no traffic is filtered",
+}
 # By which all nodes once had all permissions.
 _NODES = "remuda:nodes"
 
@@ -129,6 +141,7 @@ async def serving(
         if webhook is not None:
             server.chain.add(webhook[0])
         await restrict_nodes(server)
+        server.api.admission.add(WithoutEffect(WITHOUT_EFFECT, callers=()))
         context = server_context(pki.serving_certificate, pki.serving_key, tls / f"{CLIENT_CA}.crt")
         await server.listen(Front(around(server.handler), context))
         write_kubeconfig(settings, authorities)
