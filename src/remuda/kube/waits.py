@@ -55,11 +55,12 @@ class Code(StrEnum):
     REFUSED = "Refused"  # the API refuses the necessary write, with a reason
     FAILED = "Failed"  # a controller can't do its work: a request, a webhook or a program fails; it is tried again
     SILENT = "Silent"  # the agent of a host does not answer
+    OPERATION = "Operation"  # a requested operation on a cluster has failed, or left machines out; nothing waits for it
     LAST_ETCD = "LastEtcd"  # the only etcd machine of a cluster is deleted only if a user confirms
 
 
-# Reports on a spec: nothing waits for them.
-NOTES = frozenset({Code.WITHOUT_EFFECT})
+# Reports on a spec and its requests: nothing waits for them.
+NOTES = frozenset({Code.WITHOUT_EFFECT, Code.OPERATION})
 
 
 class Actor(StrEnum):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TextIO
 from remuda.kube.duration import human_age
 from remuda.kube.objects import dig, metadata, name_of, namespace_of
 
-from . import states
+from . import operations, states
 from .output import is_terminal, paint
 from .states import ClusterView, State
 
@@ -100,7 +100,11 @@ def of_cluster(sight: ClusterView, now: float, *, metered: bool = False) -> Bran
     state = states.of_cluster(wanted, sight.managed, sight.plane)
     facts = [states.version_of(wanted, sight.managed), states.identifier_of(wanted), f"in {namespace_of(wanted)}"]
     line = (*_headed("cluster", name_of(wanted), state), *_dim([*facts, _age(wanted, now)]))
-    below = [*_control_plane(sight), *([_machines(sight, now, metered)] if states.is_administrated(wanted) else [])]
+    below = [
+        *_control_plane(sight),
+        *_operations(sight, now),
+        *([_machines(sight, now, metered)] if states.is_administrated(wanted) else []),
+    ]
     # What its control plane says is told there.
     own = _said(state) if sight.plane is None or states.of_plane(sight.plane).message != state.message else ()
     return Branch(line, own, tuple(below))
@@ -110,6 +114,15 @@ def _control_plane(sight: ClusterView) -> Iterable[Branch]:
     if sight.plane is not None:
         state = states.of_plane(sight.plane)
         yield Branch(_headed("control plane", "", state), _said(state))
+
+
+def _operations(sight: ClusterView, now: float) -> Iterable[Branch]:
+    """Those that are not done: what runs, what is queued, and what has failed."""
+    for each in operations.of_cluster(sight.wanted, sight.plane):
+        if each.word != operations.DONE:
+            ago = f"{human_age(each.since, now)} ago" if each.since else ""
+            more = ((Piece(each.message),),) if each.message else ()
+            yield Branch((*_headed(each.title, "", State(each.word)), *_dim([each.detail, ago])), more)
 
 
 def _machines(sight: ClusterView, now: float, metered: bool) -> Branch:
@@ -184,6 +197,8 @@ def facts(sight: ClusterView) -> dict[str, str]:
         told["control plane"] = _sentence(plane)
         if plane.message == state.message:
             told[about] = _sentence(state._replace(message=""), states.version_of(wanted, sight.managed))
+    for operation in operations.of_cluster(wanted, sight.plane):
+        told[operation.title] = operation.sentence
     for machine in sorted(sight.machines, key=_order):
         name, node = name_of(machine), states.node_of(machine)
         known = (",".join(states.roles_of(machine)), f"node {node}" if node else "", states.kubelet_of(machine))
@@ -223,7 +238,8 @@ def data(sight: ClusterView) -> Obj:
             "message": state.message,
             "initialized": dig(sight.plane, "status", "initialization", "controlPlaneInitialized") is True,
         }
-    return {**found, "controlPlane": plane, "machines": machines}
+    requested = [each.data() for each in operations.of_cluster(sight.wanted, sight.plane)]
+    return {**found, "controlPlane": plane, "operations": requested, "machines": machines}
 
 
 # --- screen ---------------------------------------------------------------------------------------------------------------

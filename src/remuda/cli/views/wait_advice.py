@@ -21,6 +21,7 @@ from remuda.machines.machineprovision.well_known import FORCE_REMOVE
 from remuda.provisioning.planner.waits import ETCD_REPLACED, IMAGE_MISSING, IMAGE_REFUSED
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, MACHINE_GROUP, POST_DRAIN, PRE_DRAIN, plan_name
 
+from .operations import CERTIFICATES, CREATE, KINDS, RESTORE
 from .states import ClusterView, is_administrated
 
 Obj = dict[str, Any]
@@ -88,6 +89,7 @@ _WHAT: Final = {
     Code.REFUSED: "The text says why the API refuses it; it is tried again.",
     Code.FAILED: "The text is the error of the last try; it is tried again automatically. The server's log has the details.",
     Code.SILENT: "On the host: systemctl status rancher-system-agent, then systemctl restart rancher-system-agent.",
+    Code.OPERATION: "Correct what the text says, and request it again. The cluster goes on meanwhile.",
     Code.LAST_ETCD: "Add another etcd machine, or annotate the Machine with remuda.dev/delete-last-etcd=true and lose its data.",
 }
 
@@ -133,6 +135,8 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
             return _silent(wait, sight)
         case Code.RESTORE:
             return _restore(wait, sight)
+        case Code.OPERATION:
+            return _operation(wait, sight)
         case Code.TURN if wait.subject.kind == "RKEControlPlane" and wait.on is None:
             return _QUEUED
     return None
@@ -281,6 +285,20 @@ _QUEUED: Final = Advice("Nothing: it begins when the operation that the text nam
 def _restore(wait: Wait, sight: ClusterView) -> Advice:
     listing = f"remuda snapshot ls {name_of(sight.wanted)} -n {_workspace(sight)}"
     return Advice(_LOST if ETCD_REPLACED in wait.evidence else _WHAT[wait.code], (listing,))
+
+
+# The command that requests it again, or that leads to it, by the title of an operation.
+_AGAIN: Final = {
+    KINDS[CREATE].title: "remuda snapshot create",
+    KINDS[RESTORE].title: "remuda snapshot ls",
+    KINDS[CERTIFICATES].title: "remuda cluster rotate-certificates",
+}
+
+
+def _operation(wait: Wait, sight: ClusterView) -> Advice:
+    command = next((command for title, command in _AGAIN.items() if wait.evidence.startswith(title)), "")
+    target = f"{name_of(sight.wanted)} -n {_workspace(sight)}"
+    return Advice(_WHAT[wait.code], (f"{command} {target}",) if command else ())
 
 
 _KNOWN = re.compile(r"known: ([A-Za-z0-9.+-]+(?:, [A-Za-z0-9.+-]+)*)\)")

@@ -24,7 +24,7 @@ from remuda.provisioning.planner import waits as texts
 from remuda.provisioning.releases.catalog import NO_IMAGE
 from remuda.provisioning.well_known import ETCD_ROLE, MACHINE_GROUP
 
-from . import states
+from . import operations, states
 from .states import ClusterView
 
 Obj = dict[str, Any]
@@ -90,6 +90,7 @@ def all_waits(sight: ClusterView) -> list[Wait]:
     told = list(sight.waits or ())
     known = {wait.subject for wait in told}
     found = told + [wait for wait in read_off(sight) if wait.subject not in known]
+    found += _unsuccessful(sight, found)
     found = [_on_machine(wait, sight, found) for wait in _with_one_pause(found, sight)]
     plane = plane_ref(sight)
     if not any(wait.subject == plane and wait.code not in _NOTES for wait in found):
@@ -98,6 +99,19 @@ def all_waits(sight: ClusterView) -> list[Wait]:
     found = [replace(wait, on=on) if on is not None and _lacks_machines(wait, plane) else wait for wait in found]
     # A cluster that is not up yet has no agent that could connect.
     return [replace(wait, on=plane) if _misses_its_agent(wait) else wait for wait in found]
+
+
+def _unsuccessful(sight: ClusterView, found: list[Wait]) -> list[Wait]:
+    """Operations that have failed, of which no controller tells because nothing waits for them."""
+    plane = plane_ref(sight)
+    # A restore that left the cluster stopped is what all else waits for.
+    stopped = any(wait.subject == plane and wait.code is Code.RESTORE for wait in found)
+    ended = operations.unsuccessful(sight.wanted, sight.plane)
+    return [
+        Wait(Code.OPERATION, plane, Actor.USER, None, f"{each.title} {each.sentence}", each.since)
+        for each in ended
+        if not (stopped and each.field == operations.RESTORE)
+    ]
 
 
 def is_trouble(wait: Wait) -> bool:

@@ -1,0 +1,176 @@
+"""Operations on a whole cluster, from its spec and the status of its control plane: requested, running, or how they ended. Pure.
+
+The planner runs one at a time (docs/reference/operations.md). A request is a field of `spec.rkeConfig` with a generation; the
+status has the request that was taken up, and its phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remuda.kube import conditions
+from remuda.kube.objects import dig
+from remuda.provisioning.etcd.snapshot_specs import request_of
+
+from .states import one_line
+
+Obj = dict[str, Any]
+
+QUEUED, REQUESTED, RUNNING, FAILED, INCOMPLETE, DONE = "queued", "requested", "running", "failed", "incomplete", "done"
+CREATE, RESTORE = "etcdSnapshotCreate", "etcdSnapshotRestore"
+CERTIFICATES, KEYS = "rotateCertificates", "rotateEncryptionKeys"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """`phases` are those in which it runs, in their order; empty if the number of them depends on the version."""
+
+    title: str
+    condition: str
+    phases: tuple[str, ...] = ()
+
+
+# In the order in which the planner begins them.
+KINDS: Final[Mapping[str, _Kind]] = {
+    CREATE: _Kind("snapshot of etcd", "EtcdSnapshotCreated", ("Started", "RestartCluster")),
+    RESTORE: _Kind(
+        "restore of etcd",
+        "EtcdSnapshotRestored",
+        (
+            "Started",
+            "Shutdown",
+            "Restore",
+            "PostRestorePodCleanup",
+            "InitialRestartCluster",
+            "PostRestoreNodeCleanup",
+            "RestartCluster",
+        ),
+    ),
+    CERTIFICATES: _Kind("rotation of certificates", "CertificatesRotated"),
+    KEYS: _Kind("rotation of encryption keys", "EncryptionKeysRotated"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What became of the newest request of one kind. `since` is that of its result; "" while there is none."""
+
+    field: str
+    generation: int
+    word: str
+    phase: str = ""
+    message: str = ""
+    since: str = ""
+    # The operation that runs before it, if it is queued.
+    after: str = ""
+
+    @property
+    def title(self) -> str:
+        return KINDS[self.field].title
+
+    @property
+    def has_ended(self) -> bool:
+        return self.word in (FAILED, INCOMPLETE, DONE)
+
+    @property
+    def detail(self) -> str:
+        """How far it is, such as `3 of 7 (Restore)`, or what it waits for; "" if it has ended."""
+        if self.after:
+            return f"after the {KINDS[self.after].title}"
+        phases = KINDS[self.field].phases if self.word == RUNNING else ()
+        if self.phase not in phases:
+            return self.phase if self.word == RUNNING else ""
+        return f"{phases.index(self.phase) + 1} of {len(phases)} ({self.phase})"
+
+    @property
+    def sentence(self) -> str:
+        """Its state in words, without its title."""
+        return f"{self.word}{f' {self.detail}' if self.detail else ''}" + (f": {self.message}" if self.message else "")
+
+    def data(self) -> Obj:
+        return {
+            "field": self.field,
+            "generation": self.generation,
+            "state": self.word,
+            "phase": self.phase,
+            "after": self.after,
+            "message": self.message,
+            "since": self.since or None,
+        }
+
+
+def of_cluster(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
+    """All that were ever requested and whose requests still stand. The one that runs is first, then the queued ones."""
+    if plane is None or not _was_up(plane):
+        return ()
+    found = [each for field in KINDS if (each := of(wanted, plane, field)) is not None]
+    waiting = [each.field for each in found if each.word in (RUNNING, REQUESTED)]
+    waiting.sort(key=lambda field: next(each.word for each in found if each.field == field) != RUNNING)
+    queued = [_queued(each, waiting[0]) if each.field in waiting[1:] else each for each in found]
+    order = {field: at for at, field in enumerate(waiting)}
+    return tuple(sorted(queued, key=lambda each: order.get(each.field, len(order))))
+
+
+def _queued(operation: Operation, after: str) -> Operation:
+    return Operation(operation.field, operation.generation, QUEUED, after=after)
+
+
+def of(wanted: Obj, plane: Obj, field: str) -> Operation | None:
+    """What became of the newest request of this kind; None if nothing was requested. Of a queue it knows nothing."""
+    asked = dig(wanted, "spec", "rkeConfig", field)
+    if not isinstance(asked, dict) or not _is_request(field, asked):
+        return None
+    generation = int(asked.get("generation") or 0)
+    status, result = plane.get("status") or {}, conditions.get(plane, KINDS[field].condition) or {}
+    phase = str(status.get(f"{field}Phase") or "")
+    if not _is_taken_up(field, asked, status, result):
+        return Operation(field, generation, REQUESTED)
+    word = _word(field, phase, result)
+    if word == RUNNING:
+        return Operation(field, generation, RUNNING, phase)
+    since = str(result.get("lastUpdateTime") or result.get("lastTransitionTime") or "")
+    return Operation(field, generation, word, phase, one_line(str(result.get("message") or "")), since)
+
+
+def unsuccessful(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
+    """Those whose last request has failed, or left something undone."""
+    return tuple(each for each in of_cluster(wanted, plane) if each.word in (FAILED, INCOMPLETE))
+
+
+def known_generation(wanted: Obj, plane: Obj | None, field: str) -> int:
+    """The highest generation that was ever requested, as far as the objects tell; the next one is new to the planner."""
+    known = (
+        dig(wanted, "spec", "rkeConfig", field, "generation"),
+        dig(plane or {}, "status", field, "generation"),
+        dig(plane or {}, "status", "certificateRotationGeneration") if field == CERTIFICATES else 0,
+    )
+    return max(int(number or 0) for number in known)
+
+
+def _was_up(plane: Obj) -> bool:
+    """A spec may be a copy of another cluster's: before there is a cluster, its requests mean nothing."""
+    status = plane.get("status") or {}
+    return dig(status, "initialization", "controlPlaneInitialized") is not None or status.get("appliedSpec") is not None
+
+
+def _is_request(field: str, asked: Obj) -> bool:
+    return bool(asked.get("name")) if field == RESTORE else bool(asked.get("generation"))
+
+
+def _is_taken_up(field: str, asked: Obj, status: Obj, result: Obj) -> bool:
+    if field == CERTIFICATES:
+        return result.get("status") == "Unknown" or status.get("certificateRotationGeneration") == asked.get("generation")
+    last = status.get(field)
+    if not isinstance(last, dict):
+        return False
+    return request_of(last) == request_of(asked) if field == RESTORE else last.get("generation") == asked.get("generation")
+
+
+def _word(field: str, phase: str, result: Obj) -> str:
+    if phase == "Failed" or result.get("status") == "False":
+        return FAILED
+    if (phase and phase not in ("Finished", "Done")) or (field == CERTIFICATES and result.get("status") == "Unknown"):
+        return RUNNING
+    return INCOMPLETE if result.get("reason") == "Incomplete" else DONE

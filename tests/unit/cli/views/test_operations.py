@@ -1,0 +1,186 @@
+"""What users read of operations on a cluster: that one runs, is queued, or how it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remuda.cli.views import cluster_tree, operations, wait_chain
+from remuda.cli.views.operations import CERTIFICATES, CREATE, KEYS, RESTORE
+from remuda.cli.views.states import ClusterView
+from remuda.kube.waits import Actor, Code
+from remuda.provisioning.planner.operations import etcd_snapshot_create, etcd_snapshot_restore
+
+from .shown_clusters import NOW, PLANE, condition, plane, sight, wait, wanted
+
+Obj = dict[str, Any]
+SNAP: Obj = {"name": "snap", "generation": 2, "restoreRKEConfig": "none"}
+UP: Obj = {"initialization": {"controlPlaneInitialized": True}, "appliedSpec": {}}
+
+
+def cluster(asked: Obj, status: Obj, *results: Obj) -> ClusterView:
+    """One whose spec asks for these operations; `results` are conditions of its control plane."""
+    found = plane(*results)
+    found["status"] |= {**UP, **status}
+    return sight(wanted(condition("Ready", "True"), rkeConfig=asked, ready=True), plane=found)
+
+
+def told(found: ClusterView) -> list[str]:
+    return [f"{each.title} {each.sentence}" for each in operations.of_cluster(found.wanted, found.plane)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "result", "text"),
+    [
+        ({CREATE: {"generation": 1}}, {}, (), "snapshot of etcd requested"),
+        (
+            {CREATE: {"generation": 1}},
+            {CREATE: {"generation": 1}, f"{CREATE}Phase": "Started"},
+            ("EtcdSnapshotCreated", "Unknown"),
+            "snapshot of etcd running 1 of 2 (Started)",
+        ),
+        (
+            {CREATE: {"generation": 1}},
+            {CREATE: {"generation": 1}, f"{CREATE}Phase": "Finished"},
+            ("EtcdSnapshotCreated", "True", "saved on m1"),
+            "snapshot of etcd done: saved on m1",
+        ),
+        (
+            {CREATE: {"generation": 2}},
+            {CREATE: {"generation": 1}, f"{CREATE}Phase": "Failed"},
+            ("EtcdSnapshotCreated", "False", "no member of etcd is up"),
+            "snapshot of etcd requested",
+        ),
+        (
+            {RESTORE: SNAP},
+            {RESTORE: SNAP, f"{RESTORE}Phase": "Restore"},
+            ("EtcdSnapshotRestored", "Unknown", "snap"),
+            "restore of etcd running 3 of 7 (Restore)",
+        ),
+        (
+            {RESTORE: SNAP},
+            {RESTORE: SNAP, f"{RESTORE}Phase": "Failed"},
+            ("EtcdSnapshotRestored", "False", "Started on m1: there is no snapshot at x; the cluster goes on without it"),
+            "restore of etcd failed: Started on m1: there is no snapshot at x; the cluster goes on without it",
+        ),
+        (
+            {RESTORE: {**SNAP, "restoreRKEConfig": "all"}},
+            {RESTORE: SNAP, f"{RESTORE}Phase": "Finished"},
+            ("EtcdSnapshotRestored", "True", "restored snap"),
+            "restore of etcd requested",
+        ),
+        (
+            {CERTIFICATES: {"generation": 3}},
+            {"certificateRotationGeneration": 2},
+            ("CertificatesRotated", "Unknown"),
+            "rotation of certificates running",
+        ),
+        (
+            {CERTIFICATES: {"generation": 3}},
+            {"certificateRotationGeneration": 3},
+            ("CertificatesRotated", "True", "generation 3: 2 machines; not on m3", "Incomplete"),
+            "rotation of certificates incomplete: generation 3: 2 machines; not on m3",
+        ),
+        (
+            {KEYS: {"generation": 1}},
+            {KEYS: {"generation": 1}, f"{KEYS}Phase": "PostRotateRestart"},
+            ("EncryptionKeysRotated", "Unknown"),
+            "rotation of encryption keys running PostRotateRestart",
+        ),
+        (
+            {KEYS: {"generation": 1}},
+            {KEYS: {"generation": 1}, f"{KEYS}Phase": "Done"},
+            ("EncryptionKeysRotated", "True", "generation 1: all servers use the new key"),
+            "rotation of encryption keys done: generation 1: all servers use the new key",
+        ),
+    ],
+)
+def test_the_newest_request_is_told_with_what_became_of_it(asked: Obj, status: Obj, result: tuple[str, ...], text: str) -> None:
+    assert told(cluster(asked, status, *([condition(*result)] if result else []))) == [text]
+
+
+def test_a_second_operation_is_queued_with_the_name_of_the_first() -> None:
+    asked = {CREATE: {"generation": 1}, RESTORE: SNAP, CERTIFICATES: {"generation": 1}}
+    running = cluster(asked, {}, condition("CertificatesRotated", "Unknown"))
+    assert told(running) == [
+        "rotation of certificates running",
+        "snapshot of etcd queued after the rotation of certificates",
+        "restore of etcd queued after the rotation of certificates",
+    ]
+
+
+def test_a_cluster_that_was_never_up_has_no_operations() -> None:
+    """Its spec may be a copy of another one's."""
+    found = sight(wanted(rkeConfig={RESTORE: SNAP}), plane=plane())
+    assert told(found) == [] and told(sight(wanted(rkeConfig={RESTORE: SNAP}))) == []
+
+
+def test_the_next_generation_is_above_all_that_the_objects_know() -> None:
+    found = cluster({CERTIFICATES: {"generation": 2}}, {"certificateRotationGeneration": 7, KEYS: {"generation": 4}})
+    known = [operations.known_generation(found.wanted, found.plane, field) for field in (CERTIFICATES, KEYS, CREATE)]
+    assert known == [7, 4, 0]
+
+
+@pytest.mark.parametrize("planned", [etcd_snapshot_create, etcd_snapshot_restore])
+def test_the_phases_are_those_of_the_planner(planned: Any) -> None:
+    shown = operations.KINDS[planned.FIELD]
+    assert shown.condition == planned.CONDITION
+    running = getattr(planned, "_RUNNING", (planned._STARTED, planned._RESTART))
+    assert shown.phases == tuple(running)
+
+
+# --- where it is shown ---------------------------------------------------------------------------------------------------------
+
+FAILED = cluster(
+    {RESTORE: SNAP},
+    {RESTORE: SNAP, f"{RESTORE}Phase": "Failed"},
+    condition("EtcdSnapshotRestored", "False", "Started on m1: there is no snapshot at x", since=180),
+    condition("Ready", "True"),
+)
+
+
+def test_the_tree_has_a_failed_restore_and_a_queued_snapshot() -> None:
+    lines = [cluster_tree.plain(line) for line in cluster_tree.drawn(cluster_tree.of_cluster(FAILED, NOW))]
+    assert lines[2:4] == ["├─ restore of etcd  failed  3m ago", "│     Started on m1: there is no snapshot at x"]
+    queued = cluster({CREATE: {"generation": 1}, RESTORE: SNAP}, {RESTORE: SNAP, f"{RESTORE}Phase": "Shutdown"})
+    lines = [cluster_tree.plain(line) for line in cluster_tree.drawn(cluster_tree.of_cluster(queued, NOW))]
+    assert lines[2:4] == [
+        "├─ restore of etcd  running  2 of 7 (Shutdown)",
+        "├─ snapshot of etcd  queued  after the restore of etcd",
+    ]
+
+
+def test_a_follower_and_a_program_are_told_the_same() -> None:
+    assert cluster_tree.facts(FAILED)["restore of etcd"] == "failed: Started on m1: there is no snapshot at x"
+    (operation,) = cluster_tree.data(FAILED)["operations"]
+    assert (operation["field"], operation["generation"], operation["state"]) == (RESTORE, 2, "failed")
+
+
+def test_what_is_done_is_not_in_the_tree() -> None:
+    done = cluster({RESTORE: SNAP}, {RESTORE: SNAP, f"{RESTORE}Phase": "Finished"}, condition("EtcdSnapshotRestored", "True"))
+    lines = [cluster_tree.plain(line) for line in cluster_tree.drawn(cluster_tree.of_cluster(done, NOW))]
+    assert lines and not any("restore of etcd" in line for line in lines)
+
+
+@pytest.mark.parametrize("asked_controllers", [True, False])
+def test_a_failed_restore_of_a_cluster_that_goes_on_is_explained(asked_controllers: bool) -> None:
+    found = FAILED if not asked_controllers else ClusterView(FAILED.wanted, plane=FAILED.plane, waits=())
+    links = wait_chain.chain(found, NOW)
+    assert [(each.wait.code, each.wait.evidence) for each in links] == [
+        (Code.OPERATION, "restore of etcd failed: Started on m1: there is no snapshot at x")
+    ]
+    (do,) = wait_chain.to_do(links, found)
+    assert do.commands == ("remuda snapshot ls demo -n fleet-default",) and "request it again" in do.text
+
+
+def test_a_restore_that_stopped_the_cluster_is_told_once() -> None:
+    stopped = wait(Code.RESTORE, PLANE, Actor.USER, "Restore on m1: no space left; the cluster is stopped")
+    found = ClusterView(FAILED.wanted, plane=FAILED.plane, waits=(stopped,))
+    assert [each.wait.code for each in wait_chain.chain(found, NOW)] == [Code.RESTORE]
+
+
+def test_a_failed_operation_comes_after_what_the_cluster_waits_for() -> None:
+    stuck = wait(Code.ROLES, PLANE, Actor.USER, "waiting for at least one control plane")
+    found = ClusterView(FAILED.wanted, plane=FAILED.plane, waits=(stuck,))
+    assert [each.code for each in wait_chain.causes(wait_chain.chain(found, NOW))] == [Code.ROLES, Code.OPERATION]
