@@ -276,8 +276,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S38": (
         f"{_SOURCES}::test_nothing_that_others_send_is_run",
-        "tests/unit/machines/provisioner/test_machine_state.py::test_only_plain_files_of_the_machine_itself_are_taken",
-        "tests/unit/machines/provisioner/test_machine_state.py::test_a_bomb_does_not_go_off",
+        "tests/unit/machines/test_machine_state.py::test_only_plain_files_of_the_machine_itself_are_taken",
+        "tests/unit/machines/test_machine_state.py::test_a_bomb_does_not_go_off",
     ),
     "S39": (
         "tests/integration/apiserver/backup/test_files.py::test_only_its_owner_may_read_it_whatever_the_umask",

@@ -42,7 +42,7 @@ CLUSTER = "c-m-bcdfg245"
 # What a path of a pattern is asked for with.
 FILLED = {"cluster": CLUSTER, "id": CLUSTER, "kind": "localProviders", "provider": "local", "namespace": "fleet-default"}
 # Where a user may ask without any role, for what is their own or nobody's.
-OWN_AFFAIRS = {"GET /v3/tokens", "POST /v3/tokens", "GET /v3/users", "POST /v1/logout"}
+OWN_AFFAIRS = {"GET /v3/tokens", "POST /v3/tokens", "GET /v3/users", "POST /v1/logout", "GET /v1-remuda/versions"}
 # Where everybody may look who is known.
 DISCOVERY = ("api", "openapi", "version", "healthz", "livez", "readyz")
 # Subresources that would make the server connect to what a caller names.

@@ -11,7 +11,7 @@ from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.objects import GroupVersionResource
-from remuda.kube.waits import Actor, Code
+from remuda.kube.waits import NOTES, Actor, Code
 from tests.unit.access.management_api import EVENTS, World
 from tests.unit.provisioning.cluster.mirrored_clusters import FLEET, demo, managed
 
@@ -368,7 +368,9 @@ async def test_fields_without_effect_and_a_broken_manifest_are_notes_on_the_clus
         assert [(wait.actor, wait.subject.kind) for wait in notes] == [(Actor.USER, "Cluster")]
         assert notes[0].evidence.startswith("spec.rkeConfig.additionalManifest can't be applied: it is no YAML")
         # Nothing is waited for, so nothing makes it look again.
-        assert working.queue.next_due is None
+        results = working.waits.values()
+        assert {wait.code for result in results for wait in result.waits} <= NOTES
+        assert {result.after for result in results} == {None}
 
 
 async def test_pools_that_lack_a_role_are_the_reason_why_there_is_no_control_plane() -> None:
