@@ -19,8 +19,8 @@ from ..views.output import JSON, TABLE, YAML, Output, output_option
 def command(client_only: bool, login: str, kubeconfig: Path | None, output: Output) -> None:
     """List the Kubernetes versions that a cluster can have.
 
-    They are the values of spec.kubernetesVersion of which the server has release data. Others may exist: a version of K3s or RKE2 that is
-    newer than the data is accepted with a warning.
+    They are the values of spec.kubernetesVersion of which the server has release data. Others may exist: a version of K3s or RKE2
+    that is newer than the data is accepted with a warning.
     """
     found: dict[str, list[str]]
     found = _built_in() if client_only else remote_of(kubeconfig, login).ask("GET", "/v1-remuda/versions")["versions"]
