@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.provisioning.planner.snapshot import CheckSnapshot, CleanNodes, CleanPods, Task
+from remuda.provisioning.planner.snapshot import CheckSnapshot, CleanNodes, CleanPods, FindInBucket, Task
 from remuda.provisioning.plans.plan import Instruction, Plan
 from tests.unit.provisioning.planner.render import inputs
 from tests.unit.provisioning.planner.render.inputs import INIT, facts, machine, plan
@@ -19,6 +19,7 @@ REQUEST = "&{snap 1 none}"
 # The first page of a database of etcd, and what etcd puts at the end of a snapshot.
 PAGES = bytes(16) + bytes.fromhex("edda0ced") + bytes(4096 - 20)
 WHOLE = PAGES + hashlib.sha256(PAGES).digest()
+NOT_IN_BUCKET = "there is no snapshot snap in the bucket"
 Check = Callable[..., str]
 
 
@@ -99,6 +100,33 @@ def test_the_distribution_has_the_last_word(check: Check, tmp_path: Path) -> Non
 
 
 # --- clean-up -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "why"),
+    [
+        ("Name Location Size Created\\nsnap s3://b/f/snap 5 2027", 0, ""),
+        ("Name        Location           Size\\nsnap-42d6ab  s3://b/f/snap    5", 0, ""),
+        ("Name Location\\nsnap file:///x/snap 5 2027", 0, "there is no snapshot snap in the bucket"),
+        (
+            "Name Location\\nother s3://b/f/other 5 2027\\nsnap.zip s3://b/f/snap.zip 5",
+            0,
+            "there is no snapshot snap in the bucket",
+        ),
+        ("", 0, "there is no snapshot snap in the bucket"),
+        ("snap s3://b/f/snap 5 2027", 1, "access denied"),
+    ],
+)
+def test_a_list_of_the_bucket_must_name_the_snapshot(tmp_path: Path, printed: str, code: int, why: str) -> None:
+    found = plan(machine(), INIT, None, facts(inputs.K3S), FindInBucket(REQUEST, "snap", {"bucket": "b", "folder": "f"}))
+    task = found.instructions[-1]
+    assert list(task.args[2:5]) == ["k3s", "etcd-snapshot", "ls"] and "--etcd-s3-bucket=b" in task.args
+    program = tmp_path / "k3s"
+    program.write_text(f"#!/bin/sh\nprintf '{printed}\\n'\n[ {code} = 0 ] || echo 'access denied' >&2\nexit {code}\n")
+    program.chmod(0o755)
+    paths = {**written(found, tmp_path), task.args[2]: str(program)}
+    done = subprocess.run([task.command, *(paths.get(word, word) for word in task.args)], capture_output=True, text=True)
+    assert (done.returncode != 0, done.stderr.strip()) == (bool(why), why)
 
 
 def kubectl(directory: Path, answers: dict[str, str]) -> Path:

@@ -41,7 +41,7 @@ from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, ch
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
-from ..etcd.snapshot_specs import is_pending
+from ..etcd.s3.copies import Open
 from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..plans.machine_plan_secret import PlanSecretError, is_locked
 from ..plans.plan import Plan
@@ -60,7 +60,7 @@ from .managesystemagent import CONDITION as AGENT_UPDATED
 from .operations.etcd_snapshot_create import CONDITION as SNAPSHOT_TAKEN
 from .operations.etcd_snapshot_restore import CONDITION as SNAPSHOT_RESTORED
 from .render import ignored_arguments, renderer
-from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, StoredSnapshot, Task, Tokens
+from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, Task, Tokens
 
 log = logger(__name__)
 
@@ -117,8 +117,15 @@ class Planner:
     controller = Controller(CONTROLLER, rke.RKE_CONTROL_PLANES)
 
     def __init__(
-        self, manager: Manager, door: GatewayPort, access: Access, entropy: Entropy, environment: Mapping[str, str] | None = None
+        self,
+        manager: Manager,
+        door: GatewayPort,
+        access: Access,
+        entropy: Entropy,
+        environment: Mapping[str, str] | None = None,
+        buckets: Open | None = None,
     ) -> None:
+        """Without `buckets`, real ones are opened."""
         self._manager = manager
         self._events = manager.recorder(CONTROLLER)
         self._client = manager.client
@@ -127,7 +134,7 @@ class Planner:
         self._entropy = entropy
         self._views = MachineCaches(manager.informers)
         self._beacons = manager.informers.of(plans.BEACONS)
-        self._surroundings = PlanInputReader(manager, door, access, environment)
+        self._surroundings = PlanInputReader(manager, door, access, environment, buckets, self._queue)
         self._views.control_planes.add_index(_BY_MANAGED, lambda plane: filter(None, (_managed_name(plane),)))
         self.controller = replace(
             type(self).controller,
@@ -149,10 +156,13 @@ class Planner:
     # --- mapping to control planes ----------------------------------------------------------------------------------------
 
     def _look(self, managed: str) -> None:
+        for plane in self._views.control_planes.indexed(_BY_MANAGED, managed):
+            self._queue(Key.of(plane))
+
+    def _queue(self, key: Key) -> None:
         working = self._manager.working(CONTROLLER)
         if working is not None:
-            for plane in self._views.control_planes.indexed(_BY_MANAGED, managed):
-                working.queue.add(Key.of(plane))
+            working.queue.add(key)
 
     def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
         ref = dig(cluster, "spec", "controlPlaneRef") or {}
@@ -244,7 +254,7 @@ class Planner:
             ignored_arguments=ignored_arguments(release, control_plane, planned) if release else (),
             features=release.features if release else {},
             agent=self._surroundings.agent(),
-            stored=await self._stored(plane, releases),
+            stored=await self._surroundings.stored(plane, releases),
         )
         return _PassInputs(plane, cluster, machines, secrets, snapshot, release)
 
@@ -273,22 +283,6 @@ class Planner:
             return None if secret is None else tokens_of(secret), ""
         except TokensError as error:
             return None, str(error)
-
-    async def _stored(self, plane: Obj, releases: Releases) -> StoredSnapshot | None:
-        """The ETCDSnapshot of a pending restore."""
-        asked = dig(plane, "spec", "etcdSnapshotRestore")
-        if not is_pending(asked, plane.get("status") or {}):
-            return None
-        found = await find(self._client, rke.ETCD_SNAPSHOTS, asked["name"], namespace_of(plane))
-
-        def problem(version: str) -> str:
-            try:
-                releases.release(version)
-            except ReleaseError as error:
-                return str(error)
-            return ""
-
-        return None if found is None else snapshot_reader.stored_snapshot(found, problem)
 
     async def _render(self, seen: _PassInputs) -> Render:
         if seen.release is None:

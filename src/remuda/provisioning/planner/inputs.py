@@ -22,13 +22,20 @@ from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import CONFIG_MAPS, SECRETS
+from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, resource_version_of
 from remuda.kube.wrangler import safe_concat
 from remuda.runtime import Informer, Manager, Watch, changed
 
+from ..etcd.bucket_looks import BucketLooks, ClusterBuckets, Wanted, opener
+from ..etcd.s3.answers import S3Error
+from ..etcd.s3.copies import Copy, Open
+from ..etcd.s3.place import PlaceError
+from ..etcd.snapshot_specs import is_pending, request_of
+from ..etcd.stored_snapshots import StoredSnapshot, bucket_copy, stored_snapshot
 from ..references import AUTHORS, Access, Named, References
 from ..references.spec_references import key_of
-from ..releases.catalog import Release, Releases
+from ..releases.catalog import Release, ReleaseError, Releases
 from ..releases.distributions import Runtime
 from ..releases.release_data import StoredReleases, is_kept_data
 from ..well_known import MACHINE_GROUP
@@ -64,7 +71,16 @@ class GatewayPort(Protocol):
 
 
 class PlanInputReader:
-    def __init__(self, manager: Manager, door: GatewayPort, access: Access, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        door: GatewayPort,
+        access: Access,
+        environment: Mapping[str, str] | None,
+        buckets: Open | None,
+        queue: Callable[[Key], None],
+    ) -> None:
+        """Without `buckets`, real ones are opened. `queue` has a control plane planned once more."""
         self._client: Client = manager.client
         self._references = References(manager.client, access)
         self._wanted = manager.informers.of(provisioning.CLUSTERS)
@@ -80,6 +96,9 @@ class PlanInputReader:
         self._planes.add_index(_BY_CONFIG_MAP, lambda plane: _needs(plane).config_maps)
         self._drivers = DriverStates(manager)
         self._program: tuple[bytes, AgentProgram] | None = None
+        self._buckets = ClusterBuckets(self._client, self._references)
+        self._looks = BucketLooks(manager.clock, buckets or self._open(manager), queue)
+        manager.beside(self._looks.run)
         self.caches = (self._wanted, self._settings, self._secrets, self._config_maps, *self._drivers.caches)
 
     def watches(self) -> Iterable[Watch]:
@@ -148,6 +167,47 @@ class PlanInputReader:
         listed = [Key(PULL_SECRETS_IN, name.strip()) for name in names.split(",") if name.strip()]
         found, _ = await self._sources(SECRETS, listed, NamedObject.of_secret, None)
         return tuple(found[key] for key in listed if key in found)
+
+    def _open(self, manager: Manager) -> Open:
+        def policy() -> Policy:
+            return Settings(self._settings.objects(), self._environment).outbound()
+
+        return opener(manager.clock, manager.rng, self._environment, policy)
+
+    # --- the snapshot of a restore ------------------------------------------------------------------------------------------
+
+    async def stored(self, plane: Obj, releases: Releases) -> StoredSnapshot | None:
+        """The ETCDSnapshot of a pending restore. Until the cluster is stopped, it also says whether its bucket has it."""
+        asked, status = dig(plane, "spec", "etcdSnapshotRestore"), plane.get("status") or {}
+        if not is_pending(asked, status):
+            self._looks.forget(Key.of(plane))
+            return None
+        found = await find(self._client, rke.ETCD_SNAPSHOTS, asked["name"], namespace_of(plane))
+        if found is None:
+            return None
+
+        def problem(version: str) -> str:
+            try:
+                releases.release(version)
+            except ReleaseError as error:
+                return str(error)
+            return ""
+
+        snapshot = stored_snapshot(found, problem)
+        if snapshot.s3 is None or status.get("etcdSnapshotRestorePhase") != "Started":
+            self._looks.forget(Key.of(plane))
+            return snapshot
+        return replace(snapshot, copy=bucket_copy(await self._looked(plane, request_of(asked), snapshot)))
+
+    async def _looked(self, plane: Obj, request: str, snapshot: StoredSnapshot) -> Copy | S3Error | PlaceError | None:
+        wanted = self._wanted.get(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
+        if wanted is None:
+            return PlaceError("cluster", "does not exist, so that the server does not look into it", hosts_only=True)
+        try:
+            place, keys = await self._buckets.place(wanted, snapshot.s3 or {})
+        except PlaceError as error:
+            return error
+        return self._looks.of(Key.of(plane), request, Wanted(place, keys, snapshot.file, snapshot.size))
 
 
 def _needs(plane: Obj) -> Needs:

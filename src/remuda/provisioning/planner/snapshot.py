@@ -17,6 +17,7 @@ from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Ref
 
 from .. import well_known
+from ..etcd.stored_snapshots import StoredSnapshot
 from ..plans.agent_report import AgentReport
 from ..plans.plan import File, Plan
 
@@ -263,6 +264,7 @@ class ControlPlane:
     config_generation: int = 0
     certificate_rotation_generation: int = 0
     agent_connected: bool = False
+    cluster_id: str = ""  # the uid of the cluster's kube-system, if it was ever seen
     # status.etcdSnapshotCreate and the like: the operations as last started.
     etcd_snapshot_create: Obj | None = None
     etcd_snapshot_create_phase: str = ""
@@ -296,28 +298,6 @@ class Tokens:
 
     def __repr__(self) -> str:
         return "Tokens(…)"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSnapshot:
-    """The ETCDSnapshot that a restore names (docs/reference/operations.md#snapshot-objects). `machine` has the file, unless it is
-    in a bucket, which `s3` describes. `spec` is that of the cluster at that time, None if it is not known."""
-
-    file: str
-    cluster: str
-    machine: str = ""
-    location: str = ""
-    size: int = 0
-    sha256: str = ""
-    s3: Obj | None = None
-    spec: Obj | None = None
-    # The reasons why it can't be restored, and why its version can't be installed.
-    problem: str = ""
-    release_error: str = ""
-
-    @property
-    def version(self) -> str:
-        return str((self.spec or {}).get("kubernetesVersion") or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,6 +397,15 @@ class CheckSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class FindInBucket:
+    """Look for a snapshot in the bucket of `s3`, with the means that only hosts have."""
+
+    request: str
+    file: str
+    s3: Obj
+
+
+@dataclass(frozen=True, slots=True)
 class StopForRestore:
     """Stop the distribution, and mark the data of its etcd member as void."""
 
@@ -450,7 +439,7 @@ class CleanNodes:
 
 
 Rotation = RotateCertificates | RotateKeys | RestartServer
-RestoreTask = CheckSnapshot | StopForRestore | RestoreSnapshot | CleanPods | CleanNodes
+RestoreTask = CheckSnapshot | FindInBucket | StopForRestore | RestoreSnapshot | CleanPods | CleanNodes
 Task = SaveSnapshot | Rotation | RestoreTask
 
 

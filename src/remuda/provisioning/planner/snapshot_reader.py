@@ -6,9 +6,7 @@ A host may have written garbage into its plan secret. That only affects the stat
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from remuda.kube import conditions
@@ -21,17 +19,15 @@ from remuda.kube.objects import (
     metadata,
     name_of,
     namespace_of,
-    owner_references_of,
     uid_of,
 )
 from remuda.kube.redaction import redacted
 
 from ..bootstrap.machine_objects import trusted_labels
-from ..etcd.snapshot_specs import SnapshotSpecError, cluster_spec
 from ..plans.machine_plan_secret import Delivered, decode
 from ..plans.plan import Plan, PlanError
-from ..well_known import PAUSED_FOR, SNAPSHOT_FILE_NAME
-from .snapshot import Address, Cluster, Condition, ControlPlane, Machine, Periodic, PlanNode, PlanSecret, StoredSnapshot
+from ..well_known import PAUSED_FOR
+from .snapshot import Address, Cluster, Condition, ControlPlane, Machine, Periodic, PlanNode, PlanSecret
 
 _LONGEST_FAILURE = 4000
 
@@ -61,6 +57,7 @@ def control_plane(obj: Obj) -> ControlPlane:
         config_generation=int(status.get("configGeneration") or 0),
         certificate_rotation_generation=int(status.get("certificateRotationGeneration") or 0),
         agent_connected=bool(status.get("agentConnected")),
+        cluster_id=str(status.get("clusterID") or ""),
         etcd_snapshot_create=status.get("etcdSnapshotCreate"),
         etcd_snapshot_create_phase=status.get("etcdSnapshotCreatePhase") or "",
         etcd_snapshot_restore=status.get("etcdSnapshotRestore"),
@@ -82,38 +79,6 @@ def cluster(obj: Obj) -> Cluster:
         control_plane_initialized=_condition(initialized) if initialized else None,
         was_initialized=dig(obj, "status", "initialization", "controlPlaneInitialized") is True,
     )
-
-
-def stored_snapshot(obj: Obj, release_problem: Callable[[str], str]) -> StoredSnapshot:
-    """An ETCDSnapshot. `release_problem` gives the reason why a version can't be installed."""
-    file: Obj = obj.get("snapshotFile") or {}
-    problem, spec = "", None
-    try:
-        spec = cluster_spec(obj)
-    except SnapshotSpecError as error:
-        problem = f"the cluster's spec of that time can't be read: {error}"
-    if file.get("status") == "failed":
-        problem = f"taking it failed: {_decoded(str(file.get('message') or 'no reason was given'))}"
-    found = StoredSnapshot(
-        file=str(file.get("name") or annotations_of(obj).get(SNAPSHOT_FILE_NAME) or ""),
-        cluster=str(dig(obj, "spec", "clusterName") or ""),
-        machine=next((str(owner.get("name")) for owner in owner_references_of(obj) if owner.get("kind") == "Machine"), ""),
-        location=str(file.get("location") or ""),
-        size=int(file.get("size") or 0),
-        sha256=str(dig(obj, "status", "sha256") or ""),
-        s3=file.get("s3"),
-        spec=spec,
-        problem=problem,
-    )
-    return replace(found, release_error=release_problem(found.version) if found.version else "")
-
-
-def _decoded(message: str) -> str:
-    """Rancher encodes messages as base64."""
-    try:
-        return base64.b64decode(message, validate=True).decode()[:_LONGEST_FAILURE]
-    except ValueError:
-        return message[:_LONGEST_FAILURE]
 
 
 def machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:

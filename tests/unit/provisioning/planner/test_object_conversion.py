@@ -213,32 +213,3 @@ def test_an_operation_s_pause_is_marked_and_ends_without_a_trace() -> None:
     ended = decision_writer.cluster(paused, Decision(pause_for=""), NOW)
     assert ended["spec"] == {"paused": False} and ended["metadata"]["annotations"] == {"a": "b"}
     assert not snapshot_reader.cluster(ended).paused_for
-
-
-def stored(**file: Any) -> Obj:
-    owner = {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "name": "m1"}
-    meta = {"name": "snap", "annotations": {keys.SNAPSHOT_FILE_NAME: "noted"}, "ownerReferences": [owner]}
-    return {"metadata": meta, "spec": {"clusterName": "demo"}, "status": {"sha256": "ab"}, "snapshotFile": file}
-
-
-def test_a_snapshot_is_read_with_the_machine_that_has_it_and_the_spec_of_its_time() -> None:
-    spec = base64.b64encode(gzip.compress(json.dumps({"kubernetesVersion": "v1.30.0+k3s1"}).encode())).decode()
-    metadata = base64.b64encode(json.dumps({"provisioning-cluster-spec": spec}).encode()).decode()
-    found = snapshot_reader.stored_snapshot(
-        stored(name="file", size=5, location="file:///x/file", metadata=metadata, status="successful"),
-        lambda version: f"nothing is known about {version}",
-    )
-    assert (found.file, found.cluster, found.machine, found.location) == ("file", "demo", "m1", "file:///x/file")
-    assert (found.size, found.sha256, found.s3, found.problem) == (5, "ab", None, "")
-    assert found.version == "v1.30.0+k3s1" and found.release_error == "nothing is known about v1.30.0+k3s1"
-    assert snapshot_reader.stored_snapshot(stored(s3={"bucket": "b"}), str).s3 == {"bucket": "b"}
-
-
-def test_a_snapshot_that_failed_or_is_garbled_says_so() -> None:
-    message = base64.b64encode(b"no space left").decode()
-    failed = snapshot_reader.stored_snapshot(stored(status="failed", message=message), str)
-    assert failed.problem == "taking it failed: no space left" and failed.file == "noted"
-    plain = snapshot_reader.stored_snapshot(stored(status="failed", message="no space left"), str)
-    assert plain.problem == failed.problem
-    garbled = snapshot_reader.stored_snapshot(stored(metadata="%"), str)
-    assert garbled.problem == "the cluster's spec of that time can't be read: its metadata is not base64" and garbled.spec is None

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from remuda.kube.encoding import jsonio
 
 from .answers import Object, S3Error, Why
-from .bucket import SHA256, Bucket
-from .place import METADATA, is_file_name
+from .bucket import SHA256
+from .place import METADATA, Place, is_file_name
+from .signature import Keys
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,7 +51,26 @@ class Copy:
     metadata_etag: str = ""
 
 
-async def listed(bucket: Bucket, known: Iterable[Copy] = ()) -> list[Copy]:
+class Folder(Protocol):
+    """A connection to a folder of a bucket; each method raises S3Error."""
+
+    @property
+    def place(self) -> Place: ...
+
+    async def listed(self, prefix: str) -> list[Object]: ...
+
+    async def head(self, key: str) -> Object: ...
+
+    async def read(self, key: str, largest: int) -> bytes: ...
+
+    async def delete(self, key: str) -> None: ...
+
+
+# Connects the server to the folder of a cluster. Raises PlaceError.
+Open = Callable[[Place, Keys], AbstractAsyncContextManager[Folder]]
+
+
+async def listed(bucket: Folder, known: Iterable[Copy] = ()) -> list[Copy]:
     """All snapshots of the folder, by name. Objects that have not changed since `known` are not read again. Raises S3Error."""
     prefix = bucket.place.prefix
     objects = {name: found for name, found in _named(await bucket.listed(prefix), prefix) if found.size}
@@ -69,7 +90,7 @@ async def listed(bucket: Bucket, known: Iterable[Copy] = ()) -> list[Copy]:
     return [copy for copy in copies if copy is not None]
 
 
-async def checked(bucket: Bucket, name: str, size: int = 0) -> Copy:
+async def checked(bucket: Folder, name: str, size: int = 0) -> Copy:
     """The snapshot of that name, without its metadata. Raises S3Error if it is missing or empty, or has another size."""
     if not is_file_name(name):
         raise S3Error(Why.NO_OBJECT, f"{name!r} can't be the name of a snapshot in {bucket.place}")
@@ -88,7 +109,7 @@ def _named(objects: Iterable[Object], prefix: str) -> Iterator[tuple[str, Object
             yield name, each
 
 
-async def _described(bucket: Bucket, name: str, beside: Object | None) -> Copy:
+async def _described(bucket: Folder, name: str, beside: Object | None) -> Copy:
     copy = _copy(bucket, name, await bucket.head(bucket.place.key(name)))
     if beside is None:
         return copy
@@ -106,7 +127,7 @@ async def _existing(asked: Callable[[], Awaitable[T]]) -> T | None:
         raise
 
 
-def _copy(bucket: Bucket, name: str, found: Object) -> Copy:
+def _copy(bucket: Folder, name: str, found: Object) -> Copy:
     taken = _TAKEN.search(name.removesuffix(COMPRESSED))
     return Copy(
         name=name,

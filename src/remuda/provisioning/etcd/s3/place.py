@@ -29,11 +29,12 @@ _FILE_ENDING = ".crt"
 
 
 class PlaceError(ValueError):
-    """Settings that can't be used; the message names the field and what to do."""
+    """Settings that can't be used; the message names the field and what to do. With `hosts_only`, only the server can't."""
 
-    def __init__(self, field: str, why: str) -> None:
+    def __init__(self, field: str, why: str, *, hosts_only: bool = False) -> None:
         super().__init__(f"{field} {why}")
         self.field = field
+        self.hosts_only = hosts_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ def of_cluster(s3: Mapping[str, Any], credential: Mapping[str, str]) -> tuple[Pl
     access_key, secret_key = credential.get("accessKey", ""), credential.get("secretKey", "")
     if not access_key or not secret_key:
         why = "names no Secret with accessKey and secretKey: only hosts with a role of their own can reach the bucket"
-        raise PlaceError("cloudCredentialName", why)
+        raise PlaceError("cloudCredentialName", why, hosts_only=not (access_key or secret_key))
     place = Place(
         bucket=fields["bucket"],
         folder=fields["folder"],
@@ -167,7 +168,9 @@ def authorities_in(authority: str) -> bytes:
         return b""
     if is_file(authority):
         raise PlaceError(
-            "endpointCA", f"is the file {authority} of the hosts, which the server can't read: write the certificate"
+            "endpointCA",
+            f"is the file {authority} of the hosts, which the server can't read: write the certificate",
+            hosts_only=True,
         )
     found = plain_authority(authority)
     if b"-----BEGIN CERTIFICATE-----" not in found:

@@ -17,6 +17,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from ... import well_known
 from ...etcd.snapshot_specs import NONE, request_of
+from ...etcd.stored_snapshots import Look, StoredSnapshot
 from .. import etcd_liveness, machine_health, waits
 from ..election import disqualifier
 from ..snapshot import (
@@ -26,16 +27,16 @@ from ..snapshot import (
     ClusterSnapshot,
     Condition,
     ControlPlane,
+    FindInBucket,
     Join,
     Machine,
     Obj,
     RestoreSnapshot,
     StopForRestore,
-    StoredSnapshot,
     Task,
 )
 from ..tiers import Pass
-from .restore_source import choose, refusal
+from .restore_source import choose, refusal, why_not_its_own
 from .steps import Progress, Step, assign, join_of
 
 FIELD = "etcdSnapshotRestore"
@@ -47,6 +48,9 @@ _FINISHED, _FAILED = "Finished", "Failed"
 _RUNNING = (_STARTED, _SHUTDOWN, _RESTORE, _PODS, _INITIAL, _NODES, _RESTART)
 _WHAT = "restoring etcd"
 _SHUTTING_DOWN = "shutting down cluster"
+_VERIFYING = "verifying the snapshot"
+# Seconds until the server looks again into a bucket that did not answer.
+_LOOKED_AT_AGAIN = 31.0
 _ATTEMPTS = 5
 
 
@@ -158,19 +162,53 @@ def _started(run: Pass) -> Progress:
     if isinstance(chosen, str):
         return _failed(run, chosen)
     stored = run.snapshot.stored
-    if (stored is None or stored.s3 is None) and chosen.node is not None:
-        # The server itself looks into buckets; a machine without a plan runs nothing that could be stopped too early.
-        checked = _assign(run, chosen, join_of(chosen), _check(run, stored), attempts=1)
-        if checked.failed:
-            return _failed(run, checked.failed, chosen)
-        if checked.wait is not None:
-            if _is_hung(run, chosen):
-                return _failed(run, "it does not answer", chosen)
-            return _waiting(run, [checked], "verifying the snapshot")
+    if stored is not None and stored.s3 is not None:
+        unverified = _verify_in_bucket(run, chosen, stored, stored.s3)
+    else:
+        # A machine without a plan runs nothing that could be stopped too early.
+        unverified = _verify_on(run, chosen, _check(run, stored)) if chosen.node is not None else None
+    if unverified is not None:
+        return unverified
     silent = _silent_servers(run)
     if isinstance(silent, Progress):
         return silent
     return Progress({_PHASE: _SHUTDOWN}, initialized=False, blocking=(_wait(run, Code.STEP, Actor.REMUDA, _SHUTTING_DOWN),))
+
+
+def _verify_on(run: Pass, machine: Machine, task: Task) -> Progress | None:
+    """None once the machine has found the snapshot to be good."""
+    checked = _assign(run, machine, join_of(machine), task, attempts=1)
+    if checked.failed:
+        return _failed(run, checked.failed, machine)
+    if checked.wait is None:
+        return None
+    return _failed(run, "it does not answer", machine) if _is_hung(run, machine) else _waiting(run, [checked], _VERIFYING)
+
+
+def _verify_in_bucket(run: Pass, chosen: Machine, stored: StoredSnapshot, s3: Obj) -> Progress | None:
+    """The server looks into the bucket. Where only hosts can, the machine that is to begin lists it, while etcd has a majority:
+    the distribution's command needs that, and without it nothing runs that could be stopped too early."""
+    copy = stored.copy
+    if copy.look is Look.FOUND:
+        why = why_not_its_own(run.snapshot)
+        return _failed(run, why) if why else None
+    if copy.look is Look.REFUSED:
+        return _failed(run, copy.text)
+    if copy.look is Look.LOOKING:
+        return _blocked(run, Code.STEP, Actor.REMUDA, f"{_VERIFYING}: looking into its bucket")
+    if copy.look is not Look.BUSY and chosen.node is not None and _has_majority(run):
+        return _verify_on(run, chosen, FindInBucket(_request(run.snapshot.control_plane), stored.file, s3))
+    if copy.look is Look.HOSTS_ONLY:
+        return None
+    run.draft.revisit.append(run.snapshot.now + _LOOKED_AT_AGAIN)
+    on = Ref("rke.cattle.io", "ETCDSnapshot", run.snapshot.control_plane.namespace, _name(run.snapshot.control_plane))
+    text = f"{_VERIFYING}: {copy.text}; nothing is stopped before its bucket answers"
+    return _blocked(run, Code.REFERENCE, Actor.PROVIDER, text, on)
+
+
+def _has_majority(run: Pass) -> bool:
+    members = [machine for machine in run.machines if machine.is_etcd and machine.node is not None]
+    return sum(machine_health.is_member_up(machine) for machine in members) > len(members) // 2
 
 
 def _check(run: Pass, stored: StoredSnapshot | None) -> CheckSnapshot:

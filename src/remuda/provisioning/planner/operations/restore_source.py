@@ -35,6 +35,20 @@ def refusal(snapshot: ClusterSnapshot) -> str:
     return _why_no_file(stored.file) or _why_unreadable(snapshot, stored.version, mode, stored.release_error)
 
 
+def why_not_its_own(snapshot: ClusterSnapshot) -> str:
+    """The reason why the copy in the bucket is not the snapshot that was taken, or not this cluster's. What the distribution did
+    not write into the bucket is believed of the ETCDSnapshot."""
+    known, stored = snapshot.control_plane.cluster_id, snapshot.stored
+    if stored is None:
+        return ""
+    copy = stored.copy
+    if copy.cluster_id and known and copy.cluster_id != known:
+        return f"{stored.file} in the bucket is of another cluster: its id is {copy.cluster_id}, and this cluster's is {known}"
+    if copy.sha256 and stored.sha256 and copy.sha256 != stored.sha256:
+        return f"{stored.file} in the bucket is not the file that was taken: its SHA-256 differs"
+    return ""
+
+
 def _why_no_file(name: str) -> str:
     if not name or "/" in name or name.startswith((".", "-")) or not name.isprintable():
         return f"{name!r} is not the name of a file"

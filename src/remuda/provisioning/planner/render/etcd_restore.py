@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 from ...plans.plan import SHUTDOWN, File, Instruction, Plan
 from ...releases.distributions import REMUDA
-from ..snapshot import CheckSnapshot, CleanNodes, CleanPods, RestoreSnapshot, StopForRestore
+from ..snapshot import CheckSnapshot, CleanNodes, CleanPods, FindInBucket, RestoreSnapshot, StopForRestore
 from . import config, install
 from . import idempotent_commands as idempotence
 from .context import HostContext
 
-Task = CheckSnapshot | StopForRestore | RestoreSnapshot | CleanPods | CleanNodes
-TASKS = (CheckSnapshot, StopForRestore, RestoreSnapshot, CleanPods, CleanNodes)
+Task = CheckSnapshot | FindInBucket | StopForRestore | RestoreSnapshot | CleanPods | CleanNodes
+TASKS = (CheckSnapshot, FindInBucket, StopForRestore, RestoreSnapshot, CleanPods, CleanNodes)
 # The directory below which a host notes what it has done for a restore; the first step removes it.
 _NOTED = "etcd-restore"
 
@@ -28,6 +28,11 @@ def plan(host: HostContext, task: Task, normal: Plan) -> Plan:
     match task:
         case CheckSnapshot():
             return Plan((*normal.files, _script(host, _CHECK)), (install.without_start(host), _check(host, task)))
+        case FindInBucket():
+            authority, found = _find(host, task)
+            # The cluster's own settings may name the same one.
+            files = {file.path: file for file in (*normal.files, *authority, _script(host, _FIND))}
+            return Plan(tuple(files.values()), (install.without_start(host), found))
         case StopForRestore():
             return Plan(normal.files, tuple(_stop(host)))
         case RestoreSnapshot():
@@ -60,6 +65,14 @@ def _check(host: HostContext, task: CheckSnapshot) -> Instruction:
     command = (directories.command(REMUDA),) if host.cluster.runtime is REMUDA else ()
     args = (_path(host, _CHECK), _file(host, task), *known, *command)
     return Instruction("check-snapshot", args=args, command="/bin/sh")
+
+
+def _find(host: HostContext, task: FindInBucket) -> tuple[list[File], Instruction]:
+    """The list of the bucket must name the snapshot."""
+    cluster = host.cluster
+    flags, variables, authority = config.s3_flags(cluster, task.s3)
+    args = (_path(host, _FIND), task.file, cluster.directories.command(cluster.runtime), "etcd-snapshot", "ls", *flags)
+    return authority, Instruction("check-snapshot", env=variables, args=args, command="/bin/sh")
 
 
 def _file(host: HostContext, task: CheckSnapshot | RestoreSnapshot) -> str:
@@ -218,6 +231,7 @@ def _script(host: HostContext, name: str) -> File:
     return File.of(_path(host, name), _SCRIPTS[name], dynamic=True, minor=True)
 
 
+_FIND = "find_snapshot.sh"
 _CHECK, _POD_LIST, _READY, _NODES = "check_snapshot.sh", "wait_for_pod_list.sh", "wait_for_ready.sh", "clean_up_nodes.sh"
 _SCRIPTS = {
     _CHECK: """\
@@ -249,6 +263,23 @@ case "$(head -c 4 "$1" | hex)" in
         ;;
 esac
 [ -z "$4" ] || exec "$4" etcd-snapshot verify "$1"
+""",
+    _FIND: """\
+#!/bin/sh
+# usage: find_snapshot.sh NAME COMMAND...
+# Checks that COMMAND, which lists snapshots, names one in a bucket.
+name="$1"
+shift
+listed="$("$@")" || exit 1
+while read -r file location rest; do
+    case "$location" in
+        s3://*) [ "$file" = "$name" ] || [ "${location##*/}" = "$name" ] && exit 0 ;;
+    esac
+done <<EOF
+$listed
+EOF
+echo "there is no snapshot $name in the bucket" >&2
+exit 1
 """,
     _POD_LIST: """\
 #!/bin/sh

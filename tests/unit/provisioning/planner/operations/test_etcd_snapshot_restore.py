@@ -12,7 +12,8 @@ import pytest
 from remuda.kube.waits import Actor, Code
 from remuda.provisioning import well_known
 from remuda.provisioning.etcd.snapshot_specs import request_of
-from remuda.provisioning.planner.snapshot import Cluster, ClusterSnapshot, Condition, Machine, PlanNode, StoredSnapshot
+from remuda.provisioning.etcd.stored_snapshots import BucketCopy, Look, StoredSnapshot
+from remuda.provisioning.planner.snapshot import Cluster, ClusterSnapshot, Condition, Machine, PlanNode
 from remuda.provisioning.plans.plan import Plan, stops
 
 from ..world import NEXT, VERSION, World, applied, decide, named, running, url, with_machine, with_node, with_spec, written
@@ -32,7 +33,7 @@ FILE = "on-demand-b-1700000000"
 LOCAL = StoredSnapshot(
     FILE, "demo", machine="b", size=4096, sha256="5" * 64, spec={"kubernetesVersion": VERSION, "rkeConfig": {}}
 )
-S3 = replace(LOCAL, machine="", s3={"bucket": "backups"})
+S3 = replace(LOCAL, machine="", s3={"bucket": "backups"}, copy=BucketCopy(Look.FOUND))
 
 
 def restore(generation: int = 1, mode: str = "none", name: str = "snap") -> dict[str, Any]:
@@ -81,7 +82,7 @@ class Data:
 
     def apply(self, member: Machine, plan: Plan) -> None:
         name, last = member.name, plan.instructions[-1].name.split()[-1]
-        if last in ("SaveSnapshot", "CheckSnapshot"):
+        if last in ("SaveSnapshot", "CheckSnapshot", "FindInBucket"):
             return
         if last == "StopForRestore":
             self.up.discard(name)
@@ -290,6 +291,98 @@ def test_a_new_machine_that_never_had_a_plan_begins_with_a_snapshot_of_a_bucket(
     assert data.restored_on == ["a"] and data.wrong == [] and data.up == {"a", "b", "w"}
     assert named(place.picture, "b").joined_to == url("a")
     until_applied(place)
+
+
+# --- snapshots in a bucket ------------------------------------------------------------------------------------------------
+
+
+def in_bucket(look: Look, text: str = "", **copy: str) -> StoredSnapshot:
+    return replace(S3, copy=BucketCopy(look, text, **copy))
+
+
+def now_in_bucket(place: World, stored: StoredSnapshot) -> None:
+    place.picture = replace(place.picture, stored=stored)
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        (in_bucket(Look.REFUSED, "there is no such object"), "there is no such object"),
+        (
+            in_bucket(Look.FOUND, cluster_id="another"),
+            f"{FILE} in the bucket is of another cluster: its id is another, and this cluster's is its-own",
+        ),
+        (in_bucket(Look.FOUND, sha256="6" * 64), f"{FILE} in the bucket is not the file that was taken: its SHA-256 differs"),
+    ],
+)
+def test_a_copy_that_is_no_good_is_refused_while_the_cluster_runs(stored: StoredSnapshot, why: str) -> None:
+    picture = asked(stored=stored)
+    place, data = world(replace(picture, control_plane=replace(picture.control_plane, cluster_id="its-own")))
+    until(place, "Failed", passes=3)
+    assert verdict(place.picture)[1] == f"Started: {why}; the cluster goes on without it"
+    assert data.up == {"a", "b", "c", "w"} and place.picture.control_plane.initialized
+
+
+@pytest.mark.parametrize("copy", [{}, {"cluster_id": "its-own", "sha256": "5" * 64}])
+def test_what_the_bucket_says_must_only_not_contradict(copy: dict[str, str]) -> None:
+    picture = asked(stored=in_bucket(Look.FOUND, **copy))
+    place, data = world(replace(picture, control_plane=replace(picture.control_plane, cluster_id="its-own")))
+    until(place, "Finished", passes=160)
+    assert data.wrong == []
+
+
+@pytest.mark.parametrize("lost", [Look.BUSY, Look.AWAY])
+def test_a_bucket_that_does_not_answer_is_waited_for_while_the_cluster_runs(lost: Look) -> None:
+    place, data = world(asked(stored=in_bucket(Look.LOOKING)), dead=set())
+    seen = until(place, "Started", passes=1)
+    for _ in range(5):
+        seen.append(place.look().waits[0].evidence)
+        place.act()
+    assert seen[-1] == "restoring etcd (Started): verifying the snapshot: looking into its bucket"
+    now_in_bucket(place, in_bucket(lost, "the service does not answer"))
+    for name in ("a", "b") if lost is Look.AWAY else ():
+        # Without a majority hosts can't list the bucket either.
+        place.picture = with_machine(place.picture, name, lambda m: replace(m, failing="NodeHealthy: gone"))
+    for _ in range(300):
+        decision = place.look()
+        assert not written(decision) and not decision.status
+        place.act()
+    first = decision.waits[0]
+    assert (first.code, first.actor) == (Code.REFERENCE, Actor.PROVIDER)
+    assert first.on is not None and (first.on.kind, first.on.name) == ("ETCDSnapshot", "snap")
+    assert "the service does not answer; nothing is stopped before its bucket answers" in first.evidence
+    assert decision.revisit_at is not None and decision.revisit_at <= place.picture.now + 31
+    assert phase(place.picture) == "Started" and data.up == {"a", "b", "c", "w"}
+    now_in_bucket(place, S3)
+    for name in ("a", "b"):
+        place.picture = with_machine(place.picture, name, lambda m: replace(m, failing=""))
+    until(place, "Finished", passes=160)
+    assert data.restored_on == ["a"] and data.wrong == []
+
+
+@pytest.mark.parametrize("look", [Look.HOSTS_ONLY, Look.AWAY])
+def test_where_the_server_can_not_look_a_member_lists_the_bucket(look: Look) -> None:
+    place, data = world(asked(stored=in_bucket(look, "the server can't")))
+    until(place, "Started", passes=1)
+    assert written(place.look()) == {"a"} and task_of(named(place.picture, "a")) == "FindInBucket"
+    until(place, "Finished", passes=160)
+    assert data.restored_on == ["a"] and data.wrong == []
+
+
+def test_a_list_without_the_snapshot_refuses_it() -> None:
+    place, data = world(asked(stored=in_bucket(Look.HOSTS_ONLY)), failing={"a": 1})
+    until(place, "Failed")
+    assert verdict(place.picture)[1].startswith("Started on a: ")
+    assert data.up == {"a", "b", "c", "w"} and data.restored_on == []
+
+
+def test_nothing_that_runs_has_to_be_saved_where_etcd_has_no_majority() -> None:
+    """The command of the distribution needs etcd, so that no host can look first."""
+    place, _ = world(asked(stored=in_bucket(Look.HOSTS_ONLY)))
+    for name in ("a", "b"):
+        place.picture = with_machine(place.picture, name, lambda m: replace(m, failing="NodeHealthy: gone"))
+    until(place, "Shutdown")
+    assert all(task_of(member) != "FindInBucket" for member in place.picture.machines)
 
 
 # --- waits and failures ---------------------------------------------------------------------------------------------------

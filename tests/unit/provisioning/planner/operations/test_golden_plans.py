@@ -20,10 +20,11 @@ import pytest
 
 from remuda.kube.objects import Key
 from remuda.provisioning import well_known
+from remuda.provisioning.etcd.stored_snapshots import BucketCopy, Look, StoredSnapshot
 from remuda.provisioning.planner.decide import plan as decide
 from remuda.provisioning.planner.decision import Decision, SecretChange
 from remuda.provisioning.planner.render import NamedObject, PlanInputs, renderer
-from remuda.provisioning.planner.snapshot import ControlPlane, Machine, Periodic, StoredSnapshot
+from remuda.provisioning.planner.snapshot import ControlPlane, Machine, Periodic
 from remuda.provisioning.plans.plan import (
     INSTALL,
     File,
@@ -50,7 +51,8 @@ FILE = "on-demand-b-1700000000"
 ON_A = StoredSnapshot(FILE, "demo", machine="a", size=4128, sha256="5" * 64)
 ON_B = replace(ON_A, machine="b")
 S3 = {"bucket": "backups", "folder": "demo", "endpoint": "s3.example.com", "endpointCA": "-----BEGIN CERTIFICATE-----\nMIIB\n"}
-IN_BUCKET = replace(ON_A, machine="", s3=S3)
+IN_BUCKET = replace(ON_A, machine="", s3=S3, copy=BucketCopy(Look.FOUND))
+FOR_HOSTS = replace(IN_BUCKET, copy=BucketCopy(Look.HOSTS_ONLY))
 SPEC = {"machineGlobalConfig": {"secrets-encryption": True}, "etcd": {"snapshotRetention": 5}}
 WITH_S3 = {**SPEC, "etcd": {"snapshotRetention": 5, "s3": {**S3, "cloudCredentialName": "cattle-global-data:cc"}}}
 CREDENTIAL = NamedObject(data={"s3credentialConfig-accessKey": b"AKIA", "s3credentialConfig-secretKey": b"hidden"})
@@ -86,6 +88,7 @@ OPERATIONS = {
     "restore": _restore(ON_A),
     "restore on a member without an API": _restore(ON_B),
     "restore from a bucket": _restore(IN_BUCKET, WITH_S3),
+    "restore from a bucket that only hosts can look into": _restore(FOR_HOSTS, WITH_S3),
     "rotate certificates": Operation({"rotateCertificates": {"generation": 1}}),
     "rotate certificates of services": Operation({"rotateCertificates": {"generation": 1, "services": ["etcd", "scheduler"]}}),
     "rotate keys in one step": Operation(_KEYS, _KEY_PHASE, ("Done", "Failed")),
