@@ -301,3 +301,31 @@ async def test_a_conflict_leaves_the_waits_as_they_are(server: Server, clock: Vi
     stop.set()
     await clock.advance(1)
     await running
+
+
+@pytest.mark.parametrize(("code", "again"), [(Code.PAUSED, True), (Code.WITHOUT_EFFECT, False)])
+async def test_a_key_with_nothing_but_notes_is_not_looked_at_again(
+    server: Server, clock: VirtualClock, code: Code, again: bool
+) -> None:
+    client = InProcessClient(server)
+    await client.create(CONFIG_MAPS, made("ConfigMap", "a", copied="yes"))
+    manager = Manager(client, clock, Rng(1))
+    outcome = Result(waits=(Wait(code, Ref("", "ConfigMap", "default", "a"), Actor.USER),))
+    counted: list[Key] = []
+
+    class Counts(Fails):
+        async def reconcile(self, key: Key) -> Result:
+            counted.append(key)
+            return await super().reconcile(key)
+
+    manager.add(Counts(outcome))
+    stop = asyncio.Event()
+    running = asyncio.create_task(manager.run(stop))
+    await clock.advance(1)
+    first = len(counted)
+    await clock.advance(300)
+    assert first and (len(counted) > first) == again
+    assert [wait.code for wait in manager.waits()] == [code]
+    stop.set()
+    await clock.advance(1)
+    await running

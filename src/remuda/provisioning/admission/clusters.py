@@ -23,7 +23,8 @@ from remuda.kube.objects import Key, ObjectSource, annotations_of, dig, name_of
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime.admitted_types import AdmittedType
 
-from ..graph.generated import why_not_applied, written_without_effect
+from ..graph.cluster_status import without_effect
+from ..graph.generated import why_not_applied
 from ..graph.machine_pools import why_roles_are_missing
 from ..releases import catalog
 from ..releases.catalog import Release, ReleaseError
@@ -137,8 +138,8 @@ def _spec_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
 
 def _unused_fields(obj: Obj, old: Obj | None) -> list[str]:
     """Warnings for new or changed fields that are accepted and not used."""
-    before = {path: value for path, _, value in written_without_effect(old)}
-    return [f"{path} has no effect: {why}" for path, why, value in written_without_effect(obj) if before.get(path) != value]
+    before = {path: value for path, _, value in without_effect(old)}
+    return [f"{path} has no effect: {why}" for path, why, value in without_effect(obj) if before.get(path) != value]
 
 
 def _unknown_version(obj: Obj, old: Obj | None) -> list[str]:

@@ -5,12 +5,14 @@ The planner reports progress in the conditions of the RKEControlPlane; users loo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from remuda.access.rancher_conditions import ERROR, FALSE, TRUE, UNKNOWN, condition_of, is_true, with_condition
 from remuda.kube.objects import dig, with_path
 
 from . import podsecurity
+from .generated import written_without_effect
 
 Obj = dict[str, Any]
 
@@ -20,6 +22,7 @@ SUPPORTED = "OperationsSupported"
 EXPIRING = "CertificatesExpiring"
 AUTOSCALER_READY = "ClusterAutoscalerDeploymentReady"
 _SHOWN = ("Updated", "Provisioned", "Ready")
+NO_PRE_BOOTSTRAP = "provisioningprebootstrap: not offered yet; nothing is written into a cluster before its agent comes"
 _NOTHING_YET = "waiting for the control plane to be planned"
 
 
@@ -57,16 +60,31 @@ def with_support(wanted: Obj, control_plane: Obj | None, now: float, *, pre_boot
     """The condition that lists requested but unsupported features, which block nothing. `pre_bootstrap`: that one is enabled."""
     refused = condition_of(control_plane or {}, SUPPORTED) or {}
     asked = [refused["message"]] if refused.get("status") == FALSE and refused.get("message") else []
-    if dig(wanted, "spec", podsecurity.FIELD) and (why := podsecurity.why_without_effect(wanted)):
-        asked.append(f"{podsecurity.FIELD}: {why}")
-    pools = dig(wanted, "spec", "rkeConfig", "machinePools") or ()
-    if named := [str(pool.get("name")) for pool in pools if pool.get("machineOS") == "windows"]:
-        asked.append(f"windows in the machine pools {', '.join(named)}: not offered yet; their machines get no plan")
-    if pre_bootstrap:
-        asked.append("provisioningprebootstrap: not offered yet; nothing is written into a cluster before its agent comes")
+    asked += [f"{path.removeprefix('spec.')}: {why}" for path, why, _ in unsupported(wanted)]
+    asked += [NO_PRE_BOOTSTRAP] if pre_bootstrap else []
     if asked:
         return with_condition(wanted, SUPPORTED, FALSE, "NotSupported", "; ".join(asked), now=now)
     return with_condition(wanted, SUPPORTED, TRUE, now=now) if condition_of(wanted, SUPPORTED) else wanted
+
+
+def unsupported(wanted: Obj | None) -> Iterator[tuple[str, str, Any]]:
+    """The set fields of a cluster whose feature is not offered for it: path, reason, value."""
+    if (name := dig(wanted, "spec", podsecurity.FIELD)) and (why := podsecurity.why_without_effect(wanted or {})):
+        yield f"spec.{podsecurity.FIELD}", why, name
+    pools = dig(wanted, "spec", "rkeConfig", "machinePools")
+    for at, pool in enumerate(pools if isinstance(pools, list) else ()):
+        if isinstance(pool, dict) and pool.get("machineOS") == "windows":
+            yield (
+                f"spec.rkeConfig.machinePools[{at}].machineOS",
+                "windows is not offered yet; its machines get no plan",
+                "windows",
+            )
+
+
+def without_effect(wanted: Obj | None) -> Iterator[tuple[str, str, Any]]:
+    """The set fields of a cluster that have no effect: path, reason, value."""
+    yield from written_without_effect(wanted)
+    yield from unsupported(wanted)
 
 
 def is_applied(control_plane: Obj) -> bool:

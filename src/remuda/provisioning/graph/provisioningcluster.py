@@ -36,6 +36,7 @@ from ..well_known import FINALIZER, FROM_WANTED, belongs, is_administrated, mana
 from . import Unrenderable, graph_of
 from .apply import ObjectGraphs, is_made_for
 from .cluster_status import (
+    NO_PRE_BOOTSTRAP,
     managed_with_control_plane,
     managed_with_removal,
     with_control_plane,
@@ -43,8 +44,9 @@ from .cluster_status import (
     with_refusal,
     with_support,
     with_wait,
+    without_effect,
 )
-from .generated import why_not_applied, written_without_effect
+from .generated import why_not_applied
 from .machine_pools import why_roles_are_missing
 from .referenced_objects import MachineConfigs, Missing, PodSecurityTemplates
 from .restored_spec import held, snapshot_to_read, with_restored
@@ -153,7 +155,7 @@ class ProvisioningClusters:
         if plane is not None and not is_being_deleted(plane):
             await self._report_to_management(wanted, managed, plane)
         # The planner waits for the references of hosts; they are polled here, since Secrets are not watched.
-        notes = (*_missing_in_pools(wanted, plane), *_without_effect(wanted))
+        notes = (*_missing_in_pools(wanted, plane), *_notes(wanted, pre_bootstrap=self._pre_bootstrap()))
         return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept, *notes))
 
     async def _bind(self, wanted: Obj) -> tuple[Obj, list[Wait]]:
@@ -288,10 +290,12 @@ def _missing_in_pools(wanted: Obj, plane: Obj | None) -> tuple[Wait, ...]:
     return (Wait(Code.ROLES, Ref(provisioning.GROUP, "Cluster", *Key.of(wanted)), Actor.USER, None, text),)
 
 
-def _without_effect(wanted: Obj) -> Iterable[Wait]:
-    """Notes on the spec: fields that nothing reads, and a manifest that can't be applied."""
+def _notes(wanted: Obj, *, pre_bootstrap: bool) -> Iterable[Wait]:
+    """What has no effect: fields of the spec, a feature that is enabled, a manifest that can't be applied."""
     ref = Ref(provisioning.GROUP, "Cluster", *Key.of(wanted))
-    if unused := "; ".join(f"{path}: {why}" for path, why, _ in written_without_effect(wanted)):
+    if pre_bootstrap:
+        yield Wait(Code.WITHOUT_EFFECT, ref, Actor.USER, None, f"the feature {NO_PRE_BOOTSTRAP}")
+    if unused := "; ".join(f"{path}: {why}" for path, why, _ in without_effect(wanted)):
         yield Wait(Code.WITHOUT_EFFECT, ref, Actor.USER, None, f"fields without effect: {unused}")
     manifest = dig(wanted, "spec", "rkeConfig", "additionalManifest")
     if isinstance(manifest, str) and (why := why_not_applied(manifest)):

@@ -26,6 +26,10 @@ Obj = dict[str, Any]
 _FILE = "releases.json"
 # Takes the name of any component, and ignores unknown ones.
 _OPEN = frozenset(("disable",))
+# Arguments with which a distribution does not start if their value is none of the listed ones. Without it the cluster runs as by
+# default. A network of another kind than the one that is asked for would be worse than a server that says why it does not start,
+# so `cni` and `flannel-backend` stay.
+_CLOSED = frozenset(("profile",))
 # The words of a failure whose cause is a version that does not exist; the version follows.
 NO_IMAGE = "there is no installer image of"
 
@@ -71,7 +75,15 @@ class Release:
             return ""
         if self.argument(name, server=True) is None:
             return f"{self.version} has no such argument"
+        if fatal := self.fatal_values(name, value):
+            argument = self.argument(name, server=True)
+            known = ", ".join(argument.options) if argument is not None else ""
+            return f"{self.version} does not start with {', '.join(fatal)}; known values are {known}"
         return "" if is_usable(value) else "its value must be a text, a list, true or false"
+
+    def fatal_values(self, name: str, value: Any) -> tuple[str, ...]:
+        """The values with which a host of this version would not start."""
+        return self.unknown_values(name, value) if self.known and name in _CLOSED else ()
 
     def is_for_servers_only(self, name: str, releases: Releases) -> bool:
         """True for a setting of servers here that the agents of another distribution have, so that users may expect it on all

@@ -83,6 +83,17 @@ def test_arguments_without_effect_are_warned_of_when_they_are_written() -> None:
     ]
     (odd,) = warned(rke(machineGlobalConfig={"cni": "weave", "system-default-registry": "r.example.com"}))
     assert "machineGlobalConfig.cni has a value that v1.34.1+rke2r1 may not know: weave; known ones are" in odd
+    (template,) = warned(
+        cluster(kubernetesVersion="v1.34.1+remuda1", rkeConfig={}, defaultPodSecurityAdmissionConfigurationTemplateName="x")
+    )
+    assert template.startswith(
+        "spec.defaultPodSecurityAdmissionConfigurationTemplateName has no effect: the API server of v1.34.1"
+    )
+    (fatal,) = warned(rke(machineGlobalConfig={"profile": "cis-1.6"}))
+    assert fatal == (
+        "spec.rkeConfig.machineGlobalConfig.profile has no effect: v1.34.1+rke2r1 does not start with cis-1.6; known values are "
+        "cis, etcd"
+    )
     assert "calico" in odd
 
 

@@ -97,7 +97,7 @@ def test_removal_is_told_in_the_words_of_the_control_plane() -> None:
             {"rkeConfig": {"machinePools": [WINDOWS]}},
             "",
             False,
-            "windows in the machine pools win",
+            "rkeConfig.machinePools[0].machineOS: windows is not offered yet; its machines get no plan",
         ),
         ({}, "etcdSnapshotCreate: not offered yet; nothing was done", False, "etcdSnapshotCreate: not offered yet"),
         ({}, "", True, "provisioningprebootstrap: not offered yet"),

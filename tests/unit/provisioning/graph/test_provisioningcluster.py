@@ -373,6 +373,20 @@ async def test_fields_without_effect_and_a_broken_manifest_are_notes_on_the_clus
         assert {result.after for result in results} == {None}
 
 
+async def test_what_is_not_offered_is_a_note_on_the_cluster() -> None:
+    async with cluster_world() as made:
+        await driver(made)
+        await machine_config(made)
+        feature = {"metadata": {"name": "provisioningprebootstrap"}, "spec": {"value": True}}
+        await made.client.create(management.FEATURES, {"apiVersion": management.API_VERSION, "kind": "Feature", **feature})
+        await custom(made, machinePools=[POOL, {**POOL, "name": "win", "machineOS": "windows"}])
+        working = made.lives[-1].manager.working("provisioningcluster")
+        assert working is not None
+        notes = [wait.evidence for result in working.waits.values() for wait in result.waits if wait.code is Code.WITHOUT_EFFECT]
+        assert len(notes) == 2 and notes[0].startswith("the feature provisioningprebootstrap: not offered yet")
+        assert "spec.rkeConfig.machinePools[1].machineOS: windows is not offered yet" in notes[1]
+
+
 async def test_pools_that_lack_a_role_are_the_reason_why_there_is_no_control_plane() -> None:
     async with cluster_world() as made:
         await driver(made)

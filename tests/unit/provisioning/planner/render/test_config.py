@@ -129,6 +129,15 @@ def test_labels_that_are_no_json_hold_up_only_this_machine() -> None:
         config(machine(annotations={"rke.cattle.io/labels": "{"}))
 
 
+@pytest.mark.parametrize(("profile", "rendered"), [("cis", "cis"), ("cis-1.6", None), ("", "")])
+def test_a_value_that_would_keep_a_host_from_starting_is_left_out_and_told(profile: str, rendered: str | None) -> None:
+    spec = {"machineGlobalConfig": {"profile": profile}}
+    assert config(driven(), INIT, spec).get("profile") == (rendered or None)
+    found = ignored_arguments(facts().release, inputs.snapshot(spec).control_plane)
+    told = f"profile: {inputs.RKE2} does not start with cis-1.6; known values are cis, etcd"
+    assert found == ((told,) if profile and not rendered else ())
+
+
 def test_later_arguments_win_and_unknown_ones_are_left_out() -> None:
     spec = {
         "machineGlobalConfig": {
