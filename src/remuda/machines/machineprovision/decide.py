@@ -151,8 +151,7 @@ def _running(snapshot: Snapshot, code: Code, on: Ref, more: str) -> Wait:
         return Wait(code, subject_of(snapshot.infra), Actor.PROVIDER, on, why)
     tries = "the try before it failed" if snapshot.failures == 1 else f"{snapshot.failures} tries before it failed"
     why = f"{why}; {tries}: {last.reason}: {last.message}"
-    passes = last.passes and last.reason is not Reason.QUOTA_EXCEEDED
-    if passes:
+    if _goes_away(last):
         return Wait(code, subject_of(snapshot.infra), Actor.PROVIDER, on, why)
     return Wait(code, subject_of(snapshot.infra), Actor.USER, None, why)
 
@@ -190,7 +189,13 @@ def _failed(snapshot: Snapshot, machine: Obj) -> Decision:
     failure = failure_of(said) if isinstance(said, str) and said else None
     told = f" ({failure.reason}: {failure.message})" if failure is not None else ""
     why = f"it could not be made{told}; another takes its place in a while"
-    return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(snapshot.infra), Actor.USER, None, why),), left)
+    actor = Actor.PROVIDER if failure is not None and _goes_away(failure) else Actor.USER
+    return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(snapshot.infra), actor, None, why),), left)
+
+
+def _goes_away(failure: Failure) -> bool:
+    """True if another try may succeed without a user; a quota passes only when its user raises it."""
+    return failure.passes and failure.reason is not Reason.QUOTA_EXCEEDED
 
 
 # --- removing -----------------------------------------------------------------------------------------------------------------

@@ -129,6 +129,22 @@ def test_a_machine_that_could_not_be_made_stays_as_long_as_said_and_goes() -> No
     assert step(seen(broken, job(), failed(), pause=60.0, now=NOW + 61)) is Step.GIVE_UP
 
 
+@pytest.mark.parametrize(
+    ("reason", "actor"),
+    [
+        ("AuthFailed", Actor.USER),
+        ("QuotaExceeded", Actor.USER),
+        ("Throttled", Actor.PROVIDER),
+        ("Unavailable", Actor.PROVIDER),
+    ],
+)
+def test_a_failure_that_passes_is_the_provider_s(reason: str, actor: Actor) -> None:
+    broken = infra("False/CreateError", **OURS)
+    told = {**broken, "status": {**broken["status"], "failureMessage": f"{reason}: why\n--- ended with exit status 3"}}
+    (wait,) = decide(seen(told, job(), failed(), pause=60.0)).waits
+    assert wait.actor is actor
+
+
 # --- removing -----------------------------------------------------------------------------------------------------------------
 
 
