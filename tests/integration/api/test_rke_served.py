@@ -92,9 +92,13 @@ async def test_kubectl_get_shows_rancher_s_columns(server: Server) -> None:
     assert columns == [name, *middle, age, ("Version", "string")]
     assert [*rows[0][:4], rows[0][5]] == ["demo", "demo", "true", True, "v1.34.1+rke2r1"]
 
-    for plural in ("rkeclusters", "rkebootstraps", "rkebootstraptemplates", "custommachines", "etcdsnapshots"):
+    for plural in ("rkeclusters", "rkebootstraps", "rkebootstraptemplates", "custommachines"):
         columns, rows = await table(server, f"/apis/rke.cattle.io/v1/{plural}")
         assert (columns, len(rows)) == ([name, age], 1), plural
+
+    columns, rows = await table(server, "/apis/rke.cattle.io/v1/etcdsnapshots")
+    assert [column for column, _ in columns] == ["Name", "Cluster", "Storage", "Machine", "Size", "Created", "Missing"]
+    assert len(rows) == 1
 
     columns, rows = await table(server, "/apis/plan.cattle.io/v1alpha1/beacons")
     assert columns == [name, ("Active", "string"), ("Registration Endpoint", "string")]

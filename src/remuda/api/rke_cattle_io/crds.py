@@ -27,7 +27,15 @@ def _kind(
 
 KINDS = (
     _kind(infrastructure.CustomMachine),
-    _kind(infrastructure.ETCDSnapshot),
+    _kind(
+        infrastructure.ETCDSnapshot,
+        Column("Cluster", ".spec.clusterName", "string", "The cluster that it was taken of"),
+        Column("Storage", r".metadata.annotations['etcdsnapshot\.rke\.io/storage']", "string", "Where it is: local or s3"),
+        Column("Machine", ".metadata.ownerReferences[?(@.kind=='Machine')].name", "string", "The machine that has the file"),
+        Column("Size", ".snapshotFile.size", "integer", "How large it is, in bytes"),
+        Column("Created", ".snapshotFile.createdAt", "date", "How long ago it was taken"),
+        Column("Missing", ".status.missing", "boolean", "Whether its storage can't be seen at the moment"),
+    ),
     _kind(rkebootstrap.RKEBootstrap, categories=_CLUSTER_API),
     _kind(rkebootstrap.RKEBootstrapTemplate, status=False, categories=_CLUSTER_API),
     _kind(infrastructure.RKECluster, categories=_CLUSTER_API),

@@ -84,12 +84,25 @@ class ETCDSnapshotSpec(TypedDict, total=False):
     clusterName: Annotated[str, Doc("The name of the clusters.provisioning.cattle.io it was taken of.")]
 
 
+class SnapshotVerification(TypedDict, total=False):
+    """The result of its last check."""
+
+    at: Annotated[Time, Doc("When it was checked.")]
+    keys: Annotated[Int64, Doc("The number of keys in it.")]
+    message: Annotated[str, Doc("What is wrong with it.")]
+    result: Annotated[str, Doc("valid or invalid.")]
+    revision: Annotated[Int64, Doc("The revision of etcd in it.")]
+    sha256: Annotated[str, Doc("The SHA-256 of the file that was checked.")]
+
+
 class ETCDSnapshotStatus(TypedDict, total=False):
     """What is known of it now."""
 
     message: Annotated[str, Doc("Why its storage can't be seen.")]
     missing: Required[Annotated[bool, Doc("Its storage can't be seen at the moment, so that it may still be there, or not.")]]
+    seenAt: Annotated[Time, Doc("When its storage was last seen, for one that is missing.")]
     sha256: Annotated[str, Doc("The SHA-256 of the file, as its host or the bucket says it.")]
+    verification: SnapshotVerification
 
 
 class ETCDSnapshot(Object, total=False):

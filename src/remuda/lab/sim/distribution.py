@@ -14,14 +14,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from remuda.access.agent_objects import MADE_FOR
-from remuda.kube.builtin_resources import NODES
+from remuda.kube.builtin_resources import CONFIG_MAPS, NAMESPACES, NODES
 from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, dig, labels_of, name_of
+from remuda.provisioning.etcd.s3.answers import S3Error
 from remuda.provisioning.releases.distributions import of_version
 from remuda.provisioning.well_known import NODE_MACHINE
 
+from .bucket import SimulatedBuckets
+from .saved_snapshots import SavedSnapshot, report
 from .workload_clusters import SimulatedCluster, SimulatedDownstreams
 
 Obj = dict[str, Any]
@@ -89,8 +92,16 @@ class EncryptionKeys:
 class Distribution:
     """The distribution of one cluster."""
 
-    def __init__(self, cluster: SimulatedCluster, downstreams: SimulatedDownstreams, clock: Clock, runtime: str) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        downstreams: SimulatedDownstreams,
+        clock: Clock,
+        runtime: str,
+        buckets: SimulatedBuckets | None = None,
+    ) -> None:
         self.cluster = cluster
+        self.buckets = buckets or SimulatedBuckets(clock)
         self.members: dict[str, Member] = {}
         self.violations: list[str] = []
         # The hosts whose certificates were rotated, in order, and those whose certificates have expired.
@@ -112,8 +123,9 @@ class Distribution:
         # Members whose hosts were destroyed, and whether there was ever an API that could have written something.
         self._destroyed: set[str] = set()
         self._was_on = False
-        # Snapshots of etcd by host and name of file, and the number of restores.
-        self.snapshots: dict[str, dict[str, dict[str, bytes]]] = {}
+        # Snapshots of etcd by host and name of file, uploads that failed by name of file, and the number of restores.
+        self.snapshots: dict[str, dict[str, SavedSnapshot]] = {}
+        self.failed_uploads: dict[str, str] = {}
         self.epoch = 0
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
@@ -199,17 +211,55 @@ class Distribution:
     # --- snapshots of etcd ------------------------------------------------------------------------------------------------
 
     async def save(self, name: str) -> str:
-        """Save a snapshot on a host; the name of its file. Raises CannotStart."""
+        """Save a snapshot on a host, and upload it if the host's settings say so; the name of its file. Raises CannotStart."""
         if not self._has_majority():
             raise CannotStart("etcd does not answer")
-        file = f"on-demand-{name}-{int(self._clock.time())}"
-        self.snapshots.setdefault(name, {})[file] = await self.cluster.state()
+        now = self._clock.time()
+        file = f"on-demand-{name}-{int(now)}"
+        saved = SavedSnapshot(await self.cluster.state(), now, await self._metadata())
+        self.snapshots.setdefault(name, {})[file] = saved
+        config = self.members[name].config if name in self.members else {}
+        if config.get("etcd-s3"):
+            try:
+                await self._upload(config, name, file, saved)
+            except S3Error as error:
+                # As everywhere: the file is there, so it is no failure of the snapshot.
+                self.failed_uploads[file] = str(error)
         return file
+
+    async def _upload(self, config: Obj, name: str, file: str, saved: SavedSnapshot) -> None:
+        bucket, folder = _bucket(config)
+        uid = (await self.cluster.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+        self.buckets.of(bucket).upload(folder, file, saved, node=name, cluster_id=uid, now=self._clock.time())
+
+    async def _metadata(self) -> dict[str, str]:
+        try:
+            found = await self.cluster.client.get(CONFIG_MAPS, f"{self._runtime}-etcd-snapshot-extra-metadata", "kube-system")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return {}
+        return {str(key): str(value) for key, value in (found.get("data") or {}).items()}
+
+    def report(self, name: str) -> str:
+        """What a host prints about the files in its directory."""
+        return report(self.snapshots.get(name, {}), self._clock.time())
 
     def check(self, name: str, file: str) -> None:
         """Raises CannotStart if the host does not have a snapshot."""
+        self._local(name, file)
+
+    def _local(self, name: str, file: str) -> SavedSnapshot:
         if file not in self.snapshots.get(name, {}):
             raise CannotStart(f"there is no snapshot at {file}")
+        return self.snapshots[name][file]
+
+    def _fetched(self, config: Mapping[str, str], file: str) -> SavedSnapshot:
+        bucket, folder = _bucket(config)
+        try:
+            return self.buckets.of(bucket).download(folder, file)
+        except S3Error as error:
+            raise CannotStart(str(error)) from None
 
     def stop_for_restore(self, name: str) -> None:
         """Stop a host, and leave the data of its member unusable."""
@@ -218,9 +268,9 @@ class Distribution:
             member.up, member.void = False, member.etcd
             self._power()
 
-    async def restore(self, member: Member, file: str) -> None:
-        """Make the cluster of one member of a snapshot on its host. Raises CannotStart."""
-        self.check(member.name, file)
+    async def restore(self, member: Member, file: str, bucket: Mapping[str, str] | None = None) -> None:
+        """Make the cluster of one member of a snapshot: on its host, or in the bucket of these settings. Raises CannotStart."""
+        saved = self._fetched(bucket, file) if bucket is not None else self._local(member.name, file)
         for other in [each for each in self.members.values() if each.etcd and each.name != member.name]:
             if other.up or not (other.void or other.name in self._destroyed):
                 self.violations.append(f"{member.name} was restored while {other.name} had the data of before")
@@ -229,7 +279,7 @@ class Distribution:
         member.up, member.void, member.epoch = False, False, self.epoch
         self.members[member.name] = member
         self._power()
-        await self.cluster.go_back(self.snapshots[member.name][file])
+        await self.cluster.go_back(saved.state)
 
     async def forget_nodes(self, names: Container[str], uids: Container[str]) -> None:
         """Delete the Nodes that have neither one of the names nor belong to one of the Machines."""
@@ -385,6 +435,11 @@ class Distribution:
                 member.etcd = False
                 self._power()
             await self.cluster.client.patch(NODES, name, {"metadata": {"annotations": {done: name}}})
+
+
+def _bucket(config: Mapping[str, Any]) -> tuple[str, str]:
+    """The names of the bucket and of the folder in a host's settings."""
+    return str(config.get("etcd-s3-bucket") or ""), str(config.get("etcd-s3-folder") or "")
 
 
 def _is_ready(node: Obj) -> bool:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,14 +28,16 @@ from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, labels_of
+from remuda.provisioning.etcd.snapshot_reports import INSTRUCTION as SNAPSHOTS
 from remuda.provisioning.nodes.host_registration import HostRegistrations as Door
 from remuda.provisioning.nodes.host_registration import PlanAccess, Refused
 from remuda.provisioning.nodes.machine_request import request_secret
 from remuda.provisioning.plans.machine_plan_secret import packed
-from remuda.provisioning.plans.plan import INSTALL, SHUTDOWN, Instruction, Plan, checksum, decode, instruction, stops
+from remuda.provisioning.plans.plan import INSTALL, SHUTDOWN, Instruction, Plan, checksum, decode, encode, instruction, stops
 from remuda.provisioning.well_known import MACHINE_NAME, MACHINE_NAMESPACE, REFUSED, request_name
 from remuda.runtime import Informers
 
+from .bucket import SimulatedBuckets
 from .delays_and_faults import Span
 from .distribution import CannotStart, Distribution, Member
 from .host_commands import CommandFailed, HostCommands
@@ -86,6 +88,8 @@ class SimulatedHost:
         # The last plan's manifests, as long as there is no API to apply them to.
         self._manifests: dict[str, str] = {}
         self._changed = asyncio.Event()
+        # What it printed last about its snapshots: after which plan, and when.
+        self._listed, self._listed_for, self._listed_at = "", "", 0.0
 
     async def run(self) -> None:
         """Run until its plan is deleted."""
@@ -269,7 +273,8 @@ class SimulatedHost:
             distribution.check(self.name, words[1].rpartition("/")[2])
         elif "--cluster-reset" in words:
             path = next(word for word in words if word.startswith("--cluster-reset-restore-path="))
-            await distribution.restore(self._member, path.rpartition("/")[2])
+            file, settings = path.rpartition("=")[2].rpartition("/")[2], dict(_settings(words))
+            await distribution.restore(self._member, file, settings if "--etcd-s3" in words else None)
         elif "etcd-restore/clean-nodes" in task.name:
             lists = [file.data.decode().split() for path in words[-2:] for file in plan.files if file.path == path]
             await distribution.forget_nodes(lists[1], lists[0])
@@ -308,21 +313,44 @@ class SimulatedHost:
         return json.dumps(said, sort_keys=True).encode()
 
     def _periodic(self, plan: Plan) -> bytes:
-        """The output of periodic instructions: the address of an etcd member without an API, the stage of a rotation of keys."""
+        """The output of periodic instructions: the address of an etcd member without an API, the stage of a rotation of keys,
+        and the files in the directory of snapshots, which need no running distribution."""
         distribution = self._distribution
-        members = {"members": [{"name": self.name, "clientURLs": [f"https://{self.address}:2379"]}]}
-        said = {
-            "capture-address": json.dumps(members),
-            "etcd-name": self.name,
-            "secrets-encrypt-status": distribution.keys.status(distribution.servers()),
+        said: dict[str, str] = {}
+        if self._member.up:
+            members = {"members": [{"name": self.name, "clientURLs": [f"https://{self.address}:2379"]}]}
+            said = {
+                "capture-address": json.dumps(members),
+                "etcd-name": self.name,
+                "secrets-encrypt-status": distribution.keys.status(distribution.servers()),
+            }
+        wanted = {each.name: each.periodSeconds for each in plan.periodicInstructions}
+        printed: dict[str, dict[str, str]] = {
+            name: {"name": name, "stdout": _base64(text)} for name, text in said.items() if name in wanted
         }
-        wanted = {each.name for each in plan.periodicInstructions}
-        if not self._member.up:
-            return b""
-        printed = {
-            name: {"name": name, "stdout": base64.b64encode(said[name].encode()).decode()} for name in wanted if name in said
-        }
+        if SNAPSHOTS in wanted:
+            printed[SNAPSHOTS] = self._report(checksum(encode(plan)), wanted[SNAPSHOTS])
         return packed(printed) if printed else b""
+
+    def _report(self, plan: str, seconds: float) -> dict[str, str]:
+        """Listed anew after each plan, and when it is due again."""
+        now = self._park.clock.time()
+        if plan != self._listed_for or now - self._listed_at >= seconds:
+            self._listed_for, self._listed_at = plan, now
+            self._listed = self._distribution.report(self.name)
+        return {"name": SNAPSHOTS, "stdout": _base64(self._listed)}
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _settings(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The arguments of a command as the settings that they stand for."""
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if equals:
+            yield name, value
 
 
 def _failed(name: str, why: str, before: Result) -> Result:
@@ -347,6 +375,7 @@ class SimulatedHosts:
         self.client = InProcessClient(server, manager="gateway")
         self.distributions: dict[Key, Distribution] = {}
         self.hosts: dict[tuple[Key, str], SimulatedHost] = {}
+        self.buckets = SimulatedBuckets(self.clock)
         # True while the management API is unreachable.
         self.cut = False
         self._clusters = clusters
@@ -365,7 +394,7 @@ class SimulatedHosts:
             self._following = asyncio.create_task(self._informers.run())
         if cluster not in self.distributions:
             made = await self._clusters.ensure(cluster)
-            self.distributions[cluster] = Distribution(made, self._downstreams, self.clock, runtime)
+            self.distributions[cluster] = Distribution(made, self._downstreams, self.clock, runtime, self.buckets)
         self._number += 1
         number = self._number
         host = SimulatedHost(self, cluster, managed, name, roles, f"10.0.{number >> 8}.{number & 255}", token)
