@@ -118,7 +118,8 @@ class _Connection:
         return found[key]
 
     async def _travel(self) -> None:
-        await self.clock.sleep(self.bucket.seconds)
+        if self.bucket.seconds:
+            await self.clock.sleep(self.bucket.seconds)
         self.bucket.check()
 
 
