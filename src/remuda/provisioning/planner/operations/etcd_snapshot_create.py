@@ -6,12 +6,13 @@ Nothing restarts: the task's plan installs without a start, and the normal plan 
 
 from __future__ import annotations
 
+from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Code
 
 from .. import machine_health, waits
 from ..snapshot import Condition, ControlPlane, Machine, SaveSnapshot
 from ..tiers import Pass
-from .steps import Progress, Step, assign, is_task_plan, join_of, pending
+from .steps import Progress, Step, assign, is_task_plan, join_of, pending, was_written
 
 FIELD = "etcdSnapshotCreate"
 CONDITION = "EtcdSnapshotCreated"
@@ -48,6 +49,10 @@ def run(run: Pass, paused: bool) -> Progress:
     return Progress()
 
 
+def end(run: Pass, paused: bool, reason: str) -> Progress:
+    return _failed(reason)
+
+
 def _begin(run: Pass) -> Progress:
     """A member that still has the plan of the last snapshot would take no new one, so the normal plans come first."""
     late = _with_task(run)
@@ -61,9 +66,9 @@ def _begin(run: Pass) -> Progress:
 
 
 def _with_task(run: Pass) -> Machine | None:
-    return next(
-        (machine for machine in run.machines if machine.is_etcd and machine.node and is_task_plan(machine.node.plan)), None
-    )
+    """A member that still has the task; one that has not answered for very long is not waited for."""
+    members = [machine for machine in run.machines if machine.is_etcd and machine.node and is_task_plan(machine.node.plan)]
+    return next((machine for machine in members if not machine_health.is_hung(run.snapshot, machine)), None)
 
 
 def _save(run: Pass, paused: bool) -> Progress:
@@ -72,15 +77,12 @@ def _save(run: Pass, paused: bool) -> Progress:
     if not taking:
         return _failed("no member of etcd is up")
     steps = [assign(run, each, join_of(each), SaveSnapshot(), _WHAT, attempts=_ATTEMPTS, paused=paused) for each in taking]
-    saved = any(step.done for step in steps)
-    late = [
-        step for step in steps if step.wait is not None and not (saved and machine_health.is_hung(run.snapshot, step.machine))
-    ]
+    late = [step for step in steps if step.wait is not None and not _is_given_up(run, step)]
     if late:
         return Progress(blocking=pending(run, _WHAT, late))
     lacking = [*(_why(step) for step in steps if not step.done), *(f"{m.name}: not up" for m in members if m not in taking)]
     done = [step.machine.name for step in steps if step.done]
-    if any(step.failed for step in steps):
+    if not done or any(step.failed for step in steps):
         return _failed("; ".join([*lacking, *([f"saved on {waits.some_names(done)}"] if done else [])]))
     text = "; ".join([f"saved on {waits.some_names(done)}", *lacking])
     return Progress({_PHASE: _RESTART}, (Condition(CONDITION, "True", message=text),))
@@ -92,7 +94,19 @@ def _takes_part(machine: Machine) -> bool:
     return machine_health.is_member_up(machine) or (node is not None and is_task_plan(node.plan))
 
 
+def _is_given_up(run: Pass, step: Step) -> bool:
+    """True for a host that has had the task, or could have had it, for very long."""
+    if step.wait is None or step.wait.code is Code.PAUSED or was_written(run, step.machine):
+        return False
+    begun = run.snapshot.control_plane.condition(CONDITION)
+    since = time_of(begun.at) if begun is not None else None
+    is_old = since is None or run.snapshot.now - since >= machine_health.HANGS_AFTER
+    return is_old and machine_health.is_hung(run.snapshot, step.machine)
+
+
 def _why(step: Step) -> str:
+    if step.wait is not None and step.wait.code is Code.RENDER:
+        return f"{step.machine.name}: {step.wait.evidence.removeprefix(f'{_WHAT}: ')}"
     return f"{step.machine.name}: {step.failed or 'no answer'}"
 
 

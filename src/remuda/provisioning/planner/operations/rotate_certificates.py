@@ -14,7 +14,7 @@ from .. import machine_health, waits
 from ..drain import is_in_drain
 from ..snapshot import Condition, ControlPlane, Machine, RotateCertificates
 from ..tiers import Pass, held_before_restart
-from .steps import Progress, assign, join_of, pending
+from .steps import Progress, assign, join_of, pending, was_written
 
 FIELD = "rotateCertificates"
 CONDITION = "CertificatesRotated"
@@ -56,6 +56,11 @@ def run(run: Pass, paused: bool) -> Progress:
     if is_running(control_plane):
         return _rotate(run, paused)
     return _begin(run) if is_wanted(control_plane) and not paused else Progress()
+
+
+def end(run: Pass, paused: bool, reason: str) -> Progress:
+    """Give it up for now: it begins anew when it can."""
+    return Progress(conditions=(Condition(CONDITION, "False", "Stopped", reason),))
 
 
 def _generation(control_plane: ControlPlane) -> int:
@@ -153,8 +158,7 @@ def _is_down(run: Pass) -> bool:
 def _is_silent(run: Pass, machine: Machine, wait: Wait | None) -> bool:
     """True for a host whose agent has not fetched the plan for long: the others need not wait for it."""
     node = machine.node
-    written = run.draft.secrets.get(machine.name)
-    if wait is None or wait.code is not Code.PLAN or node is None or (written is not None and written.plan is not None):
+    if wait is None or wait.code is not Code.PLAN or node is None or was_written(run, machine):
         return False
     return node.state in ("", "pending") and machine_health.is_hung(run.snapshot, machine)
 

@@ -71,6 +71,10 @@ def run(run: Pass, paused: bool) -> Progress:
     return _begin(run) if is_wanted(control_plane) and not paused else Progress()
 
 
+def end(run: Pass, paused: bool, reason: str) -> Progress:
+    return _Rotation(run, paused).failed(reason)
+
+
 def is_one_step(version: str) -> bool:
     """True if the version rotates keys by one command. Raises VersionError."""
     found = kubernetes_versions.parse(version.removeprefix("v"))
@@ -143,9 +147,9 @@ class _Rotation:
 
     def step(self) -> Progress:
         if self._phase not in self._phases:
-            return self._failed(f"the phase {self._phase} is none of {self._run.snapshot.control_plane.version}'s")
+            return self.failed(f"the phase {self._phase} is none of {self._run.snapshot.control_plane.version}'s")
         if self._leader is None or self._leader.deleting:
-            return self._failed("the machine that led it is gone")
+            return self.failed("the machine that led it is gone")
         command = self._phases[self._phase]
         return self._command(self._leader, command) if command else self._restart(self._leader)
 
@@ -160,7 +164,7 @@ class _Rotation:
         found, now = reported(leader)
         expected = (*_UNFINISHED, _FINISHED) if command in ("rotate-keys", "reencrypt") else (command,)
         if found.stage not in expected:
-            return self._failed(f"{leader.name} reports the stage {found.stage or 'of no rotation'} after {command}")
+            return self.failed(f"{leader.name} reports the stage {found.stage or 'of no rotation'} after {command}")
         if now.stage != _FINISHED and expected != (command,):
             return self._waiting(leader, f"Secrets are written with the new key: {now.stage or found.stage}")
         if command == "rotate-keys" and not self._others_restart(leader):
@@ -198,7 +202,7 @@ class _Rotation:
             if machine is leader:
                 expected = found.stage
             elif found.stage != expected:
-                return self._failed(f"{leader.name} is at the stage {expected}, and {machine.name} at {found.stage or 'none'}")
+                return self.failed(f"{leader.name} is at the stage {expected}, and {machine.name} at {found.stage or 'none'}")
             last = machine
         if not reported(last)[1].hashes_match:
             return self._waiting(last, "the servers do not use the same keys yet")
@@ -229,7 +233,7 @@ class _Rotation:
 
     def _unfinished(self, step: Step) -> Progress:
         if step.wait is None:
-            return self._failed(f"{step.machine.name}: {step.failed}")
+            return self.failed(f"{step.machine.name}: {step.failed}")
         return Progress(blocking=pending(self._run, self._what, [step]))
 
     def _waiting(self, machine: Machine, why: str) -> Progress:
@@ -249,7 +253,7 @@ class _Rotation:
         done = Condition(CONDITION, "True", message=f"generation {self._generation}: all servers use the new key")
         return Progress({_PHASE: _DONE, _LEADER: None}, (done,))
 
-    def _failed(self, reason: str) -> Progress:
+    def failed(self, reason: str) -> Progress:
         status = f"`{self._runtime.name} secrets-encrypt status`"
         where = self._leader.name if self._leader else "a control plane"
         advice = (

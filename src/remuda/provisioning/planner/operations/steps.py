@@ -158,6 +158,12 @@ def _failed(
     return waiting(Code.PLAN_FAILED, Actor.MACHINE, verdict.message)
 
 
+def was_written(run: Pass, machine: Machine) -> bool:
+    """True if this very pass gives it a plan, so that the time of its last one says nothing."""
+    written = run.draft.secrets.get(machine.name)
+    return written is not None and (written.plan is not None or written.retry)
+
+
 def pending(run: Pass, what: str, steps: Sequence[Step]) -> tuple[Wait, ...]:
     """The control plane's own wait, then those of its machines."""
     each = [step.wait for step in steps if step.wait is not None]

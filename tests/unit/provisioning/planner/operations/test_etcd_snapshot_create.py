@@ -165,6 +165,83 @@ def test_a_member_that_dies_meanwhile_is_given_up_after_a_while() -> None:
     assert verdict(place.picture) == ("True", "saved on a,c; b: no answer")
 
 
+def test_members_that_all_die_meanwhile_are_given_up_too() -> None:
+    place = World(asked())
+    place.look()
+    place.look()
+    place.dead, place.seconds = {"a", "b", "c"}, 60
+    until(place, "Failed")
+    assert verdict(place.picture) == ("False", "a: no answer; b: no answer; c: no answer")
+
+
+def test_a_pause_is_no_silence() -> None:
+    place = World(asked())
+    place.look()
+    assert place.picture.cluster is not None
+    place.picture = replace(place.picture, cluster=replace(place.picture.cluster, paused=True))
+    place.picture = replace(place.picture, now=place.picture.now + 3600)
+    place.look()
+    assert phase(place.picture) == "Started"
+    place.picture = replace(place.picture, cluster=Cluster("demo", infrastructure_provisioned=True))
+    until(place, "Finished")
+
+
+@pytest.mark.parametrize("seconds", [0, 2000])
+def test_a_host_of_which_nothing_was_heard_for_long_before_gets_its_time(seconds: float) -> None:
+    """The time of a plan counts from the request on, however old the plan before it was."""
+    picture = asked()
+    place = World(replace(picture, now=picture.now + seconds))
+    place.look()
+    for _ in range(3):
+        assert phase(place.picture) == "Started"
+        place.look()
+    until(place, "Finished")
+
+
+# --- a restore that is requested meanwhile ---------------------------------------------------------------------------------
+
+
+def with_restore(picture: ClusterSnapshot) -> ClusterSnapshot:
+    return with_spec(picture, etcdSnapshotRestore={"name": "snap", "generation": 1, "restoreRKEConfig": "none"})
+
+
+def restoring(picture: ClusterSnapshot) -> str:
+    return picture.control_plane.etcd_snapshot_restore_phase
+
+
+def test_a_restore_waits_for_members_that_still_save() -> None:
+    place = World(with_restore(asked()))
+    place.look()
+    for _ in range(2):
+        decision = place.look()
+        assert "etcdSnapshotRestore: waiting for etcdSnapshotCreate to end" in [wait.evidence for wait in decision.waits]
+        assert not restoring(place.picture)
+
+
+def test_a_restore_does_not_wait_for_members_that_are_dead() -> None:
+    place = World(asked())
+    place.look()
+    place.look()
+    place.dead, place.seconds = {"a", "b", "c"}, 120
+    place.picture = with_restore(place.picture)
+    for _ in range(12):
+        place.look()
+        place.act()
+    assert verdict(place.picture) == ("False", "a: no answer; b: no answer; c: no answer") and restoring(place.picture)
+
+
+def test_a_restore_does_not_wait_for_the_normal_plans_of_members_that_are_dead() -> None:
+    place = World(asked())
+    until(place, "RestartCluster")
+    place.dead, place.seconds = {"a", "b", "c"}, 120
+    place.picture = with_restore(place.picture)
+    for _ in range(12):
+        place.look()
+        place.act()
+    assert phase(place.picture) == "Finished" and verdict(place.picture)[0] == "True"
+    assert restoring(place.picture)
+
+
 def test_without_any_member_that_is_up_it_fails_and_says_so() -> None:
     picture = with_machine(asked(("a", "ecw")), "a", lambda m: replace(m, failing="NodeHealthy: Node is gone"))
     place = World(picture, dead={"a"})

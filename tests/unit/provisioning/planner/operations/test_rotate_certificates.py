@@ -267,6 +267,35 @@ def test_a_request_that_is_taken_back_ends_it() -> None:
     assert result(place.picture).status == "False" and generation(place.picture) == 0
 
 
+RESTORE = {"name": "snap", "generation": 1, "restoreRKEConfig": "none"}
+
+
+@pytest.mark.parametrize("dead", [{"a"}, {"a", "b", "m1"}])
+def test_a_restore_waits_for_it_only_while_it_can_go_on(dead: set[str]) -> None:
+    place = World(asked())
+    for _ in range(4):
+        place.picture = heard(place.picture)
+        place.look()
+        place.act()
+    assert rotating(place.picture) == ["a"]
+    place.dead, place.seconds = dead, 100
+    # Its host has begun with the plan, and is gone.
+    node = named(place.picture, "a").node
+    assert node is not None
+    begun = replace(node, state="in-progress", in_sync=False)
+    place.picture = with_machine(place.picture, "a", lambda m: with_node(m, begun))
+    place.picture = with_spec(place.picture, etcdSnapshotRestore=RESTORE)
+    for number in range(12):
+        decision = place.look()
+        place.act()
+        if number < 8:
+            assert "etcdSnapshotRestore: waiting for rotateCertificates to end" in [wait.evidence for wait in decision.waits]
+    assert result(place.picture) == replace(
+        result(place.picture), status="False", reason="Stopped", message="given up for etcdSnapshotRestore"
+    )
+    assert place.picture.control_plane.etcd_snapshot_restore_phase and generation(place.picture) == 0
+
+
 def test_a_pause_holds_it_between_machines() -> None:
     place = World(asked())
     for _ in range(2):

@@ -314,3 +314,22 @@ def test_a_new_generation_waits_until_the_last_has_ended() -> None:
     place.until("PostRotateRestart")
     place.picture = with_spec(place.picture, rotateEncryptionKeys={"generation": 2})
     assert place.until("Done") == "Done" and place.picture.control_plane.rotate_encryption_keys == {"generation": 1}
+
+
+def test_a_restore_does_not_wait_for_a_leader_that_is_dead() -> None:
+    place = Keys(asked())
+    while not any(task_of(member) for member in place.picture.machines if member.node):
+        place.look()
+    place.dead, place.seconds = {"a"}, 100
+    asked_for = {"name": "snap", "generation": 1, "restoreRKEConfig": "none"}
+    place.picture = with_spec(place.picture, etcdSnapshotRestore=asked_for)
+    for _ in range(8):
+        place.look()
+        place.act()
+    assert place.picture.control_plane.rotate_encryption_keys_phase == "Rotate"
+    for _ in range(4):
+        place.look()
+        place.act()
+    assert place.picture.control_plane.rotate_encryption_keys_phase == "Failed"
+    assert "given up for etcdSnapshotRestore" in verdict(place.picture).message
+    assert place.picture.control_plane.etcd_snapshot_restore_phase
