@@ -124,12 +124,13 @@ async def provisioning(
     begin: bool = True,
     pods: bool = False,
     pools: bool = False,
+    clock: VirtualClock | None = None,
 ) -> AsyncIterator[ProvisioningWorld]:
     """With `pods` the clusters run pods (:class:`~remuda.lab.sim.workload_clusters.SimulatedClusters`).
 
     With `pools` Jobs make machines, and :mod:`remuda.lab.sim.machine_jobs` does their work.
     """
-    clock = VirtualClock()
+    clock = clock or VirtualClock()
     base = await _beginning(machine_jobs.FIELDS if pools else ()).base()
     server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=Rng(seed), entropy=Entropy(seed)))
     world = ProvisioningWorld(server, clock, seed, times, _add_controllers, pods)

@@ -26,7 +26,6 @@ _COLUMNS = (
     Column("NAMESPACE", wide=True),
     Column("MESSAGE", wide=True),
 )
-_PAUSE_SECONDS = 1.0
 
 
 @click.group()
@@ -85,6 +84,7 @@ def show(name: str, namespace: str, watch: bool, remote: Remote, output: Output)
         raise click.UsageError("--watch is for people; -o json and -o yaml show one moment")
     if watch:
         remote.run(lambda client: _follow(client, namespace, name))
+        click.echo(f"cluster {name} is gone")
         return
 
     async def look(client: HttpsClient) -> Any:
@@ -99,39 +99,9 @@ def show(name: str, namespace: str, watch: bool, remote: Remote, output: Output)
 
 
 async def _follow(client: HttpsClient, namespace: str, name: str) -> None:
-    from remuda.kube.clock import SYSTEM_CLOCK, rfc3339
-    from remuda.kube.errors import ApiError
+    from ..remote import clusters, following
 
-    from ..remote import clusters
-    from ..views import cluster_tree
-    from ..views.cluster_tree import Screen
-
-    screen = Screen(sys.stdout)
-    found = await clusters.find(client, namespace, name)
-    sight, told, trouble = None, dict[str, str](), ""
-    while True:
-        try:
-            sight, trouble = await clusters.look(client, found), ""
-        except ApiError as error:
-            if error.is_not_found:
-                click.echo(f"cluster {name} is gone")
-                return
-            # A server that is away comes back.
-            if error.code < 500 and error.code != 429:
-                raise
-            if not screen.live and not trouble:
-                click.echo(f"remuda: {error.message}; trying again", err=True)
-            trouble = error.message
-        if screen.live:
-            picture = [] if sight is None else cluster_tree.drawn(cluster_tree.of_cluster(sight, _now()))
-            screen.show([*picture, *([(cluster_tree.Piece(f"{trouble}; trying again", "red"),)] if trouble else [])])
-        elif sight is not None:
-            facts = cluster_tree.facts(sight)
-            for line in cluster_tree.news(told, facts):
-                click.echo(f"{rfc3339(_now())} {line}")
-            sys.stdout.flush()
-            told = facts
-        await SYSTEM_CLOCK.sleep(_PAUSE_SECONDS)
+    await following.follow(client, await clusters.find(client, namespace, name), sys.stdout, lambda _: None)
 
 
 def _now() -> float:
@@ -246,7 +216,7 @@ def rotate_certificates(name: str, namespace: str, services: tuple[str, ...], re
     CLUSTER is its name in the workspace, or its id. The authorities stay. Services are named as by the distribution: etcd,
     kubelet, api-server, scheduler and so on.
     """
-    asked = {"services": list(services) or None}
+    asked = {"services": list(services)} if services else {}
     generation = remote.run(lambda client: _request(client, namespace, name, "rotateCertificates", asked))
     click.echo(f"rotation {generation} of the certificates is requested; remuda cluster show {name} --watch follows it")
 
@@ -263,31 +233,11 @@ def rotate_keys(name: str, namespace: str, remote: Remote) -> None:
     click.echo(f"rotation {generation} of the encryption keys is requested; remuda cluster show {name} --watch follows it")
 
 
-async def _request(client: HttpsClient, namespace: str, name: str, field: str, more: Obj) -> int:
-    """Request an operation; its generation, which no earlier request had. Raises ApiError, and Failure."""
-    from remuda.api import provisioning_cattle_io as provisioning
-    from remuda.kube.objects import Key, dig, resource_version_of
+async def _request(client: HttpsClient, namespace: str, name: str, field: str, asked: Obj) -> int:
+    """The generation of the request. Raises ApiError, and Failure."""
+    from ..remote import clusters, operations
 
-    from ..remote import clusters
-    from ..views import states
-
-    sight = await clusters.look(client, await clusters.find(client, namespace, name))
-    if not states.is_administrated(sight.wanted):
-        raise Failure(f"the certificates and keys of cluster {name} are not managed by this server: it was not made here")
-    plane = sight.plane or {}
-    known = (
-        dig(sight.wanted, "spec", "rkeConfig", field, "generation"),
-        dig(plane, "status", field, "generation"),
-        dig(plane, "status", "certificateRotationGeneration") if field == "rotateCertificates" else 0,
-    )
-    generation = max(int(number or 0) for number in known) + 1
-    patch = {
-        "metadata": {"resourceVersion": resource_version_of(sight.wanted)},
-        "spec": {"rkeConfig": {field: {**more, "generation": generation}}},
-    }
-    key = Key.of(sight.wanted)
-    await client.patch(provisioning.CLUSTERS, key.name, patch, key.namespace)
-    return generation
+    return (await operations.request(client, await clusters.find(client, namespace, name), field, asked)).generation
 
 
 # --- explain ---------------------------------------------------------------------------------------------------------------

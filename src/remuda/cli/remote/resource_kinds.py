@@ -58,7 +58,7 @@ def split(kind: str, name: str) -> tuple[str, str]:
 
 async def find(client: HttpsClient, text: str, at: str = "", *, ever: bool = False) -> Kind:
     """The kind that is meant; with `at` also one that was there then, with `ever` one that was there once."""
-    found = matching(await _served(client), text)
+    found = matching(await served(client), text)
     if not found and at:
         found = matching([kind async for kind in _defined_then(client, at)], text)
     elif not found and ever:
@@ -83,11 +83,12 @@ def matching(kinds: Iterable[Kind], text: str) -> list[Kind]:
     return by_group or [kind for kind in named if (kind.version, kind.group) == (version, group)]
 
 
-async def _served(client: HttpsClient) -> list[Kind]:
-    """What can be read, each in the version that the server prefers and then in others."""
+async def served(client: HttpsClient, before: str = "") -> list[Kind]:
+    """What can be read, each in the version that the server prefers and then in others. `before` is the path to another server
+    through this one."""
     found: list[Kind] = []
     for path in ("/api", "/apis"):
-        document = await client.raw("GET", path, accept=_AGGREGATED)
+        document = await client.raw("GET", f"{before}{path}", accept=_AGGREGATED)
         for group in document.get("items") or ():
             name = (group.get("metadata") or {}).get("name") or ""
             for version in group.get("versions") or ():

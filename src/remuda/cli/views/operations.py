@@ -103,7 +103,7 @@ class Operation:
 
 def of_cluster(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
     """All that were ever requested and whose requests still stand. The one that runs is first, then the queued ones."""
-    if plane is None or not _was_up(plane):
+    if plane is None or not was_up(plane):
         return ()
     found = [each for field in KINDS if (each := of(wanted, plane, field)) is not None]
     waiting = [each.field for each in found if each.word in (RUNNING, REQUESTED)]
@@ -149,7 +149,7 @@ def known_generation(wanted: Obj, plane: Obj | None, field: str) -> int:
     return max(int(number or 0) for number in known)
 
 
-def _was_up(plane: Obj) -> bool:
+def was_up(plane: Obj) -> bool:
     """A spec may be a copy of another cluster's: before there is a cluster, its requests mean nothing."""
     status = plane.get("status") or {}
     return dig(status, "initialization", "controlPlaneInitialized") is not None or status.get("appliedSpec") is not None

@@ -41,6 +41,12 @@ def rows(found: Sequence[SnapshotSet], now: float, output: Output) -> list[list[
     ]
 
 
+def sentence(found: SnapshotSet) -> str:
+    """A backup in a line: its size, version, and the places of its copies."""
+    version = f", {found.version}" if found.version else ""
+    return f"{found.name}: {size(found.size)}{version}, on {', '.join(_copy(copy) for copy in found.copies)}"
+
+
 def _copy(copy: SnapshotCopy) -> str:
     place = copy.storage if copy.storage != "local" else copy.node or copy.machine or "-"
     return place if copy.state == AVAILABLE else f"{place}({copy.state})"

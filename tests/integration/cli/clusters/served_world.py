@@ -1,0 +1,219 @@
+"""A simulated server with clusters, behind a gateway on a port of this machine: for commands that are run as users run them.
+
+Its clock is virtual and goes on while a command runs, so that whole operations take seconds. The clusters of simulated hosts have
+no tunnels; the door leads `/k8s/clusters/<id>` straight to their APIs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import pty
+import re
+import shlex
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from remuda.access.users.tokens import TokenSpec, make_token
+from remuda.api import rke_cattle_io as rke
+from remuda.api.management_cattle_io import API_VERSION, TOKENS, USERS
+from remuda.apiserver.auth.authenticator import Credentials, Identity
+from remuda.apiserver.http.listener import Listener
+from remuda.app.rehearsal import provisioning
+from remuda.gateway.handler import GatewayHandler, Unaudited
+from remuda.gateway.server.routing import InProcess
+from remuda.kube.authorization.users import User
+from remuda.kube.clock import Entropy, VirtualClock, rfc3339
+from remuda.kube.encoding import yamlio
+from remuda.kube.objects import GroupVersionResource, annotations_of, dig, labels_of, name_of
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
+from remuda.provisioning.well_known import CLUSTER_NAME, CLUSTER_SPEC, NODE_NAME
+from tests.integration.cli.running import Shell
+
+Obj = dict[str, Any]
+
+_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
+_CLUSTER = re.compile(r"/k8s/clusters/(?P<id>[a-z0-9-]+)(?P<rest>/.*)")
+_ADMIN = "u-admin"
+# The hours that the server is old, so that nothing in it is of the future.
+_AGE = 8 * 3600.0
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class ServedWorld:
+    world: ProvisioningWorld
+    shell: Shell
+    time: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(self, line: str, *, typed: str | None = None) -> Done:
+        """`remuda LINE` to its end, while the server's time goes on. With `typed` a person answers at a terminal."""
+        terminal, stdin = pty.openpty() if typed is not None else (-1, asyncio.subprocess.DEVNULL)
+        if typed is not None:
+            os.write(terminal, f"{typed}\n".encode())
+        try:
+            return await self._run(shlex.split(line), stdin)
+        finally:
+            if typed is not None:
+                os.close(terminal)
+                os.close(stdin)
+
+    async def _run(self, arguments: list[str], stdin: int) -> Done:
+        process = await asyncio.create_subprocess_exec(
+            *self.shell.arguments(*arguments),
+            env=self.shell.environment(),
+            stdin=stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        ended = asyncio.create_task(process.communicate())
+        try:
+            while not ended.done():
+                await self.go_on()
+                await asyncio.wait({ended}, timeout=0.02)
+            out, err = ended.result()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return Done(process.returncode or 0, out.decode(), err.decode())
+
+    async def go_on(self) -> None:
+        # Only one may move the clock.
+        async with self.time:
+            self.world.check()
+            await self.world.settle(0.5)
+            await report(self.world)
+
+
+async def report(world: ProvisioningWorld) -> None:
+    """An ETCDSnapshot for each file of each host."""
+    listed = (await world.client.list(rke.ETCD_SNAPSHOTS, WORKSPACE))["items"]
+    known = {str(dig(each, "snapshotFile", "name")) for each in listed}
+    for key, distribution in world.hosts.distributions.items():
+        for host, files in distribution.snapshots.items():
+            for file in set(files) - known:
+                await _record(world, key.name, host, file)
+
+
+async def _record(world: ProvisioningWorld, cluster: str, host: str, file: str) -> None:
+    machine = next((each for each in await world.machines(cluster) if labels_of(each).get(NODE_NAME) == host), None)
+    if machine is None:
+        return
+    owner = {"apiVersion": machine["apiVersion"], "kind": "Machine", "name": name_of(machine), "uid": machine["metadata"]["uid"]}
+    remembered = {SPEC_KEY: annotations_of(await world.control_plane(cluster))[CLUSTER_SPEC]}
+    made = {
+        "apiVersion": rke.API_VERSION,
+        "kind": "ETCDSnapshot",
+        "metadata": {
+            "name": f"{cluster}-local-{file}",
+            "ownerReferences": [owner],
+            "labels": {CLUSTER_NAME: cluster},
+        },
+        "spec": {"clusterName": cluster},
+        "snapshotFile": {
+            "name": file,
+            "nodeName": host,
+            "size": 10 << 20,
+            "createdAt": rfc3339(float(file.rpartition("-")[2])),
+            "location": f"file:///var/lib/rancher/remuda/server/db/snapshots/{file}",
+            "metadata": base64.b64encode(json.dumps(remembered).encode()).decode(),
+            "status": "successful",
+        },
+    }
+    await world.client.create(rke.ETCD_SNAPSHOTS, made, WORKSPACE)
+
+
+class _Everybody:
+    """Lets anyone into a simulated cluster: the door has asked who it is."""
+
+    async def identify(self, credentials: Credentials) -> Identity | None:
+        return Identity(User(_ADMIN, groups=("system:masters",)))
+
+
+class _Door:
+    def __init__(self, world: ProvisioningWorld, inner: GatewayHandler) -> None:
+        self._world = world
+        self._inner = inner
+        self._open: set[str] = set()
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        found = _CLUSTER.fullmatch(request.raw_path)
+        if found is None:
+            return await self._inner(request)
+        reached = self._world.downstreams.get(found["id"])
+        if reached is None or reached.cluster is None:
+            answer = {"kind": "Status", "status": "Failure", "code": 503, "message": "the cluster agent is not connected"}
+            return web.json_response(answer, status=503)
+        if found["id"] not in self._open:
+            self._open.add(found["id"])
+            reached.cluster.server.chain.add(_Everybody())
+        headers = request.headers.copy()
+        headers.popall("Authorization", None)
+        return await reached.cluster.server.handler(request.clone(rel_url=found["rest"], headers=headers))
+
+
+@asynccontextmanager
+async def served(directory: Path) -> AsyncIterator[ServedWorld]:
+    async with provisioning(clock=VirtualClock(time.time() - _AGE)) as world:
+        leave = world.server.chain.add(world.gateway.authenticator)
+        handler = GatewayHandler(
+            world.gateway.services,
+            world.gateway.callers,
+            InProcess(world.server.handler),
+            Unaudited(),
+            world.gateway.lines,
+            lambda: ("127.0.0.1",),
+        )
+        listener = Listener(_Door(world, handler), None, world.gateway.lines)
+        await listener.open("127.0.0.1", 0)
+        try:
+            token = await _administrator(world)
+            kubeconfig = directory / "kubeconfig"
+            kubeconfig.write_text(yamlio.dumps(_kubeconfig(f"http://127.0.0.1:{listener.port}", token)))
+            shell = Shell(directory, {"REMUDA_DATA_DIR": str(directory), "PYTHONWARNINGS": "ignore"})
+            yield ServedWorld(world, shell)
+        finally:
+            leave()
+            await listener.close(0.0)
+
+
+async def _administrator(world: ProvisioningWorld) -> str:
+    user = {"apiVersion": API_VERSION, "kind": "User", "metadata": {"name": _ADMIN}, "username": "admin"}
+    await world.client.create(USERS, user)
+    binding = {
+        "metadata": {"name": "admin-of-all"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": _ADMIN}],
+    }
+    await world.client.create(_BINDINGS, binding)
+    made = make_token(TokenSpec(_ADMIN, 30 * 86400), world.clock.time(), Entropy())
+    await world.client.create(TOKENS, made.manifest)
+    await world.settle(5)
+    return made.presented.text
+
+
+def _kubeconfig(server: str, token: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "remuda", "cluster": {"server": server}}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "remuda", "context": {"cluster": "remuda", "user": "admin"}}],
+        "current-context": "remuda",
+    }
