@@ -156,7 +156,7 @@ GROUPS = (
             _row(
                 "planner",
                 "remuda.provisioning.planner.controller:Planner",
-                lambda p: (p.manager, p.provisioning_port, p.ground.access, p.ground.entropy, p.environment),
+                lambda p: (p.manager, p.provisioning_port, p.ground.access, p.ground.entropy, p.buckets, p.environment),
             ),
             _row(
                 "release-data",

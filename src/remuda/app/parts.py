@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from remuda.machines.runner.controller import RunnerConfig
     from remuda.provisioning.bootstrap.rkebootstrap import Scripts
     from remuda.provisioning.etcd.members import DistributionsMembers
+    from remuda.provisioning.etcd.s3.copies import Open
     from remuda.provisioning.releases.release_data import Fetch
     from remuda.runtime import Informers, Manager, Watch
 
@@ -51,7 +52,7 @@ class Parts:
 
     A program gives what it has. Without `downstreams` and `agents`, clusters are reached through the gateway's tunnels; without
     `connector` and `workloads`, through the gateway, too. `machines` tells whether Cluster API's kinds are served there,
-    `provisions` whether our own providers' are.
+    `provisions` whether our own providers' are. Without `buckets`, real ones are opened.
     """
 
     manager: Manager
@@ -68,6 +69,7 @@ class Parts:
         agents: Agents | None = None,
         scripts: Scripts | None = None,
         jobs: Jobs | None = None,
+        buckets: Open | None = None,
         machines: bool = True,
         provisions: bool = False,
     ) -> None:
@@ -80,6 +82,7 @@ class Parts:
         self._agents = agents
         self._scripts = scripts
         self._jobs = jobs
+        self._buckets = buckets
         self._machines = machines
         self._provisions = provisions
 
@@ -192,6 +195,13 @@ class Parts:
         from remuda.provisioning.etcd.members import DistributionsMembers
 
         return DistributionsMembers(self.workloads, self.clock)
+
+    @cached_property
+    def buckets(self) -> Open:
+        """Connects to the buckets that tenants name for snapshots of etcd."""
+        from remuda.provisioning.etcd.bucket_looks import opener
+
+        return self._buckets or opener(self.clock, self.manager.rng, self.environment, self.gateway.outbound)
 
     @cached_property
     def release_fetch(self) -> Fetch:

@@ -103,7 +103,16 @@ def _add_controllers(manager: Manager, world: ProvisioningWorld) -> None:
     """All that `remuda serve` runs, except for the tunnels and the parts behind them, and for the runner of Jobs."""
     ways = world.downstreams
     jobs = Jobs(RunnerConfig(lambda: None, {}))
-    parts = Parts(manager, world.gateway, connector=world.clusters, downstreams=ways, agents=ways, jobs=jobs, provisions=True)
+    parts = Parts(
+        manager,
+        world.gateway,
+        connector=world.clusters,
+        downstreams=ways,
+        agents=ways,
+        jobs=jobs,
+        buckets=world.hosts.buckets.opened,
+        provisions=True,
+    )
     machines = ("machine-provision", "machinesecrets") if world.jobs is not None else ()
     provisioning = [name for name in names(PROVISIONING) if name not in MACHINES]
     controllers.add(parts, (*names(CAPI), *names(ACCESS), *provisioning, *machines))

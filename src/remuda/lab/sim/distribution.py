@@ -249,6 +249,12 @@ class Distribution:
         """Raises CannotStart if the host does not have a snapshot."""
         self._local(name, file)
 
+    def find_in_bucket(self, settings: Mapping[str, str], file: str) -> None:
+        """Raises CannotStart if the list of the bucket of these settings does not name a snapshot."""
+        if not self._has_majority():
+            raise CannotStart("etcd does not answer")
+        self._fetched(settings, file)
+
     def _local(self, name: str, file: str) -> SavedSnapshot:
         if file not in self.snapshots.get(name, {}):
             raise CannotStart(f"there is no snapshot at {file}")

@@ -269,6 +269,8 @@ class SimulatedHost:
             distribution.stop_for_restore(self.name)
         elif task.name == "create":
             await distribution.save(self.name)
+        elif task.name == "check-snapshot" and "etcd-snapshot" in words:
+            distribution.find_in_bucket(dict(_settings(words)), words[1])
         elif task.name == "check-snapshot":
             distribution.check(self.name, words[1].rpartition("/")[2])
         elif "--cluster-reset" in words:

@@ -27,6 +27,7 @@ from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import Key, dig, name_of
+from remuda.kube.waits import Wait
 from remuda.runtime import Manager
 
 from .capi_world import NeverHappened
@@ -90,6 +91,7 @@ class ProvisioningWorld:
         self._seed = seed
         self._controllers = controllers
         self._lives: list[asyncio.Task[None]] = []
+        self._manager: Manager | None = None
 
     # --- controllers ------------------------------------------------------------------------------------------------------
 
@@ -98,6 +100,7 @@ class ProvisioningWorld:
         client = through(Line(InProcessClient(self.server, manager="remuda"), lambda: not self.hosts.cut))
         manager = Manager(client, self.clock, Rng(self._seed * 1000 + len(self._lives)))
         self._controllers(manager, self)
+        self._manager = manager
         life = asyncio.create_task(manager.run(), name="the controllers")
         self._lives.append(life)
         return life
@@ -108,6 +111,10 @@ class ProvisioningWorld:
         for each in gone:
             each.cancel()
         await asyncio.gather(*gone, return_exceptions=True)
+
+    def waits(self) -> list[Wait]:
+        """The waits of the controllers that were started last."""
+        return [] if self._manager is None else list(self._manager.waits())
 
     def check(self) -> None:
         """Raises the exceptions of controllers, hosts or Jobs."""

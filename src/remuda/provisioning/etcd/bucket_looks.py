@@ -24,7 +24,7 @@ from remuda.kube.objects import Key, dig, namespace_of
 from remuda.runtime import logger
 
 from ..references import References
-from ..references.spec_references import credential_key, key_of
+from ..references.spec_references import key_of
 from .s3 import copies
 from .s3.answers import S3Error, Why
 from .s3.bucket import Bucket
@@ -71,7 +71,8 @@ class ClusterBuckets:
         return of_cluster(merged, await self._credential(wanted, name) if name else {})
 
     async def _credential(self, wanted: Obj, name: str) -> Mapping[str, str]:
-        key = credential_key(name, namespace_of(wanted))
+        before, colon, after = name.partition(":")
+        key = Key(before or namespace_of(wanted), after) if colon else Key(namespace_of(wanted), name)
         secret = await find(self._client, SECRETS, key.name, key.namespace)
         why = await self._references.of(wanted).refusal(key_of(SECRETS, *key), secret)
         if why or secret is None:

@@ -122,10 +122,9 @@ class Planner:
         door: GatewayPort,
         access: Access,
         entropy: Entropy,
+        buckets: Open,
         environment: Mapping[str, str] | None = None,
-        buckets: Open | None = None,
     ) -> None:
-        """Without `buckets`, real ones are opened."""
         self._manager = manager
         self._events = manager.recorder(CONTROLLER)
         self._client = manager.client

@@ -22,12 +22,11 @@ from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import CONFIG_MAPS, SECRETS
-from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, resource_version_of
 from remuda.kube.wrangler import safe_concat
 from remuda.runtime import Informer, Manager, Watch, changed
 
-from ..etcd.bucket_looks import BucketLooks, ClusterBuckets, Wanted, opener
+from ..etcd.bucket_looks import BucketLooks, ClusterBuckets, Wanted
 from ..etcd.s3.answers import S3Error
 from ..etcd.s3.copies import Copy, Open
 from ..etcd.s3.place import PlaceError
@@ -77,10 +76,10 @@ class PlanInputReader:
         door: GatewayPort,
         access: Access,
         environment: Mapping[str, str] | None,
-        buckets: Open | None,
+        buckets: Open,
         queue: Callable[[Key], None],
     ) -> None:
-        """Without `buckets`, real ones are opened. `queue` has a control plane planned once more."""
+        """`queue` has a control plane planned once more."""
         self._client: Client = manager.client
         self._references = References(manager.client, access)
         self._wanted = manager.informers.of(provisioning.CLUSTERS)
@@ -97,7 +96,7 @@ class PlanInputReader:
         self._drivers = DriverStates(manager)
         self._program: tuple[bytes, AgentProgram] | None = None
         self._buckets = ClusterBuckets(self._client, self._references)
-        self._looks = BucketLooks(manager.clock, buckets or self._open(manager), queue)
+        self._looks = BucketLooks(manager.clock, buckets, queue)
         manager.beside(self._looks.run)
         self.caches = (self._wanted, self._settings, self._secrets, self._config_maps, *self._drivers.caches)
 
@@ -167,12 +166,6 @@ class PlanInputReader:
         listed = [Key(PULL_SECRETS_IN, name.strip()) for name in names.split(",") if name.strip()]
         found, _ = await self._sources(SECRETS, listed, NamedObject.of_secret, None)
         return tuple(found[key] for key in listed if key in found)
-
-    def _open(self, manager: Manager) -> Open:
-        def policy() -> Policy:
-            return Settings(self._settings.objects(), self._environment).outbound()
-
-        return opener(manager.clock, manager.rng, self._environment, policy)
 
     # --- the snapshot of a restore ------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from remuda.kube.builtin_resources import CRDS, NAMESPACES, SECRETS
 from remuda.kube.conditions import TRUE, with_condition
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.kube.waits import Code, Wait
+from remuda.lab.sim.bucket import SimulatedBuckets
 from remuda.provisioning.planner.controller import CONTROLLER, Planner
 from remuda.provisioning.planner.join_tokens import state_name
 from remuda.provisioning.planner.render import AgentManifest, BuiltInRegistry
@@ -108,7 +109,8 @@ async def planning() -> AsyncIterator[Planning]:
     doors = Doors()
 
     def make(parts: Parts, made: Machines) -> Iterable[Reconciler]:
-        yield Planner(parts.manager, doors, ReviewedAccess(parts.manager.client, parts.manager.clock), parts.entropy)
+        access, buckets = ReviewedAccess(parts.manager.client, parts.manager.clock), SimulatedBuckets(parts.manager.clock)
+        yield Planner(parts.manager, doors, access, parts.entropy, buckets.opened)
         yield ReleaseData(parts.manager, fetcher(parts.manager.clock, {}))
         if doors.alone:
             return
