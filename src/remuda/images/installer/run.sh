@@ -103,7 +103,7 @@ choose_python() {
         PYTHON=$(command -v "$candidate" 2>/dev/null) || continue
         if "$PYTHON" -P -s -c 'import remuda.lab.distro' >/dev/null 2>&1; then return; fi
     done
-    fatal "no Python on this host has remuda: set REMUDA_PYTHON to one that has it, or use an installer image that contains one"
+    fatal "no Python on this host has remuda: set REMUDA_PYTHON to one that has it, or build an installer image that contains one (make images, on the server)"
 }
 
 # Those of older versions that no process uses any more.
