@@ -37,6 +37,7 @@ from remuda.kube.errors import ApiError
 from remuda.machines.runner.controller import RunnerConfig as Processes
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.vault import Vault
+from remuda.provisioning.releases import release_data
 from remuda.runtime import Informers
 from remuda.runtime.admitted_types import AdmittedType
 from remuda.runtime.controller_table import Choice
@@ -128,7 +129,7 @@ class AttachedGateway(Attached):
         """The rules need users' rights, whose informers are apart from the manager. Until these are synced no user may grant
         anything."""
         informers = Informers(self._client, self._clock, self._rng)
-        self._source = InformerSource(informers)
+        self._source = InformerSource(informers, (release_data.KEPT,))
         self._rbac = Rbac(self._source)
         async with beside(informers.run()):
             vault = Vault(self._client, self._clock, self._entropy)

@@ -32,7 +32,7 @@ from remuda.kube.authorization.rbac import Permitted, Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, MASTERS, User
 from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.errors import go_quote, unavailable
-from remuda.kube.objects import GroupVersionResource, Listener, ObjectSource, dig, is_being_deleted
+from remuda.kube.objects import GroupVersionResource, Key, Listener, ObjectSource, dig, is_being_deleted
 from remuda.runtime import Informer, Informers
 
 from .binding_subjects import subject_of
@@ -64,8 +64,13 @@ class InformerSource:
     # Kinds for other rules; a server that does not provision clusters may not serve them.
     BESIDES = (RKE_CONTROL_PLANES, ETCD_SNAPSHOTS, MACHINES, WANTED_CLUSTERS, NODE_DRIVERS, DYNAMIC_SCHEMAS)
 
-    def __init__(self, informers: Informers) -> None:
+    def __init__(self, informers: Informers, objects: Iterable[tuple[GroupVersionResource, Key]] = ()) -> None:
+        """`objects` are known of kinds of which the others are not."""
         self._capi = CapiClusters(informers)
+        self._alone = {
+            (*resource.group_resource, *key): informers.of(resource, key.namespace, fields=f"metadata.name={key.name}")
+            for resource, key in objects
+        }
         self._all = informers
         kinds = (*self.KINDS, *self.BESIDES)
         self._informers: dict[tuple[str, str], Informer] = {each.group_resource: informers.of(each) for each in kinds}
@@ -90,7 +95,7 @@ class InformerSource:
     def get(self, group: str, resource: str, namespace: str, name: str) -> Obj | None:
         if (group, resource) == CAPI_CLUSTERS:
             return self._capi.get(namespace, name)
-        found = self._found(group, resource)
+        found = self._alone.get((group, resource, namespace, name)) or self._found(group, resource)
         return None if found is None else found.get(namespace, name)
 
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Obj]:

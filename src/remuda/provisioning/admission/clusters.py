@@ -27,8 +27,8 @@ from ..graph.cluster_status import without_effect
 from ..graph.generated import why_not_applied
 from ..graph.machine_pools import why_roles_are_missing
 from ..releases import catalog
-from ..releases.catalog import Release, ReleaseError
-from ..releases.distributions import RELEASES_SETTING
+from ..releases.catalog import Release, ReleaseError, Releases
+from ..releases.release_data import KnownReleases
 from ..well_known import MANAGEMENT_NAME
 
 Obj = dict[str, Any]
@@ -61,22 +61,21 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
         said = annotations_of(found)
         return Key(said.get(OWNER_NAMESPACE) or "", said.get(OWNER_NAME) or "") != key
 
-    def has_other_releases() -> bool:
-        said = source.get(management.GROUP, "settings", "", RELEASES_SETTING) or {}
-        return bool(said.get("value"))
-
-    rules = Rules(workspace, taken, has_other_releases)
+    rules = Rules(workspace, taken, KnownReleases(source).current)
     return (AdmittedType(GROUP, VERSION, "clusters", "Cluster", validate=rules.errors, validates_deletion=True),)
 
 
 class Rules:
     def __init__(
-        self, workspace: Workspace, taken: Taken = lambda key: False, has_other_releases: Callable[[], bool] = lambda: False
+        self,
+        workspace: Workspace,
+        taken: Taken = lambda key: False,
+        releases: Callable[[], Releases | None] = catalog.built_in,
     ) -> None:
-        """`has_other_releases` is true if a setting replaces our release data: only the planner reads that."""
+        """`releases` gives the release data that holds; None while it is not known."""
         self._workspace = workspace
         self._taken = taken
-        self._has_other_releases = has_other_releases
+        self._releases = releases
 
     def errors(self, attributes: Attributes) -> Iterable[FieldError]:
         if attributes.namespace == FLEET_LOCAL:
@@ -89,8 +88,8 @@ class Rules:
         if old is None or obj.get("spec") != old.get("spec"):
             errors += _spec_errors(obj, old)
             attributes.warnings += [*_unused_fields(obj, old), *_missing_roles(obj, old), *_broken_manifest(obj, old)]
-            if not self._has_other_releases():
-                attributes.warnings += [*_unknown_version(obj, old), *_ignored_arguments(obj, old)]
+            if (releases := self._releases()) is not None:
+                attributes.warnings += [*_unknown_version(obj, old, releases), *_ignored_arguments(obj, old, releases)]
         return errors
 
     def _name_errors(self, attributes: Attributes) -> list[FieldError]:
@@ -142,38 +141,38 @@ def _unused_fields(obj: Obj, old: Obj | None) -> list[str]:
     return [f"{path} has no effect: {why}" for path, why, value in without_effect(obj) if before.get(path) != value]
 
 
-def _unknown_version(obj: Obj, old: Obj | None) -> list[str]:
+def _unknown_version(obj: Obj, old: Obj | None, releases: Releases) -> list[str]:
     """A warning for a new version that there is no release data of: its images may not exist."""
     version = str(dig(obj, "spec", "kubernetesVersion") or "")
     if version == dig(old, "spec", "kubernetesVersion") or not isinstance(dig(obj, "spec", "rkeConfig"), dict):
         return []
     try:
-        release = catalog.built_in().release(version)
+        release = releases.release(version)
     except ReleaseError:
         return []
     if release.known:
         return []
-    known = ", ".join(catalog.built_in().versions(release.runtime))
+    known = ", ".join(releases.versions(release.runtime))
     return [f"spec.kubernetesVersion: {version} is not a known version, and may not exist (known: {known}; remuda versions)"]
 
 
-def _ignored_arguments(obj: Obj, old: Obj | None) -> list[str]:
+def _ignored_arguments(obj: Obj, old: Obj | None, releases: Releases) -> list[str]:
     """Warnings for new or changed arguments that have no effect: a user should not wait for it."""
     version = str(dig(obj, "spec", "kubernetesVersion") or "")
     try:
-        release = catalog.built_in().release(version)
+        release = releases.release(version)
     except ReleaseError:
         return []
     same = version == dig(old, "spec", "kubernetesVersion")
     before = {(path, name): value for path, name, value in _arguments(old)} if same else {}
     new = [each for each in _arguments(obj) if before.get(each[:2]) != each[2]]
-    return [f"{path}.{name} {why}" for path, name, value in new if (why := _why_doubtful(release, path, name, value))]
+    return [f"{path}.{name} {why}" for path, name, value in new if (why := _why_doubtful(release, releases, path, name, value))]
 
 
-def _why_doubtful(release: Release, path: str, name: str, value: Any) -> str:
+def _why_doubtful(release: Release, releases: Releases, path: str, name: str, value: Any) -> str:
     if why := release.why_ignored(name, value):
         return f"has no effect: {why}"
-    if value and path == f"{_RKE}.{_GLOBAL}" and release.is_for_servers_only(name, catalog.built_in()):
+    if value and path == f"{_RKE}.{_GLOBAL}" and release.is_for_servers_only(name, releases):
         return f"has no effect on workers: only servers of {release.runtime.name} have it"
     if release.known and (unknown := release.unknown_values(name, value)):
         argument = release.argument(name, server=True)

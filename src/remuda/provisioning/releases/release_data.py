@@ -3,7 +3,7 @@
 The setting has a URL and an interval, or the data itself. Valid data is stored in a ConfigMap, reduced to what planning needs: a
 server that starts while the URL is unreachable plans with the earlier data; otherwise all hosts would get other arguments, and
 restart. For the same reason unreadable data changes nothing, but is reported. :class:`ReleaseData` writes the ConfigMap;
-:class:`StoredReleases` reads it for the planner; :mod:`.catalog` defines its format.
+:class:`StoredReleases` reads it for the planner, :class:`KnownReleases` for admission; :mod:`.catalog` defines its format.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
 from remuda.kube.network.outbound import Policy
 from remuda.kube.network.outbound_http import Current
-from remuda.kube.objects import Key, dig, name_of, resource_version_of
+from remuda.kube.objects import Key, ObjectSource, dig, name_of, resource_version_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Watch, logger, synced
 
@@ -45,6 +45,7 @@ Obj = dict[str, Any]
 CONTROLLER: Final = "release-data"
 SETTING: Final = RELEASES_SETTING
 NAME: Final = "remuda-release-data"
+KEPT: Final = (CONFIG_MAPS, Key(NAMESPACE, NAME))
 
 _CONTENT = "releases.json.gz"
 _FETCH_WITHIN, _LARGEST, _REDIRECTS = 120.0, 32 << 20, 5
@@ -163,6 +164,27 @@ class ReleaseData:
         log.info("release data was renewed from %s", SETTING)
 
 
+class KnownReleases:
+    """The release data that holds, for checks that can't wait: the built-in data, or that of the ConfigMap where the setting asks
+    for other data. Read again when the ConfigMap has changed."""
+
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
+        self._version = ""
+        self._current: Releases | None = None
+
+    def current(self) -> Releases | None:
+        """None while other data is asked for and none is stored."""
+        if not (self._source.get(GROUP, SETTINGS.resource, "", SETTING) or {}).get("value"):
+            return catalog.built_in()
+        stored = self._source.get(CONFIG_MAPS.group, CONFIG_MAPS.resource, NAMESPACE, NAME)
+        if stored is None:
+            return None
+        if self._current is None or resource_version_of(stored) != self._version:
+            self._current, self._version = _content(stored, self._current), resource_version_of(stored)
+        return self._current
+
+
 class StoredReleases:
     """The ConfigMap's data, over the built-in data; read again when it has changed."""
 
@@ -185,8 +207,10 @@ class StoredReleases:
 async def kept(client: Client, fallback: Releases | None = None) -> Releases:
     """The ConfigMap's data, over the built-in data; `fallback` if it can't be read."""
     stored = await find(client, CONFIG_MAPS, NAME, NAMESPACE)
-    if stored is None:
-        return catalog.built_in()
+    return catalog.built_in() if stored is None else _content(stored, fallback)
+
+
+def _content(stored: Obj, fallback: Releases | None) -> Releases:
     try:
         content = base64.b64decode(dig(stored, "binaryData", _CONTENT) or "")
         return catalog.read(gzip.decompress(content), catalog.built_in())

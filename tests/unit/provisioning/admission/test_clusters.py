@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key
 from remuda.provisioning.admission.clusters import Rules
+from remuda.provisioning.releases import catalog
 from tests.unit.provisioning.cluster.mirrored_clusters import FLEET
 
 Obj = dict[str, Any]
@@ -76,7 +78,7 @@ def test_arguments_without_effect_are_warned_of_when_they_are_written() -> None:
     assert warned(k3s(**{"audit-policy-file": "rules: []", "debug": True}), k3s(**{"audit-policy-file": "rules: []"})) == []
     newer = k3s("v1.36.4+k3s1", **{"audit-policy-file": "rules: []"})
     assert len(warned(newer, k3s(**{"audit-policy-file": "rules: []"}))) == 1
-    assert warned(wrong, rules=Rules(lambda name: None, has_other_releases=lambda: True)) == []
+    assert warned(wrong, rules=Rules(lambda name: None, releases=lambda: None)) == []
     selected = rke(machineSelectorConfig=[{"config": {"cni": "canal"}}, {"config": {"docker": True}}])
     assert warned(selected) == [
         "spec.rkeConfig.machineSelectorConfig[1].config.docker has no effect: v1.34.1+rke2r1 has no such argument"
@@ -221,8 +223,19 @@ def test_a_version_that_is_not_known_is_warned_of_with_the_known_ones() -> None:
     assert warning.endswith("v1.36.0+remuda1; remuda versions)")
     # Not again when something else changes, and not where other data holds.
     assert warned(cluster(kubernetesVersion="v1.99.0+remuda1", rkeConfig={"x": 1}), of("v1.99.0+remuda1")) == []
-    assert warned(of("v1.99.0+remuda1"), rules=Rules(lambda name: None, has_other_releases=lambda: True)) == []
+    assert warned(of("v1.99.0+remuda1"), rules=Rules(lambda name: None, releases=lambda: None)) == []
     assert warned(of("v1.34.1+remuda1")) == []
+
+
+def test_data_in_the_place_of_ours_is_what_warnings_are_by() -> None:
+    arguments = {"serverArgs": {"tls-san": {"type": "array"}}, "agentArgs": {"docker": {"type": "bool"}}}
+    data = json.dumps({"k3s": {"releases": [{"version": "v1.33.1+k3s1", **arguments}]}})
+    rules = Rules(lambda name: None, releases=lambda: catalog.read(data, catalog.built_in()))
+    made = {"machineGlobalConfig": {"tls-san": ["a"], "debug": True}}
+    (ignored,) = warned(cluster(kubernetesVersion="v1.33.1+k3s1", rkeConfig=made), rules=rules)
+    assert ignored == "spec.rkeConfig.machineGlobalConfig.debug has no effect: v1.33.1+k3s1 has no such argument"
+    (unknown,) = warned(cluster(kubernetesVersion="v1.34.1+k3s1", rkeConfig={}), rules=rules)
+    assert "(known: v1.33.1+k3s1; remuda versions)" in unknown
 
 
 def test_pools_that_lack_a_role_are_warned_of_when_they_are_written() -> None:

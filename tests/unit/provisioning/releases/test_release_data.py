@@ -14,7 +14,7 @@ from remuda.client.download import FetchError
 from remuda.kube.builtin_resources import CONFIG_MAPS, NAMESPACES
 from remuda.provisioning.releases import distributions
 from remuda.provisioning.releases.catalog import built_in
-from remuda.provisioning.releases.release_data import NAME, SETTING, ReleaseData, StoredReleases, source_of
+from remuda.provisioning.releases.release_data import NAME, SETTING, KnownReleases, ReleaseData, StoredReleases, source_of
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import EVENTS, Parts, World, world
 
@@ -124,6 +124,23 @@ async def test_what_was_good_stays_also_over_a_restart_and_the_trouble_is_told(h
         now.web.content = json.dumps(data("v1.33.2+k3s1")).encode()
         await now.world.settle(400)
         assert await now.versions() == ("v1.33.2+k3s1",), "it is tried sooner than every hour"
+
+
+async def test_what_is_checked_at_admission_is_the_data_that_holds() -> None:
+    async with reading() as now:
+        known = KnownReleases(now.world.server.source)
+        assert known.current() is built_in()
+        await now.world.setting(SETTING, json.dumps(data("v1.33.1+k3s1")))
+        assert known.current() is None, "asked for, and not stored yet"
+        for version in ("v1.33.1+k3s1", "v1.33.2+k3s1"):
+            await now.world.setting(SETTING, json.dumps(data(version)))
+            await now.world.settle()
+            found = known.current()
+            assert found is not None and found.versions(distributions.K3S) == (version,)
+            assert found.versions(distributions.RKE2) == built_in().versions(distributions.RKE2)
+            assert known.current() is found, "read once"
+        await now.world.setting(SETTING, "")
+        assert known.current() is built_in()
 
 
 async def test_the_setting_may_hold_the_data_and_ours_comes_back_without_it() -> None:
