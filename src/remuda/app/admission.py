@@ -7,6 +7,7 @@ from remuda.access.roles.admission import RoleRules
 from remuda.access.roles.holdings import Holdings
 from remuda.access.roles.protected_cluster_fields import ClusterRules
 from remuda.access.settings.controller import admitted as admitted_choices
+from remuda.access.unused_fields import admitted as admitted_unused
 from remuda.access.users.admission import admitted as admitted_identity
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
@@ -37,6 +38,7 @@ def admitted_types(
             *role_rules(source, rbac),
             *admitted_identity(source, rbac, Holdings(source, rbac)),
             *admitted_clusters(),
+            *admitted_unused(),
             *admitted_wishes(source),
             *admitted_providers(source),
             *admitted_references(source, rbac, secrets=secrets),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from remuda import api
+from remuda.access import unused_fields
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.provisioning_cattle_io.cluster import ClusterSpec
@@ -59,14 +60,29 @@ def test_the_names_that_controllers_use_are_those_of_the_stored_versions(group: 
 def test_each_field_of_a_cluster_that_is_called_without_effect_is_warned_of() -> None:
     """Its text alone would warn nobody: admission and `explain` read the marks."""
     (crd,) = api.crds([provisioning.GROUP])
-    called = {
-        f"{path}.{name}".replace("[]", "")
-        for path, schema in objects_in(schema_of(crd)["properties"]["spec"])
-        for name, field in schema["properties"].items()
-        if field.get("description", "").startswith("Of no effect")
+    called = without_effect(schema_of(crd)["properties"]["spec"])
+    assert called == marked(ClusterSpec) and ".rkeConfig.upgradeStrategy.workerDrainOptions.timeout" in called
+
+
+def test_each_field_of_management_that_is_called_without_effect_is_warned_of() -> None:
+    found = {crd["spec"]["names"]["plural"]: without_effect(schema_of(crd)) for crd in api.crds([management.GROUP])}
+    assert {plural: called for plural, called in found.items() if called} == {
+        plural: fields for plural, kind in unused_fields.KINDS.items() if (fields := marked(kind))
     }
-    marked = {"." + ".".join(part for part in parts if part.isalnum()) for parts, _ in fields_without_effect(ClusterSpec)}
-    assert called == marked and ".rkeConfig.upgradeStrategy.workerDrainOptions.timeout" in called
+
+
+def without_effect(schema: Obj) -> set[str]:
+    """The fields whose texts call them that."""
+    return {
+        f"{path}.{name}".replace("[]", "")
+        for path, described in objects_in(schema)
+        for name, field in described["properties"].items()
+        if "of no effect" in field.get("description", "").lower()
+    }
+
+
+def marked(kind: Any) -> set[str]:
+    return {"." + ".".join(part for part in parts if part.isalnum()) for parts, _ in fields_without_effect(kind)}
 
 
 def test_scopes_and_statuses_are_rancher_s() -> None:

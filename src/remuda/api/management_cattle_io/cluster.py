@@ -19,7 +19,7 @@ from ..cattle import (
     WebhookDeploymentCustomization,
 )
 from ..kubernetes import ObjectReference
-from ..schema import AtLeast, Doc, Int64, Object, Preserve, rules
+from ..schema import AtLeast, Doc, Int64, NoEffect, Object, Preserve, rules
 
 
 @rules(Preserve())
@@ -41,7 +41,7 @@ class OpenWebhookCustomization(WebhookDeploymentCustomization, total=False):
 class ImportedConfig(TypedDict, total=False):
     """How a cluster that was there already is reached."""
 
-    kubeConfig: Annotated[Text, Doc("A kubeconfig; empty where an agent connects.")]
+    kubeConfig: Annotated[Text, NoEffect("a cluster is reached through its agent: apply the import manifest there")]
 
 
 @rules(Preserve())
@@ -69,7 +69,7 @@ class ClusterSpec(TypedDict, total=False):
     description: Annotated[Text, Doc("What it is, in somebody's words.")]
     desiredAgentImage: Annotated[Text, Doc("The image of the cluster agent.")]
     desiredAssetsImage: Annotated[Text, Doc("The image with the charts.")]
-    desiredAuthImage: Annotated[Text, Doc("The image that authenticates at the cluster's own endpoint.")]
+    desiredAuthImage: Annotated[Text, NoEffect("the image of the cluster agent authenticates at the cluster's own endpoint")]
     displayName: Annotated[Text, Doc("Its name for people; that of its clusters.provisioning.cattle.io.")]
     enableNetworkPolicy: Annotated[bool | None, Doc("Keep projects from talking to each other.")]
     fleetAgentDeploymentCustomization: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 
 from ..cattle import Opaque, OpenCondition, Resources, Strings, Text
 from ..kubernetes import Taint
-from ..schema import Doc, Object, Preserve, rules
+from ..schema import Doc, NoEffect, Object, Preserve, rules
 
 
 @rules(Preserve())
@@ -53,21 +53,19 @@ class NodeSpec(TypedDict, total=False):
     controlPlane: Annotated[bool | None, Doc("It runs the control plane.")]
     customConfig: Annotated[CustomConfig | None, Doc("What it said of itself when it was registered by hand.")]
     description: Annotated[Text, Doc("What it is, in somebody's words.")]
-    desiredNodeTaints: Annotated[list[Taint] | None, Doc("Taints it is to have.")]
-    desiredNodeUnschedulable: Annotated[
-        Text, Doc("Asks for it to be closed to new pods, opened or drained: true, false, drain or stopDrain.")
-    ]
+    desiredNodeTaints: Annotated[list[Taint] | None, NoEffect("taint the node in its cluster")]
+    desiredNodeUnschedulable: Annotated[Text, NoEffect("cordon or drain the node in its cluster")]
     displayName: Annotated[Text, Doc("Its name for people.")]
     etcd: Annotated[bool | None, Doc("It runs etcd.")]
     imported: Annotated[bool | None, Doc("It was there already.")]
     internalNodeSpec: Annotated[Opaque, Doc("The spec of the Node in its cluster.")]
-    metadataUpdate: Annotated[MetadataUpdate | None, Doc("Changes to its metadata that are still to be made.")]
-    nodeDrainInput: Annotated[DrainInput | None, Doc("How it is drained.")]
-    nodePoolName: Annotated[Text, Doc("The pool it belongs to, if any.")]
-    nodeTemplateName: Annotated[Text, Doc("The template it was made from, if any.")]
+    metadataUpdate: Annotated[MetadataUpdate | None, NoEffect("label and annotate the node in its cluster")]
+    nodeDrainInput: Annotated[DrainInput | None, NoEffect("drain the node in its cluster")]
+    nodePoolName: Annotated[Text, NoEffect("machine pools are part of clusters.provisioning.cattle.io")]
+    nodeTemplateName: Annotated[Text, NoEffect("machine configs are named by the pools of clusters.provisioning.cattle.io")]
     requestedHostname: Annotated[Text, Doc("The host name it is to have.")]
-    scaledownTime: Annotated[Text, Doc("When it is to go, in RFC 3339.")]
-    updateTaintsFromAPI: Annotated[bool | None, Doc("Its taints were changed here and are to be changed there.")]
+    scaledownTime: Annotated[Text, NoEffect("delete its Machine, or lower the quantity of its pool")]
+    updateTaintsFromAPI: Annotated[bool | None, NoEffect("taint the node in its cluster")]
     worker: Annotated[bool | None, Doc("It runs what users bring.")]
 
 

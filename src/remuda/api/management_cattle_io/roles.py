@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Required, TypedDict
 
 from ..kubernetes import Condition
-from ..schema import Atomic, Doc, Int64, Object
+from ..schema import Atomic, Doc, Int64, NoEffect, Object
 
 
 class PolicyRule(TypedDict, total=False):
@@ -49,7 +49,7 @@ class GlobalRole(Object, total=False):
         FleetWorkspacePermission, Doc("What may be done in every fleet workspace but this server's own.")
     ]
     namespacedRules: Annotated[dict[str, list[PolicyRule]], Doc("What may be done on this server, by namespace.")]
-    newUserDefault: Annotated[bool, Doc("Of no effect: users get roles by bindings.")]
+    newUserDefault: Annotated[bool, NoEffect("a user gets a role by a GlobalRoleBinding")]
     rules: Annotated[list[PolicyRule], Doc("What may be done on this server.")]
     status: GlobalRoleStatus
 
@@ -67,7 +67,7 @@ class RoleTemplate(Object, total=False):
     externalRules: Annotated[list[PolicyRule], Doc("What that ClusterRole says, where there is none to look at.")]
     hidden: Annotated[bool, Doc("Pages do not show it.")]
     locked: Annotated[bool, Doc("It can't be given to anybody any more.")]
-    projectCreatorDefault: Annotated[bool, Doc("Who makes a project gets it there.")]
+    projectCreatorDefault: Annotated[bool, NoEffect("there are no projects yet")]
     roleTemplateNames: Annotated[list[str], Doc("RoleTemplates that it includes.")]
     rules: Annotated[list[PolicyRule], Doc("What may be done.")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from ..cattle import Condition, Strings, Text
-from ..schema import Doc, Int64, Object, Preserve, Time, rules
+from ..schema import Doc, Int64, NoEffect, Object, Preserve, Time, rules
 
 
 class UserStatus(TypedDict, total=False):
@@ -20,7 +20,7 @@ class User(Object, total=False):
     description: Annotated[str, Doc("Who it is, in somebody's words.")]
     displayName: Annotated[str, Doc("The user's name for people.")]
     enabled: Annotated[bool, Doc("The user may log in. Default true.")]
-    me: Annotated[bool, Doc("Deprecated: of no effect.")]
+    me: Annotated[bool, NoEffect("Rancher deprecated it")]
     mustChangePassword: Annotated[bool, Doc("The user has to choose another password at the next login.")]
     password: Annotated[str, Doc("Deprecated: passwords are kept in Secrets.")]
     principalIds: Annotated[list[str], Doc("Who the user is with each login provider, such as local://u-abc12.")]
