@@ -272,6 +272,10 @@ PAUSED_FOR: Final = "remuda.dev/paused-for"
 # Ours, on a cluster and its control plane: the request of a restore for which its spec was set back.
 RESTORED_SPEC: Final = "remuda.dev/restored-spec"
 
+# Ours, on a cluster and its control plane: the request of a recovery, and the one whose restore was requested.
+RECOVER: Final = "remuda.dev/recover"
+RECOVERED: Final = "remuda.dev/recovered"
+
 # On an ETCDSnapshot: where it is (`local`, `s3`), its file, the cluster's own object of it, and what a restore may bring back.
 SNAPSHOT_STORAGE: Final = "etcdsnapshot.rke.io/storage"
 SNAPSHOT_FILE_NAME: Final = "etcdsnapshot.rke.io/snapshot-file-name"

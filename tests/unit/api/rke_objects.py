@@ -58,6 +58,13 @@ CONTROL_PLANE_STATUS: Obj = {
     "initialized": True,
     "observedGeneration": 3,
     "ready": True,
+    "recover": {
+        "generation": 3,
+        "snapshot": "demo-etcd-snapshot-1",
+        "restoreRKEConfig": "none",
+        "lost": [{"name": "demo-servers-1", "roles": "etcd,controlplane", "pool": True}],
+    },
+    "recoverPhase": "Hosts",
     "rotateEncryptionKeys": {"generation": 1},
     "rotateEncryptionKeysLeader": "custom-0123456789ab",
     "rotateEncryptionKeysPhase": "PostReencryptRestart",

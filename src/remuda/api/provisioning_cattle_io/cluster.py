@@ -28,6 +28,7 @@ class EtcdSnapshotCreate(TypedDict, total=False):
 class EtcdSnapshotRestore(TypedDict, total=False):
     """Asks for a snapshot of etcd to be restored."""
 
+    fromMachine: Annotated[Text, Doc("Instead of a snapshot: the Machine whose etcd data all others get.")]
     generation: Annotated[int, Doc("Change it to have the snapshot restored.")]
     name: Annotated[Text, Doc("The ETCDSnapshot, or the name of a file on the node where there is none.")]
     restoreRKEConfig: Annotated[

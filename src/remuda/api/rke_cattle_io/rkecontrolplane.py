@@ -13,7 +13,7 @@ from ..provisioning_cattle_io.cluster import (
     RotateEncryptionKeys,
 )
 from ..provisioning_cattle_io.cluster_configuration import ClusterConfiguration
-from ..schema import Doc, Int64, Length, MinProperties, Object, rules
+from ..schema import Doc, Int64, Items, Length, MinProperties, Object, rules
 
 CreatePhase = Literal["Started", "RestartCluster", "Finished", "Failed"]
 RestorePhase = Literal[
@@ -27,6 +27,7 @@ RestorePhase = Literal[
     "Finished",
     "Failed",
 ]
+RecoverPhase = Literal["Survey", "Machines", "Hosts", "Restoring", "Finished", "Failed"]
 RotationPhase = Literal[
     "Prepare",
     "PostPrepareRestart",
@@ -67,6 +68,24 @@ class ControlPlaneInitialization(TypedDict, total=False):
     controlPlaneInitialized: Annotated[bool, Doc("The cluster's API has answered, so that workers may join.")]
 
 
+class LostServer(TypedDict, total=False):
+    """A server that did not answer when a recovery began."""
+
+    name: Required[Annotated[str, Doc("The name of its Machine.")]]
+    pool: Annotated[bool, Doc("A machine pool replaces it; else a host has to be registered.")]
+    roles: Annotated[str, Doc("Its roles, separated by commas.")]
+
+
+class Recovery(TypedDict, total=False):
+    """A recovery of the cluster after the loss of its servers."""
+
+    generation: Required[Annotated[Int64, Doc("The generation of the request.")]]
+    lost: Annotated[list[LostServer], Doc("The servers that did not answer."), Items(most=1000)]
+    machine: Annotated[str, Doc("The Machine whose etcd data is used.")]
+    restoreRKEConfig: Annotated[str, Doc("What of the cluster's spec comes back with the snapshot.")]
+    snapshot: Annotated[str, Doc("The ETCDSnapshot that is restored.")]
+
+
 class RKEControlPlaneStatus(TypedDict, total=False):
     """How far the machines are."""
 
@@ -83,6 +102,8 @@ class RKEControlPlaneStatus(TypedDict, total=False):
     initialized: Annotated[bool, Doc("Deprecated: use initialization.controlPlaneInitialized.")]
     observedGeneration: Required[Annotated[Int64, Doc("The metadata.generation that was looked at last.")]]
     ready: Annotated[bool, Doc("Deprecated: use initialization.controlPlaneInitialized.")]
+    recover: Annotated[Recovery, Doc("The recovery that is being done, or was last.")]
+    recoverPhase: Annotated[RecoverPhase, Doc("How far the recovery is.")]
     rotateEncryptionKeys: Annotated[RotateEncryptionKeys, Doc("The key rotation that is being done, or was last.")]
     rotateEncryptionKeysLeader: Annotated[str, Doc("The Machine that the key rotation begins on.")]
     rotateEncryptionKeysPhase: Annotated[RotationPhase, Doc("How far the key rotation is.")]

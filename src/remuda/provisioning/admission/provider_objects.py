@@ -33,6 +33,7 @@ from .clusters import directory_errors
 from .last_etcd import admitted as last_etcd_rules
 from .last_etcd import last_etcd_errors
 from .machine_pools import pool_errors
+from .recovery import recovery_errors
 from .version_changes import Running, change_problem, form_problem, goes_back
 
 Obj = dict[str, Any]
@@ -105,9 +106,12 @@ class ClusterRules:
 
     def errors(self, attributes: Attributes) -> Iterable[FieldError]:
         obj, old = attributes.obj or {}, attributes.old
-        if not concerns(attributes) or (old is not None and obj.get("spec") == old.get("spec")):
+        if not concerns(attributes):
             return []
-        errors = [*_variable_errors(obj, old), *_customization_errors(obj, old)]
+        errors = recovery_errors(self._source, attributes)
+        if old is not None and obj.get("spec") == old.get("spec"):
+            return errors
+        errors += [*_variable_errors(obj, old), *_customization_errors(obj, old)]
         if not isinstance(dig(obj, "spec", "rkeConfig"), dict):
             return errors
         return [

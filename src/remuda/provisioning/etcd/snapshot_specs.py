@@ -84,12 +84,13 @@ def _with(now: Mapping[str, Any], before: Mapping[str, Any], fields: tuple[str, 
 
 def request_of(restore: Mapping[str, Any]) -> str:
     """One request of a restore as a text, as in Rancher: hosts note by it what they have done for the request."""
-    return f"&{{{restore.get('name') or ''} {restore.get('generation') or 0} {restore.get('restoreRKEConfig') or ''}}}"
+    source = restore.get("name") or (f"machine/{restore['fromMachine']}" if restore.get("fromMachine") else "")
+    return f"&{{{source} {restore.get('generation') or 0} {restore.get('restoreRKEConfig') or ''}}}"
 
 
 def is_pending(restore: Mapping[str, Any] | None, status: Mapping[str, Any]) -> bool:
     """True unless the restore that a cluster asks for has ended; `status` is that of its control plane."""
-    if not restore or not restore.get("name"):
+    if not restore or not (restore.get("name") or restore.get("fromMachine")):
         return False
     return status.get("etcdSnapshotRestore") != restore or status.get("etcdSnapshotRestorePhase") not in ("Finished", "Failed")
 

@@ -224,7 +224,7 @@ def _generated_part(new: Obj | None, old: Obj | None) -> bool:
 
 
 # Of a control plane's status: what is copied, and how far a restore is that brings back parts of the spec.
-_TOLD = ("conditions", "appliedSpec", "etcdSnapshotRestore", "etcdSnapshotRestorePhase")
+_TOLD = ("conditions", "appliedSpec", "etcdSnapshotRestore", "etcdSnapshotRestorePhase", "recover", "recoverPhase")
 
 
 def _told_part(new: Obj | None, old: Obj | None) -> bool:

@@ -21,6 +21,8 @@ from ..well_known import (
     DELETE_MISSING_AFTER,
     INIT_NODE_MACHINE,
     PRIME,
+    RECOVER,
+    RECOVERED,
     REDEPLOY_AGENT,
     RESTORED_SPEC,
 )
@@ -90,8 +92,7 @@ def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> 
         annotations[PRIME] = prime
     if again := spec.get("redeploySystemAgentGeneration"):
         annotations[REDEPLOY_AGENT] = str(again)
-    if restored := annotations_of(wanted).get(RESTORED_SPEC):
-        annotations[RESTORED_SPEC] = restored
+    annotations |= {key: said for key in (RESTORED_SPEC, RECOVER, RECOVERED) if (said := annotations_of(wanted).get(key))}
     # Also when empty: removing the label from the cluster removes it here.
     labels = {INIT_NODE_MACHINE: labels_of(wanted).get(INIT_NODE_MACHINE) or ""}
     return generated(

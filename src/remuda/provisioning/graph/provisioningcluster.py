@@ -48,6 +48,7 @@ from .cluster_status import (
 )
 from .generated import why_not_applied
 from .machine_pools import why_roles_are_missing
+from .recovery import with_restore
 from .referenced_objects import MachineConfigs, Missing, PodSecurityTemplates
 from .restored_spec import held, snapshot_to_read, with_restored
 
@@ -128,6 +129,7 @@ class ProvisioningClusters:
         try:
             wanted = await self._keep_schemas(wanted)
             plane = self._graphs.control_plane(wanted)
+            wanted = await self._write_changes(wanted, with_restore(wanted, plane))
             wanted = await self._bring_back(wanted, plane)
             configs = await self._configs.read(wanted)
             made = held(wanted, plane)
@@ -190,7 +192,12 @@ class ProvisioningClusters:
         snapshot = await find(self._client, rke.ETCD_SNAPSHOTS, name, Key.of(wanted).namespace)
         if snapshot is None:
             raise SnapshotSpecError("it does not exist any more")
-        patch: Obj = create_merge_patch(wanted, with_restored(wanted, snapshot))
+        return await self._write_changes(wanted, with_restored(wanted, snapshot))
+
+    async def _write_changes(self, wanted: Obj, after: Obj) -> Obj:
+        if after is wanted:
+            return wanted
+        patch: Obj = create_merge_patch(wanted, after)
         patch.setdefault("metadata", {})["resourceVersion"] = resource_version_of(wanted)
         return await self._patch(wanted, patch)
 

@@ -18,7 +18,7 @@ from remuda.access.rancher_conditions import write_status
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
-from remuda.client.idempotent import find, make
+from remuda.client.idempotent import find, make, remove
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy
 from remuda.kube.encoding.mergepatch import create_merge_patch
@@ -57,6 +57,7 @@ from .decision import Decision, MachineChange
 from .inputs import GatewayPort, PlanInputReader
 from .join_tokens import TokensError, state_name, state_secret, tokens_of
 from .managesystemagent import CONDITION as AGENT_UPDATED
+from .operations import recover
 from .operations.etcd_snapshot_create import CONDITION as SNAPSHOT_TAKEN
 from .operations.etcd_snapshot_restore import CONDITION as SNAPSHOT_RESTORED
 from .render import ignored_arguments, renderer
@@ -89,6 +90,7 @@ _TOLD = frozenset(
         CERTIFICATES_EXPIRING,
         SNAPSHOT_TAKEN,
         SNAPSHOT_RESTORED,
+        recover.CONDITION,
     }
 )
 
@@ -254,6 +256,7 @@ class Planner:
             features=release.features if release else {},
             agent=self._surroundings.agent(),
             stored=await self._surroundings.stored(plane, releases),
+            surveyed=await self._surroundings.surveyed(plane, recover.snapshot_to_read(control_plane), releases),
         )
         return _PassInputs(plane, cluster, machines, secrets, snapshot, release)
 
@@ -359,6 +362,10 @@ class Planner:
         await self._patch(
             seen, capi.MACHINES, machine, decision_writer.machine(machine, change, seen.snapshot.now), {"Reconciled"}
         )
+        if change.delete:
+            await remove(self._client, capi.MACHINES, machine)
+            self._manager.freshness.deleted((CONTROLLER, Key.of(seen.plane)), self._views.machines, machine)
+            log.info("deleted machine %s, which was lost with its data", name)
 
     async def _patch(self, seen: _PassInputs, resource: GroupVersionResource, before: Obj, after: Obj, owned: set[str]) -> None:
         informer = self._views.machines if resource == capi.MACHINES else self._views.clusters

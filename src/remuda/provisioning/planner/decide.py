@@ -19,7 +19,7 @@ from ..etcd.removal import LAST_ETCD
 from . import certificate_expiry, drain, election, machine_health, managesystemagent, operations, waits
 from .concurrency import InvalidConcurrency
 from .decision import Decision, Draft, MachineEvent
-from .operations import etcd_snapshot_restore
+from .operations import etcd_snapshot_restore, recover
 from .operations.steps import Progress
 from .snapshot import ClusterSnapshot, Condition, ControlPlane, Join, Machine, Render
 from .tiers import Outcome, Pass, Tier, reconcile
@@ -80,6 +80,7 @@ class _Pass:
         self._check_surroundings()
         self._mark_members()
         self._report_unsupported()
+        self._progress(recover.prepare(self.pass_, self._is_paused))
         self._check_roles()
         self._set_condition(Condition("Provisioned", "True"))
         self._ensure_tokens()
@@ -119,6 +120,7 @@ class _Pass:
     def _hold_machines(self) -> None:
         """Pause Cluster API while an operation needs that, and end that pause."""
         cluster, hold = self.snapshot.cluster, etcd_snapshot_restore.holds_machines(self.control_plane)
+        hold = hold and not recover.replaces_machines(self.control_plane)
         if cluster is None or (cluster.paused and not cluster.paused_for):
             return
         if hold != (cluster.paused and bool(cluster.paused_for)):

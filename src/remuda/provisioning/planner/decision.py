@@ -35,11 +35,13 @@ class SecretChange:
 
 @dataclass(frozen=True, slots=True)
 class MachineChange:
-    """Of one Machine (its `Reconciled` condition, in both sets; annotations) and of its RKEBootstrap."""
+    """Of one Machine (its `Reconciled` condition, in both sets; annotations; its deletion, after all else) and of its
+    RKEBootstrap."""
 
     reconciled: Condition | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     bootstrap_annotations: Mapping[str, str] = field(default_factory=dict)
+    delete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,13 @@ class Draft:
         """Let a deleted etcd machine go without a drain, and without the removal of its member."""
         own = {well_known.EXCLUDE_NODE_DRAINING: "true", well_known.EXCLUDE_VOLUME_DETACH: "true"}
         self.annotate_machine(machine, own, {well_known.ETCD_FORCE_REMOVE: "true"})
+
+    def delete(self, machine: Machine) -> None:
+        """Delete a Machine, also if it is the last with etcd, whose data is given up."""
+        self.annotate_machine(machine, {well_known.DELETE_LAST_ETCD: "true"}, {})
+        self.release(machine)
+        change = self.machines.get(machine.name, MachineChange())
+        self.machines[machine.name] = replace(change, delete=True)
 
     def wait(self, waits: Iterable[Wait]) -> None:
         self.waits.update(dict.fromkeys(waits))

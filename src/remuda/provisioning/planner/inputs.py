@@ -175,9 +175,17 @@ class PlanInputReader:
         if not is_pending(asked, status):
             self._looks.forget(Key.of(plane))
             return None
-        found = await find(self._client, rke.ETCD_SNAPSHOTS, asked["name"], namespace_of(plane))
-        if found is None:
+        snapshot = await self.surveyed(plane, str(asked.get("name") or ""), releases)
+        if snapshot is None:
             return None
+        if snapshot.s3 is None or status.get("etcdSnapshotRestorePhase") != "Started":
+            self._looks.forget(Key.of(plane))
+            return snapshot
+        return replace(snapshot, copy=bucket_copy(await self._looked(plane, request_of(asked), snapshot)))
+
+    async def surveyed(self, plane: Obj, name: str, releases: Releases) -> StoredSnapshot | None:
+        """An ETCDSnapshot by its name, without a look into its bucket; None if it is not there."""
+        found = await find(self._client, rke.ETCD_SNAPSHOTS, name, namespace_of(plane)) if name else None
 
         def problem(version: str) -> str:
             try:
@@ -186,11 +194,7 @@ class PlanInputReader:
                 return str(error)
             return ""
 
-        snapshot = stored_snapshot(found, problem)
-        if snapshot.s3 is None or status.get("etcdSnapshotRestorePhase") != "Started":
-            self._looks.forget(Key.of(plane))
-            return snapshot
-        return replace(snapshot, copy=bucket_copy(await self._looked(plane, request_of(asked), snapshot)))
+        return None if found is None else stored_snapshot(found, problem)
 
     async def _looked(self, plane: Obj, request: str, snapshot: StoredSnapshot) -> Copy | S3Error | PlaceError | None:
         wanted = self._wanted.get(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))

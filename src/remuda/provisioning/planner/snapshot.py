@@ -270,6 +270,8 @@ class ControlPlane:
     etcd_snapshot_create_phase: str = ""
     etcd_snapshot_restore: Obj | None = None
     etcd_snapshot_restore_phase: str = ""
+    recover: Obj | None = None
+    recover_phase: str = ""
     rotate_encryption_keys: Obj | None = None
     rotate_encryption_keys_phase: str = ""
     rotate_encryption_keys_leader: str = ""
@@ -277,6 +279,11 @@ class ControlPlane:
     @property
     def version(self) -> str:
         return str(self.spec.get("kubernetesVersion") or "")
+
+    @property
+    def is_recovering(self) -> bool:
+        """True while a restore is part of a recovery, which leaves workers as they are."""
+        return self.recover_phase == "Restoring"
 
     def condition(self, kind: str) -> Condition | None:
         return next((condition for condition in self.conditions if condition.type == kind), None)
@@ -325,6 +332,8 @@ class ClusterSnapshot:
     agent: AgentProgram | None = None
     # The ETCDSnapshot that a pending restore names; None if there is none of that name.
     stored: StoredSnapshot | None = None
+    # The ETCDSnapshot that a recovery names before it requests the restore.
+    surveyed: StoredSnapshot | None = None
 
     def by_name(self) -> tuple[Machine, ...]:
         return tuple(sorted(self.machines, key=lambda machine: (machine.name, machine.uid)))
@@ -407,7 +416,9 @@ class FindInBucket:
 
 @dataclass(frozen=True, slots=True)
 class StopForRestore:
-    """Stop the distribution, and mark the data of its etcd member as void."""
+    """Stop the distribution, and mark the data of its etcd member as void, unless it is to be kept."""
+
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +429,13 @@ class RestoreSnapshot:
     file: str
     location: str = ""
     s3: Obj | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResetMember:
+    """Make a cluster of one member of the etcd data that this host has."""
+
+    request: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +457,7 @@ class CleanNodes:
 
 
 Rotation = RotateCertificates | RotateKeys | RestartServer
-RestoreTask = CheckSnapshot | FindInBucket | StopForRestore | RestoreSnapshot | CleanPods | CleanNodes
+RestoreTask = CheckSnapshot | FindInBucket | StopForRestore | RestoreSnapshot | ResetMember | CleanPods | CleanNodes
 Task = SaveSnapshot | Rotation | RestoreTask
 
 

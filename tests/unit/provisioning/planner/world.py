@@ -25,6 +25,7 @@ from remuda.provisioning.planner.snapshot import (
     Machine,
     PlanNode,
     PlanSecret,
+    ResetMember,
     RestoreSnapshot,
     Rotation,
     StopForRestore,
@@ -52,9 +53,10 @@ def render(snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task |
         more = Instruction(type(task).__name__, args=(str(task),))
         normal = render(snapshot, machine, join)
         return Plan(normal.files, (*normal.instructions, more), probes=normal.probes)
-    if isinstance(task, StopForRestore | RestoreSnapshot):
+    if isinstance(task, StopForRestore | RestoreSnapshot | ResetMember):
         more = Instruction(f"{SHUTDOWN} {type(task).__name__}", args=(str(task),))
-        return Plan(files, (more, *([Instruction("install", "image")] if isinstance(task, RestoreSnapshot) else [])))
+        installs = [] if isinstance(task, StopForRestore) else [Instruction("install", "image")]
+        return Plan(files, (more, *installs))
     probes = {"kubelet": Probe()} | ({"kube-apiserver": Probe()} if machine.is_control_plane else {})
     if isinstance(task, Rotation):
         return Plan(files, (Instruction(type(task).__name__, args=(str(task),)),), probes=probes)
@@ -162,6 +164,8 @@ _FIELDS = {
     "etcdSnapshotRestore": "etcd_snapshot_restore",
     "etcdSnapshotRestorePhase": "etcd_snapshot_restore_phase",
     "certificateRotationGeneration": "certificate_rotation_generation",
+    "recover": "recover",
+    "recoverPhase": "recover_phase",
     "rotateEncryptionKeys": "rotate_encryption_keys",
     "rotateEncryptionKeysPhase": "rotate_encryption_keys_phase",
     "rotateEncryptionKeysLeader": "rotate_encryption_keys_leader",
@@ -191,7 +195,8 @@ def applied(picture: ClusterSnapshot, decision: Decision) -> ClusterSnapshot:
             reconciled = replace(change.reconciled, at=at) if change.reconciled else member.reconciled
             bootstrap = merged(member.bootstrap_annotations, dict(change.bootstrap_annotations))
             own = merged(member.annotations, dict(change.annotations))
-            member = replace(member, reconciled=reconciled, annotations=own, bootstrap_annotations=bootstrap)
+            deleted = picture.now if change.delete and member.deleted_at is None else member.deleted_at
+            member = replace(member, reconciled=reconciled, annotations=own, bootstrap_annotations=bootstrap, deleted_at=deleted)
         machines.append(member)
     tokens = Tokens("server", "agent") if decision.create_tokens else picture.tokens
     cluster = picture.cluster

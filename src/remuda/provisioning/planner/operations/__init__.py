@@ -18,7 +18,7 @@ from remuda.kube.waits import Actor, Code
 from .. import machine_health, waits
 from ..snapshot import ControlPlane, Machine
 from ..tiers import Pass
-from . import etcd_snapshot_create, etcd_snapshot_restore, rotate_certificates, rotate_encryption_keys
+from . import etcd_snapshot_create, etcd_snapshot_restore, recover, rotate_certificates, rotate_encryption_keys
 from .steps import Progress, was_written
 
 
@@ -56,7 +56,7 @@ _OF_A_HOST = frozenset({Code.PLAN, Code.CHECK_IN, Code.PROBES})
 
 def is_running(control_plane: ControlPlane) -> bool:
     """True while an operation has begun and not ended. A pause holds it between two machines, but leaves it running."""
-    return any(operation.is_running(control_plane) for operation in _ALL.values())
+    return recover.is_running(control_plane) or any(operation.is_running(control_plane) for operation in _ALL.values())
 
 
 def run_all(run: Pass, paused: bool) -> Progress:
@@ -65,8 +65,12 @@ def run_all(run: Pass, paused: bool) -> Progress:
     begun = [name for name, operation in _ALL.items() if operation.is_running(control_plane)]
     asked = [name for name, operation in _ALL.items() if operation.is_wanted(control_plane) and name not in begun]
     order = [*begun, *asked]
+    progress = recover.run(run)
+    if recover.is_running(control_plane):
+        # It ends with a restore, which must not wait for anything.
+        restore = etcd_snapshot_restore.FIELD
+        order = [restore, *(name for name in order if name != restore)]
     queued = order[1:]
-    progress = Progress()
     for name, operation in _ALL.items():
         if name not in queued:
             progress = progress.also(operation.run(run, paused))

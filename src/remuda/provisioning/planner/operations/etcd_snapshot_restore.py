@@ -31,6 +31,7 @@ from ..snapshot import (
     Join,
     Machine,
     Obj,
+    ResetMember,
     RestoreSnapshot,
     StopForRestore,
     Task,
@@ -119,14 +120,14 @@ def after_tiers(run: Pass) -> Progress:
     if control_plane.etcd_snapshot_restore_phase == _INITIAL:
         return _next(run, _NODES, "deleting nodes without a machine")
     if control_plane.etcd_snapshot_restore_phase == _RESTART:
-        name = str((control_plane.etcd_snapshot_restore or {}).get("name") or "")
+        name = _source(control_plane.etcd_snapshot_restore or {})
         return Progress({_PHASE: _FINISHED}, (Condition(CONDITION, "True", message=f"restored {name}"),))
     return Progress()
 
 
 def _asked(control_plane: ControlPlane) -> Obj | None:
     asked = control_plane.spec.get(FIELD)
-    return asked if asked and asked.get("name") else None
+    return asked if asked and (asked.get("name") or asked.get("fromMachine")) else None
 
 
 def _without_request(run: Pass) -> Progress:
@@ -148,7 +149,7 @@ def _begin(run: Pass) -> Progress:
         # An older server of ours has refused it: it must not happen long afterwards, by an upgrade of the server.
         why = Condition(CONDITION, "False", "Failed", f"it was asked for when this was not offered: {_AGAIN}")
         return Progress({**state, _PHASE: _FAILED}, (why,))
-    name = str(asked["name"])
+    name = _source(asked)
     wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, f"{_WHAT} from {name}: beginning")
     return Progress(state, (Condition(CONDITION, "Unknown", "Started", name),), blocking=(wait,))
 
@@ -162,7 +163,9 @@ def _started(run: Pass) -> Progress:
     if isinstance(chosen, str):
         return _failed(run, chosen)
     stored = run.snapshot.stored
-    if stored is not None and stored.s3 is not None:
+    if _from_machine(run.snapshot.control_plane):
+        unverified = None
+    elif stored is not None and stored.s3 is not None:
         unverified = _verify_in_bucket(run, chosen, stored, stored.s3)
     else:
         # A machine without a plan runs nothing that could be stopped too early.
@@ -198,7 +201,8 @@ def _verify_in_bucket(run: Pass, chosen: Machine, stored: StoredSnapshot, s3: Ob
         return _blocked(run, Code.STEP, Actor.REMUDA, f"{_VERIFYING}: looking into its bucket")
     if copy.look is not Look.BUSY and chosen.node is not None and _has_majority(run):
         return _verify_on(run, chosen, FindInBucket(_request(run.snapshot.control_plane), stored.file, s3))
-    if copy.look is Look.HOSTS_ONLY:
+    if copy.look is Look.HOSTS_ONLY or (copy.look is Look.AWAY and run.snapshot.control_plane.is_recovering):
+        # In a recovery nothing runs that could be stopped too early, and hosts may reach what the server does not.
         return None
     run.draft.revisit.append(run.snapshot.now + _LOOKED_AT_AGAIN)
     on = Ref("rke.cattle.io", "ETCDSnapshot", run.snapshot.control_plane.namespace, _name(run.snapshot.control_plane))
@@ -277,7 +281,13 @@ def _shutdown(run: Pass) -> Progress:
 
 def _stop_all(run: Pass, init: Machine) -> Progress:
     members = [machine for machine in run.machines if machine.node is not None and not machine.is_windows]
-    steps = [_assign(run, machine, _join_when_stopped(machine, init), StopForRestore()) for machine in members]
+    if run.snapshot.control_plane.is_recovering:
+        # Their pods go on: a worker that lost its servers has no state, and joins the new ones by its next plan.
+        members = [machine for machine in members if not machine.is_only_worker]
+    kept = _from_machine(run.snapshot.control_plane)
+    steps = [
+        _assign(run, machine, _join_when_stopped(machine, init), StopForRestore(keep=machine.name == kept)) for machine in members
+    ]
     for step in steps:
         if step.failed and not step.machine.deleting:
             return _failed(run, step.failed, step.machine)
@@ -306,8 +316,10 @@ def _restore(run: Pass) -> Progress:
     if init is None or init.deleting:
         return _failed(run, "the machine that was to begin with it is gone")
     stored, request = run.snapshot.stored, _request(run.snapshot.control_plane)
-    task = RestoreSnapshot(request, _name(run.snapshot.control_plane))
-    if stored is not None:
+    task: Task = RestoreSnapshot(request, _name(run.snapshot.control_plane))
+    if _from_machine(run.snapshot.control_plane):
+        task = ResetMember(request)
+    elif stored is not None:
         task = RestoreSnapshot(request, stored.file, stored.location, stored.s3)
     step = _assign(run, init, Join(init=True), task, attempts=1)
     if step.failed:
@@ -386,6 +398,15 @@ def _request(control_plane: ControlPlane) -> str:
 
 def _name(control_plane: ControlPlane) -> str:
     return str((control_plane.etcd_snapshot_restore or {}).get("name") or "")
+
+
+def _from_machine(control_plane: ControlPlane) -> str:
+    """The machine whose own data is used, instead of a snapshot."""
+    return str((control_plane.etcd_snapshot_restore or {}).get("fromMachine") or "")
+
+
+def _source(restore: Obj) -> str:
+    return str(restore.get("name") or f"the data of {restore.get('fromMachine')}")
 
 
 def _mode(control_plane: ControlPlane) -> str:

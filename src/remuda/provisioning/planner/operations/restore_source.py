@@ -22,6 +22,8 @@ def refusal(snapshot: ClusterSnapshot) -> str:
     control_plane, stored = snapshot.control_plane, snapshot.stored
     asked = control_plane.spec["etcdSnapshotRestore"]
     name, mode = str(asked.get("name") or ""), str(asked.get("restoreRKEConfig") or "")
+    if asked.get("fromMachine"):
+        return "" if mode in NONE else "without a snapshot, only none can be restored"
     if stored is None:
         if mode not in NONE:
             return f"there is no ETCDSnapshot {name}, so the spec of that time is not known: only none can be restored with it"
@@ -84,6 +86,11 @@ def _parsed(version: str) -> Version | None:
 def choose(snapshot: ClusterSnapshot, machines: Sequence[Machine]) -> Machine | str:
     """The machine that begins the restored cluster, or the reason why there is none. `machines` by name."""
     stored = snapshot.stored
+    kept = (snapshot.control_plane.spec.get("etcdSnapshotRestore") or {}).get("fromMachine")
+    if kept:
+        owner = next((machine for machine in machines if machine.name == kept), None)
+        why = "gone" if owner is None else disqualifier(owner)
+        return f"machine {kept}, which has the data: {why}" if owner is None or why else owner
     if stored is not None and stored.s3 is None and stored.machine:
         owner = next((machine for machine in machines if machine.name == stored.machine), None)
         if owner is None:

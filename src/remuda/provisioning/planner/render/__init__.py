@@ -18,7 +18,18 @@ from ... import host_layout as layouts
 from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ...releases.catalog import Release
-from ..snapshot import CannotRender, ClusterSnapshot, ControlPlane, Join, Machine, Render, RestoreSnapshot, Rotation, Task
+from ..snapshot import (
+    CannotRender,
+    ClusterSnapshot,
+    ControlPlane,
+    Join,
+    Machine,
+    Render,
+    ResetMember,
+    RestoreSnapshot,
+    Rotation,
+    Task,
+)
 from . import (
     certificate_report,
     components,
@@ -128,7 +139,7 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: 
     told: Config = {}
     drain_content: dict[str, str] = {}
     if not site.spec.get("unmanagedConfig"):
-        files, told = _files(site, host, pre_bootstrap, with_s3=not isinstance(task, RestoreSnapshot))
+        files, told = _files(site, host, pre_bootstrap, with_s3=not isinstance(task, RestoreSnapshot | ResetMember))
         drain_content[config.path(site)] = install.worth_a_drain(told)
     if isinstance(task, Rotation):
         return rotation.plan(host, task, files, told)

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 
 from ...plans.plan import SHUTDOWN, File, Instruction, Plan
 from ...releases.distributions import REMUDA
-from ..snapshot import CheckSnapshot, CleanNodes, CleanPods, FindInBucket, RestoreSnapshot, StopForRestore
+from ..snapshot import CheckSnapshot, CleanNodes, CleanPods, FindInBucket, ResetMember, RestoreSnapshot, StopForRestore
 from . import config, install
 from . import idempotent_commands as idempotence
 from .context import HostContext
 
-Task = CheckSnapshot | FindInBucket | StopForRestore | RestoreSnapshot | CleanPods | CleanNodes
-TASKS = (CheckSnapshot, FindInBucket, StopForRestore, RestoreSnapshot, CleanPods, CleanNodes)
+Task = CheckSnapshot | FindInBucket | StopForRestore | RestoreSnapshot | ResetMember | CleanPods | CleanNodes
+TASKS = (CheckSnapshot, FindInBucket, StopForRestore, RestoreSnapshot, ResetMember, CleanPods, CleanNodes)
 # The directory below which a host notes what it has done for a restore; the first step removes it.
 _NOTED = "etcd-restore"
 
@@ -34,9 +34,11 @@ def plan(host: HostContext, task: Task, normal: Plan) -> Plan:
             files = {file.path: file for file in (*normal.files, *authority, _script(host, _FIND))}
             return Plan(tuple(files.values()), (install.without_start(host), found))
         case StopForRestore():
-            return Plan(normal.files, tuple(_stop(host)))
+            return Plan(normal.files, tuple(_stop(host, keep=task.keep)))
         case RestoreSnapshot():
             return _restore(host, task, normal.files)
+        case ResetMember():
+            return _reset_member(host, task, normal.files)
         case CleanPods():
             added, run = _clean_pods(host, task) if host.machine.is_control_plane else ((), ())
         case CleanNodes():
@@ -93,7 +95,8 @@ def _restore_path(host: HostContext, task: CheckSnapshot | RestoreSnapshot) -> s
 # --- shutdown -------------------------------------------------------------------------------------------------------------
 
 
-def _stop(host: HostContext) -> Iterable[Instruction]:
+def _stop(host: HostContext, *, keep: bool) -> Iterable[Instruction]:
+    """A member whose data is to be kept also keeps its certificates, since no snapshot brings others."""
     cluster, machine = host.cluster, host.machine
     server, noted = f"{cluster.directories.distro}/server", f"{cluster.directories.provisioning}/idempotence/{_NOTED}"
     command, args, env = _killall(host)
@@ -101,6 +104,8 @@ def _stop(host: HostContext) -> Iterable[Instruction]:
     if host.is_server and cluster.runtime.runs_static_pods:
         yield Instruction("remove-server-manifests", args=("-c", _without_manifests(host)), command="/bin/sh")
     yield Instruction("remove-etcd-restore-notes", args=("-rf", noted), command="rm")
+    if keep:
+        return
     if machine.is_etcd:
         # A member that has never started has no directory.
         mark = f"if [ -d {server}/db/etcd ]; then touch {server}/db/etcd/tombstone; fi"
@@ -136,12 +141,7 @@ def _restore(host: HostContext, task: RestoreSnapshot, files: tuple[File, ...]) 
         found.append(_once(host, task.request, "manifest-removal", "/bin/sh", ("-c", _without_manifests(host))))
     found.append(install.without_start(host))
     found.append(_once(host, task.request, "clean-etcd-dir", "rm", ("-rf", f"{cluster.directories.distro}/server/db/etcd")))
-    reset = [
-        "server",
-        "--cluster-reset",
-        f"--etcd-arg=advertise-client-urls=https://{cluster.loopback}:2379",
-        "--etcd-disable-snapshots=false",
-    ]
+    reset = _reset(host)
     variables: tuple[str, ...] = ()
     if task.s3 is None:
         reset += [f"--cluster-reset-restore-path={_restore_path(host, task)}", "--etcd-s3=false"]
@@ -151,6 +151,28 @@ def _restore(host: HostContext, task: RestoreSnapshot, files: tuple[File, ...]) 
         files = (*files, *authority)
     found.append(_once(host, task.request, "restore", cluster.directories.command(cluster.runtime), reset, variables))
     return Plan(files, tuple(found))
+
+
+def _reset_member(host: HostContext, task: ResetMember, files: tuple[File, ...]) -> Plan:
+    """A reset without a snapshot refuses to run again until the note of the last one is gone."""
+    cluster = host.cluster
+    flag = f"{cluster.directories.distro}/server/db/reset-flag"
+    found = [
+        _once(host, task.request, SHUTDOWN, *_killall(host)),
+        install.without_start(host),
+        _once(host, task.request, "remove-reset-flag", "rm", ("-f", flag)),
+        _once(host, task.request, "reset", cluster.directories.command(cluster.runtime), [*_reset(host), "--etcd-s3=false"]),
+    ]
+    return Plan(files, tuple(found))
+
+
+def _reset(host: HostContext) -> list[str]:
+    return [
+        "server",
+        "--cluster-reset",
+        f"--etcd-arg=advertise-client-urls=https://{host.cluster.loopback}:2379",
+        "--etcd-disable-snapshots=false",
+    ]
 
 
 def _once(host: HostContext, request: str, name: str, command: str, args: Iterable[str], env: Iterable[str] = ()) -> Instruction:

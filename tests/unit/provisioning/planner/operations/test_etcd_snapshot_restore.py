@@ -86,8 +86,11 @@ class Data:
             return
         if last == "StopForRestore":
             self.up.discard(name)
-            self.of[name] = "void"
-        elif any("RestoreSnapshot" in each.name for each in plan.instructions):
+            if "keep=True" not in plan.instructions[-1].args[0]:
+                self.of[name] = "void"
+        elif any("RestoreSnapshot" in each.name or "ResetMember" in each.name for each in plan.instructions):
+            if "ResetMember" in plan.instructions[0].name and self.of.get(name, "void") in ("void", "none"):
+                self.wrong.append(f"{name} was reset without data")
             if self.up & {other for other, data in self.of.items() if data not in ("void", "none") and other != name}:
                 self.wrong.append(f"restored on {name} while {sorted(self.up)} still ran")
             self.of[name] = f"restored {len(self.restored_on)}"

@@ -20,6 +20,7 @@ import pytest
 
 from remuda.kube.objects import Key
 from remuda.provisioning import well_known
+from remuda.provisioning.etcd.recovery_request import RecoveryRequest
 from remuda.provisioning.etcd.stored_snapshots import BucketCopy, Look, StoredSnapshot
 from remuda.provisioning.planner.decide import plan as decide
 from remuda.provisioning.planner.decision import Decision, SecretChange
@@ -68,6 +69,7 @@ class Operation:
     versions: Mapping[str, str] = field(default_factory=lambda: NEW)
     stored: StoredSnapshot | None = None
     cluster: Mapping[str, Any] = field(default_factory=lambda: SPEC)
+    recovery: RecoveryRequest | None = None
 
 
 def _restore(stored: StoredSnapshot | None, cluster: Mapping[str, Any] = SPEC) -> Operation:
@@ -75,6 +77,13 @@ def _restore(stored: StoredSnapshot | None, cluster: Mapping[str, Any] = SPEC) -
     return Operation(
         {"etcdSnapshotRestore": asked}, "etcd_snapshot_restore_phase", ("Finished", "Failed"), stored=stored, cluster=cluster
     )
+
+
+def _recover(request: RecoveryRequest, stored: StoredSnapshot | None, cluster: Mapping[str, Any] = SPEC) -> Operation:
+    """From the restore on: before that, no plan is written."""
+    spec = {"etcdSnapshotRestore": request.restore(1)}
+    phases = ("Finished", "Failed")
+    return Operation(spec, "etcd_snapshot_restore_phase", phases, stored=stored, cluster=cluster, recovery=request)
 
 
 _KEYS = {"rotateEncryptionKeys": {"generation": 1}}
@@ -89,6 +98,8 @@ OPERATIONS = {
     "restore on a member without an API": _restore(ON_B),
     "restore from a bucket": _restore(IN_BUCKET, WITH_S3),
     "restore from a bucket that only hosts can look into": _restore(FOR_HOSTS, WITH_S3),
+    "recover from a bucket": _recover(RecoveryRequest(1, snapshot="snap"), IN_BUCKET, WITH_S3),
+    "recover from a machine": _recover(RecoveryRequest(1, machine="a"), None),
     "rotate certificates": Operation({"rotateCertificates": {"generation": 1}}),
     "rotate certificates of services": Operation({"rotateCertificates": {"generation": 1, "services": ["etcd", "scheduler"]}}),
     "rotate keys in one step": Operation(_KEYS, _KEY_PHASE, ("Done", "Failed")),
@@ -180,7 +191,11 @@ def performed(operation: Operation, version: str) -> Hosts:
     found.until(lambda decision: bool(decision.applied))
     found.written.clear()
     head = found.picture.control_plane
-    found.picture = replace(found.picture, control_plane=replace(head, spec={**head.spec, **operation.spec}))
+    head = replace(head, spec={**head.spec, **operation.spec})
+    if asked := operation.recovery:
+        said = {well_known.RECOVER: asked.text(), well_known.RECOVERED: asked.text()}
+        head = replace(head, annotations=said, recover=asked.data(), recover_phase="Restoring")
+    found.picture = replace(found.picture, control_plane=head)
 
     def is_over(decision: Decision) -> bool:
         own = found.picture.control_plane

@@ -16,6 +16,7 @@ from remuda.provisioning.planner.snapshot import (
     CheckSnapshot,
     CleanNodes,
     CleanPods,
+    ResetMember,
     RestoreSnapshot,
     StopForRestore,
     Task,
@@ -113,6 +114,29 @@ def test_one_server_makes_a_cluster_of_itself_from_its_snapshot(runtime: str) ->
         ),
     ]
     assert found.instructions == tuple(expected)
+    assert not found.probes and not found.periodicInstructions
+
+
+def test_a_server_whose_data_is_kept_only_stops() -> None:
+    assert [each.name for each in planned("rke2", StopForRestore(keep=True)).instructions] == [
+        "shutdown",
+        "remove-server-manifests",
+        "remove-etcd-restore-notes",
+    ]
+
+
+@pytest.mark.parametrize("runtime", VERSIONS)
+def test_one_server_makes_a_cluster_of_itself_from_its_own_data(runtime: str) -> None:
+    found = planned(runtime, ResetMember(REQUEST))
+    distro = f"/var/lib/rancher/{runtime}"
+    env = (f"{runtime.upper()}_DATA_DIR={distro}",)
+    reset = ("server", "--cluster-reset", "--etcd-arg=advertise-client-urls=https://localhost:2379")
+    assert found.instructions == (
+        once("etcd-restore/shutdown", "/bin/sh", "-c", KILLALL[runtime], env=env),
+        install(runtime, VERSIONS[runtime]),
+        once("etcd-restore/remove-reset-flag", "rm", "-f", f"{distro}/server/db/reset-flag"),
+        once("etcd-restore/reset", COMMANDS[runtime], *reset, "--etcd-disable-snapshots=false", "--etcd-s3=false"),
+    )
     assert not found.probes and not found.periodicInstructions
 
 
