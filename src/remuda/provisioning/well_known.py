@@ -279,6 +279,8 @@ RECOVERED: Final = "remuda.dev/recovered"
 # On an ETCDSnapshot: where it is (`local`, `s3`), its file, the cluster's own object of it, and what a restore may bring back.
 SNAPSHOT_STORAGE: Final = "etcdsnapshot.rke.io/storage"
 SNAPSHOT_FILE_NAME: Final = "etcdsnapshot.rke.io/snapshot-file-name"
+SNAPSHOT_NAME: Final = "etcdsnapshot.rke.io/snapshot-name"
+RESTORE_MODES: Final = "etcdsnapshot.rke.io/restore-mode-options"
 
 # Ours: the time when a machine's agent was last asked for a sign of life.
 ASKED_AT: Final = "remuda.dev/asked-at"
