@@ -1,18 +1,20 @@
 """Operations on a whole cluster, from its spec and the status of its control plane: requested, running, or how they ended. Pure.
 
-The planner runs one at a time (docs/reference/operations.md). A request is a field of `spec.rkeConfig` with a generation; the
-status has the request that was taken up, and its phase.
+The planner runs one at a time (docs/reference/operations.md). A request is a field of `spec.rkeConfig` with a generation, or for a
+recovery an annotation; the status has the request that was taken up, and its phase.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from remuda.kube import conditions
-from remuda.kube.objects import dig
+from remuda.kube.objects import annotations_of, dig
+from remuda.provisioning.etcd import recovery_request
 from remuda.provisioning.etcd.snapshot_specs import request_of
+from remuda.provisioning.well_known import RECOVER as RECOVER_ANNOTATION
 
 from .states import one_line
 
@@ -21,6 +23,7 @@ Obj = dict[str, Any]
 QUEUED, REQUESTED, RUNNING, FAILED, INCOMPLETE, DONE = "queued", "requested", "running", "failed", "incomplete", "done"
 CREATE, RESTORE = "etcdSnapshotCreate", "etcdSnapshotRestore"
 CERTIFICATES, KEYS = "rotateCertificates", "rotateEncryptionKeys"
+RECOVERY = "recover"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,9 @@ class _Kind:
     phases: tuple[str, ...] = ()
 
 
-# In the order in which the planner begins them.
+# In the order in which the planner begins them. A recovery ends with a restore.
 KINDS: Final[Mapping[str, _Kind]] = {
+    RECOVERY: _Kind("recovery", "ClusterRecovered", ("Survey", "Machines", "Hosts", "Restoring")),
     CREATE: _Kind("snapshot of etcd", "EtcdSnapshotCreated", ("Started", "RestartCluster")),
     RESTORE: _Kind(
         "restore of etcd",
@@ -106,21 +110,18 @@ def of_cluster(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
     if plane is None or not was_up(plane):
         return ()
     found = [each for field in KINDS if (each := of(wanted, plane, field)) is not None]
-    waiting = [each.field for each in found if each.word in (RUNNING, REQUESTED)]
-    waiting.sort(key=lambda field: next(each.word for each in found if each.field == field) != RUNNING)
-    queued = [_queued(each, waiting[0]) if each.field in waiting[1:] else each for each in found]
-    order = {field: at for at, field in enumerate(waiting)}
-    return tuple(sorted(queued, key=lambda each: order.get(each.field, len(order))))
-
-
-def _queued(operation: Operation, after: str) -> Operation:
-    return Operation(operation.field, operation.generation, QUEUED, after=after)
+    ahead = [each for each in found if each.word == RUNNING]
+    asked = [each for each in found if each.word == REQUESTED]
+    first, *later = [*ahead[:1], *asked] or [None]
+    queued = [replace(each, word=QUEUED, after=first.field) for each in later if first is not None]
+    begun = ahead or asked[:1]
+    return (*begun, *queued, *(each for each in found if each.has_ended))
 
 
 def of(wanted: Obj, plane: Obj, field: str) -> Operation | None:
     """What became of the newest request of this kind; None if nothing was requested. Of a queue it knows nothing."""
-    asked = dig(wanted, "spec", "rkeConfig", field)
-    if not isinstance(asked, dict) or not _is_request(field, asked):
+    asked = requested(wanted, field)
+    if asked is None:
         return None
     generation = int(asked.get("generation") or 0)
     status, result = plane.get("status") or {}, conditions.get(plane, KINDS[field].condition) or {}
@@ -134,6 +135,15 @@ def of(wanted: Obj, plane: Obj, field: str) -> Operation | None:
     return Operation(field, generation, word, phase, one_line(str(result.get("message") or "")), since)
 
 
+def requested(wanted: Obj, field: str) -> Obj | None:
+    """The fields of a request that stands; None if there is none."""
+    if field == RECOVERY:
+        found = recovery_request.requested(annotations_of(wanted).get(RECOVER_ANNOTATION))
+        return None if found is None else found.data()
+    asked = dig(wanted, "spec", "rkeConfig", field)
+    return asked if isinstance(asked, dict) and _is_request(field, asked) else None
+
+
 def unsuccessful(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
     """Those whose last request has failed, or left something undone."""
     return tuple(each for each in of_cluster(wanted, plane) if each.word in (FAILED, INCOMPLETE))
@@ -142,6 +152,7 @@ def unsuccessful(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
 def known_generation(wanted: Obj, plane: Obj | None, field: str) -> int:
     """The highest generation that was ever requested, as far as the objects tell; the next one is new to the planner."""
     known = (
+        (requested(wanted, field) or {}).get("generation"),
         dig(wanted, "spec", "rkeConfig", field, "generation"),
         dig(plane or {}, "status", field, "generation"),
         dig(plane or {}, "status", "certificateRotationGeneration") if field == CERTIFICATES else 0,
@@ -156,7 +167,7 @@ def was_up(plane: Obj) -> bool:
 
 
 def _is_request(field: str, asked: Obj) -> bool:
-    return bool(asked.get("name")) if field == RESTORE else bool(asked.get("generation"))
+    return bool(asked.get("name") or asked.get("fromMachine")) if field == RESTORE else bool(asked.get("generation"))
 
 
 def _is_taken_up(field: str, asked: Obj, status: Obj, result: Obj) -> bool:
@@ -165,6 +176,8 @@ def _is_taken_up(field: str, asked: Obj, status: Obj, result: Obj) -> bool:
     last = status.get(field)
     if not isinstance(last, dict):
         return False
+    if field == RECOVERY:
+        return recovery_request.noted(last) == recovery_request.noted(asked)
     return request_of(last) == request_of(asked) if field == RESTORE else last.get("generation") == asked.get("generation")
 
 

@@ -283,22 +283,33 @@ _QUEUED: Final = Advice("Nothing: it begins when the operation that the text nam
 
 
 def _restore(wait: Wait, sight: ClusterView) -> Advice:
-    listing = f"remuda snapshot ls {name_of(sight.wanted)} -n {_workspace(sight)}"
-    return Advice(_LOST if ETCD_REPLACED in wait.evidence else _WHAT[wait.code], (listing,))
+    return Advice(_LOST if ETCD_REPLACED in wait.evidence else _WHAT[wait.code], _restoring(sight))
 
 
-# The command that requests it again, or that leads to it, by the title of an operation.
+_HARMLESS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+
+
+def _restoring(sight: ClusterView) -> tuple[str, ...]:
+    """The commands to choose a snapshot and to restore it; the last one again, if there was one. It asks before it begins."""
+    target, last = name_of(sight.wanted), str(dig(sight.plane or {}, "status", "etcdSnapshotRestore", "name") or "")
+    listing = f"remuda snapshot ls {target} -n {_workspace(sight)}"
+    if not _HARMLESS.fullmatch(last):
+        return (listing,)
+    return listing, f"remuda snapshot restore {target} {last} -n {_workspace(sight)}"
+
+
+# The command that requests it again, by the title of an operation.
 _AGAIN: Final = {
     KINDS[CREATE].title: "remuda snapshot create",
-    KINDS[RESTORE].title: "remuda snapshot ls",
     KINDS[CERTIFICATES].title: "remuda cluster rotate-certificates",
 }
 
 
 def _operation(wait: Wait, sight: ClusterView) -> Advice:
+    if wait.evidence.startswith(KINDS[RESTORE].title):
+        return Advice(_WHAT[wait.code], _restoring(sight))
     command = next((command for title, command in _AGAIN.items() if wait.evidence.startswith(title)), "")
-    target = f"{name_of(sight.wanted)} -n {_workspace(sight)}"
-    return Advice(_WHAT[wait.code], (f"{command} {target}",) if command else ())
+    return Advice(_WHAT[wait.code], (f"{command} {name_of(sight.wanted)} -n {_workspace(sight)}",) if command else ())
 
 
 _KNOWN = re.compile(r"known: ([A-Za-z0-9.+-]+(?:, [A-Za-z0-9.+-]+)*)\)")

@@ -48,6 +48,9 @@ _MEANINGS: Final = (
     (texts.PAUSED, Code.PAUSED, Actor.USER),
     (texts.INFRASTRUCTURE, Code.PROVISIONING, Actor.PROVIDER),
     ("waiting for at least one", Code.ROLES, Actor.USER),
+    ("waiting for hosts to be registered", Code.ROLES, Actor.USER),
+    ("waiting for machines of the pools", Code.PROVISIONING, Actor.PROVIDER),
+    ("waiting until lost servers are deleted", Code.DELETION, Actor.REMUDA),
     (texts.ETCD_GOING, Code.DELETION, Actor.REMUDA),
     (texts.ETCD_REPLACED, Code.RESTORE, Actor.USER),
     (texts.INIT_NODE, Code.INIT_NODE, Actor.USER),
@@ -71,6 +74,7 @@ _MEANINGS: Final = (
     (" node(s) ", Code.STEP, Actor.REMUDA),
     # Operations, where they say nothing of what is above.
     ("restoring etcd", Code.STEP, Actor.REMUDA),
+    ("recovering", Code.STEP, Actor.REMUDA),
     ("taking a snapshot of etcd", Code.STEP, Actor.REMUDA),
     ("rotating certificates", Code.STEP, Actor.REMUDA),
     ("rotating encryption keys", Code.STEP, Actor.REMUDA),

@@ -99,9 +99,8 @@ async def test_a_restore_that_can_not_succeed_says_why_and_the_cluster_goes_on(t
         shown = await found.run("cluster show demo")
         assert re.search(r"restore of etcd  failed  .* ago", shown.out) and "cluster demo  active" in shown.out
         explained = json.loads((await found.run("explain demo -o json")).out)
-        assert explained["waits"][0]["code"] == "Operation" and explained["commands"] == [
-            "remuda snapshot ls demo -n fleet-default"
-        ]
+        assert explained["waits"][0]["code"] == "Operation"
+        assert explained["commands"][0] == "remuda snapshot ls demo -n fleet-default"
 
 
 async def test_what_can_not_be_restored_is_refused_at_once(tmp_path: Path) -> None:

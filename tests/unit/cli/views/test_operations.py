@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from remuda.cli.views import cluster_tree, operations, wait_chain
-from remuda.cli.views.operations import CERTIFICATES, CREATE, KEYS, RESTORE
+from remuda.cli.views.operations import CERTIFICATES, CREATE, KEYS, RECOVERY, RESTORE
 from remuda.cli.views.states import ClusterView
 from remuda.kube.waits import Actor, Code
-from remuda.provisioning.planner.operations import etcd_snapshot_create, etcd_snapshot_restore
+from remuda.provisioning.etcd.recovery_request import RecoveryRequest
+from remuda.provisioning.planner.operations import etcd_snapshot_create, etcd_snapshot_restore, recover
+from remuda.provisioning.well_known import RECOVER
 
 from .shown_clusters import NOW, PLANE, condition, plane, sight, wait, wanted
 
@@ -65,6 +67,12 @@ def told(found: ClusterView) -> list[str]:
             "restore of etcd failed: Started on m1: there is no snapshot at x; the cluster goes on without it",
         ),
         (
+            {RESTORE: {"fromMachine": "m1", "generation": 1, "restoreRKEConfig": "none"}},
+            {RESTORE: {"fromMachine": "m1", "generation": 1, "restoreRKEConfig": "none"}, f"{RESTORE}Phase": "Shutdown"},
+            ("EtcdSnapshotRestored", "Unknown"),
+            "restore of etcd running 2 of 7 (Shutdown)",
+        ),
+        (
             {RESTORE: {**SNAP, "restoreRKEConfig": "all"}},
             {RESTORE: SNAP, f"{RESTORE}Phase": "Finished"},
             ("EtcdSnapshotRestored", "True", "restored snap"),
@@ -110,6 +118,20 @@ def test_a_second_operation_is_queued_with_the_name_of_the_first() -> None:
     ]
 
 
+def test_a_recovery_is_requested_by_an_annotation_and_ends_with_a_restore() -> None:
+    request = RecoveryRequest(2, snapshot="snap")
+    found = cluster(
+        {RESTORE: SNAP},
+        {"recover": {**request.data(), "lost": []}, "recoverPhase": "Restoring", RESTORE: SNAP, f"{RESTORE}Phase": "Restore"},
+        condition("ClusterRecovered", "Unknown"),
+    )
+    found.wanted["metadata"]["annotations"] = {RECOVER: request.text()}
+    assert told(found) == ["recovery running 4 of 4 (Restoring)", "restore of etcd running 3 of 7 (Restore)"]
+    found.wanted["metadata"]["annotations"] = {RECOVER: RecoveryRequest(3, machine="m1").text()}
+    assert told(found) == ["restore of etcd running 3 of 7 (Restore)", "recovery queued after the restore of etcd"]
+    assert operations.known_generation(found.wanted, found.plane, RECOVERY) == 3
+
+
 def test_a_cluster_that_was_never_up_has_no_operations() -> None:
     """Its spec may be a copy of another one's."""
     found = sight(wanted(rkeConfig={RESTORE: SNAP}), plane=plane())
@@ -122,12 +144,18 @@ def test_the_next_generation_is_above_all_that_the_objects_know() -> None:
     assert known == [7, 4, 0]
 
 
-@pytest.mark.parametrize("planned", [etcd_snapshot_create, etcd_snapshot_restore])
+_PHASES = {
+    CREATE: (etcd_snapshot_create._STARTED, etcd_snapshot_create._RESTART),
+    RESTORE: etcd_snapshot_restore._RUNNING,
+    RECOVERY: (*recover._BEFORE, recover._RESTORING),
+}
+
+
+@pytest.mark.parametrize("planned", [etcd_snapshot_create, etcd_snapshot_restore, recover])
 def test_the_phases_are_those_of_the_planner(planned: Any) -> None:
     shown = operations.KINDS[planned.FIELD]
     assert shown.condition == planned.CONDITION
-    running = getattr(planned, "_RUNNING", (planned._STARTED, planned._RESTART))
-    assert shown.phases == tuple(running)
+    assert shown.phases == _PHASES[planned.FIELD]
 
 
 # --- where it is shown ---------------------------------------------------------------------------------------------------------
@@ -171,7 +199,11 @@ def test_a_failed_restore_of_a_cluster_that_goes_on_is_explained(asked_controlle
         (Code.OPERATION, "restore of etcd failed: Started on m1: there is no snapshot at x")
     ]
     (do,) = wait_chain.to_do(links, found)
-    assert do.commands == ("remuda snapshot ls demo -n fleet-default",) and "request it again" in do.text
+    assert do.commands == (
+        "remuda snapshot ls demo -n fleet-default",
+        "remuda snapshot restore demo snap -n fleet-default",
+    )
+    assert "request it again" in do.text
 
 
 def test_a_restore_that_stopped_the_cluster_is_told_once() -> None:

@@ -248,6 +248,14 @@ def test_no_advice_is_to_delete_a_cluster_that_a_snapshot_can_bring_back() -> No
         assert found.commands == ("remuda snapshot ls demo -n fleet-default",)
 
 
+@pytest.mark.parametrize(("name", "again"), [("snap-1", True), ("$(reboot)", False), ("", False)])
+def test_a_failed_restore_can_be_requested_again_by_a_command(name: str, again: bool) -> None:
+    found = ClusterView(wanted(), plane={"status": {"etcdSnapshotRestore": {"name": name}}})
+    advice = wait_advice.about(told(Code.RESTORE, PLANE, Actor.USER, AGAIN), found)
+    listing = "remuda snapshot ls demo -n fleet-default"
+    assert advice.commands == ((listing, f"remuda snapshot restore demo {name} -n fleet-default") if again else (listing,))
+
+
 def test_objects_that_are_paused_with_their_cluster_are_counted() -> None:
     found = sight(wanted(), *_machines(), waits=tuple(STATES["a paused cluster"][0]))
     (root,) = wait_chain.chain(found, NOW)
