@@ -1,7 +1,7 @@
 """Operations on a whole cluster, from its spec and the status of its control plane: requested, running, or how they ended. Pure.
 
-The planner runs one at a time (docs/reference/operations.md). A request is a field of `spec.rkeConfig` with a generation, or for a
-recovery an annotation; the status has the request that was taken up, and its phase.
+The planner runs one at a time (docs/reference/operations.md). A request is a field of `spec.rkeConfig` with a generation, or an
+annotation; the status has the request that was taken up, and its phase.
 """
 
 from __future__ import annotations
