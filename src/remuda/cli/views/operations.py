@@ -112,9 +112,8 @@ def of_cluster(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
     found = [each for field in KINDS if (each := of(wanted, plane, field)) is not None]
     ahead = [each for each in found if each.word == RUNNING]
     asked = [each for each in found if each.word == REQUESTED]
-    first, *later = [*ahead[:1], *asked] or [None]
-    queued = [replace(each, word=QUEUED, after=first.field) for each in later if first is not None]
     begun = ahead or asked[:1]
+    queued = [replace(each, word=QUEUED, after=begun[0].field) for each in asked if each not in begun]
     return (*begun, *queued, *(each for each in found if each.has_ended))
 
 
