@@ -17,10 +17,10 @@ from remuda.apiserver.storage.etcd.hpack import decode as header_block
 from remuda.apiserver.storage.etcd.hpack import encode as headers
 from remuda.apiserver.storage.etcd.keyspace import COMPACTION_KEY, Keyspace
 from remuda.apiserver.storage.etcd.members import Members
-from remuda.apiserver.storage.etcd.protobuf import Outgoing
 from remuda.apiserver.storage.etcd.rpc import RANGE as RANGE_CALL
 from remuda.apiserver.storage.etcd.rpc import TXN as TXN_CALL
 from remuda.apiserver.storage.etcd.rpc import WATCH as WATCH_CALL
+from remuda.apiserver.storage.etcd.rpc import Outgoing
 from remuda.apiserver.storage.etcd.watch_feed import Feed, _checked
 from remuda.apiserver.storage.store import Delete, Event, Put, StoreError
 from remuda.kube.clock import SYSTEM_CLOCK, Rng

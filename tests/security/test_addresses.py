@@ -19,7 +19,7 @@ from remuda.api.provisioning_cattle_io import CLUSTERS
 from remuda.app.rehearsal import provisioning
 from remuda.client.idempotent import find
 from remuda.gateway.auth.access_review import LocalAccess
-from remuda.gateway.server.waits_api import ClusterObjects
+from remuda.gateway.server.remuda_api import ClusterObjects
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, name_of, owner_references_of

@@ -14,7 +14,7 @@ from remuda.api.provisioning_cattle_io import API_VERSION, CLUSTERS
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.app.rehearsal import provisioning
 from remuda.client.idempotent import find
-from remuda.gateway.server.waits_api import ClusterObjects
+from remuda.gateway.server.remuda_api import ClusterObjects
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, owner_references_of, uid_of
 from remuda.lab.sim import machine_jobs

@@ -6,7 +6,7 @@ users and clusters; and provisioning, which makes clusters of hosts and needs th
 :mod:`remuda.app.attached` and :mod:`remuda.app.attached_gateway` run them.
 
 If several servers share a store, only the one that holds a Lease runs controllers, behind a fence in the store, so that no late
-write arrives from an earlier holder (:mod:`remuda.apiserver.replicas.fencing`).
+write arrives from an earlier holder (:mod:`remuda.apiserver.replicas.leadership`).
 """
 
 from __future__ import annotations

@@ -27,14 +27,13 @@ from remuda.client.idempotent import find
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
 from remuda.lab.sim import machine_jobs
-from remuda.lab.sim.beginning import Beginning
 from remuda.lab.sim.capi_world import NAMESPACE, EmbeddedWorld
 from remuda.lab.sim.delays_and_faults import Weather
 from remuda.lab.sim.hosts import Times
 from remuda.lab.sim.machine_jobs import SimulatedJobs
 from remuda.lab.sim.providers import crds as provider_crds
 from remuda.lab.sim.provisioning_world import GROUPS, WORKSPACE, ProvisioningWorld
-from remuda.lab.sim.workload_clusters import SimulatedClusters
+from remuda.lab.sim.workload_clusters import Beginning, SimulatedClusters
 from remuda.machines.runner.controller import RunnerConfig
 from remuda.machines.secretfields.vault import Vault
 from remuda.runtime import Informers, Manager

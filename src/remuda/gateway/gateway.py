@@ -52,9 +52,8 @@ from .server.audit_log import AuditLog
 from .server.dependencies import Access, Authority, Live, Services
 from .server.image_registry import ImageRegistry
 from .server.rate_limit import LoginThrottle
+from .server.remuda_api import Versions, Waits
 from .server.routing import Backend
-from .server.versions_api import Versions
-from .server.waits_api import Waits
 
 log = logging.getLogger(__name__)
 

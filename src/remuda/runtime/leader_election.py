@@ -8,7 +8,7 @@ is `lease_duration - renew_deadline` seconds before another replica can begin.
 On a clean stop the Lease is released, and the next candidate takes it within a retry period, or at once after a
 :meth:`Elector.nudge`. :func:`lead` runs its work for as long as this process leads, again and again.
 
-Where the store takes part, :mod:`remuda.apiserver.replicas.fencing` also refuses writes that were already under way when
+Where the store takes part, :mod:`remuda.apiserver.replicas.leadership` also refuses writes that were already under way when
 leadership ended.
 """
 

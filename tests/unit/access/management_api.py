@@ -20,7 +20,7 @@ from remuda.client.interface import Client
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, namespace_of
-from remuda.lab.sim.beginning import Beginning
+from remuda.lab.sim.workload_clusters import Beginning
 from remuda.runtime import Manager, Reconciler
 from remuda.runtime.admitted_types import AdmittedType
 

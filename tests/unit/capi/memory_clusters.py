@@ -23,7 +23,7 @@ from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, namespace_of
-from remuda.lab.sim.beginning import BARE, Beginning
+from remuda.lab.sim.workload_clusters import BARE, Beginning
 from remuda.runtime import Informer, Informers, Manager, Reconciler, Watch
 
 Obj = dict[str, Any]

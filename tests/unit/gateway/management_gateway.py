@@ -18,7 +18,7 @@ from remuda.gateway.server.routing import RequestContext
 from remuda.kube.authorization.actions import Action
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
-from remuda.lab.sim.beginning import Beginning
+from remuda.lab.sim.workload_clusters import Beginning
 from remuda.runtime import Informers
 from remuda.tunnel import TunnelServer
 

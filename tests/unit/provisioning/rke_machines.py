@@ -21,7 +21,7 @@ from remuda.app import parts as app_parts
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.owners import reference
-from remuda.lab.sim.beginning import Beginning
+from remuda.lab.sim.workload_clusters import Beginning
 from remuda.provisioning.bootstrap.rkebootstrap import Scripts
 from remuda.provisioning.plans.machine_plan_secret import with_plan
 from remuda.provisioning.well_known import plan_name

@@ -1,7 +1,7 @@
 """The part of a kind in the generic verbs: defaulting, cleaning and validation, selectable fields, columns.
 
 A :class:`Strategy` is a value made of functions; the verbs in :mod:`remuda.apiserver.verbs` call them in kube-apiserver's
-order. Built-in kinds have theirs in :mod:`remuda.apiserver.builtin.strategies`; a CRD's is made from its schema. Functions that
+order. Built-in kinds have theirs in :mod:`remuda.apiserver.builtin.registration`; a CRD's is made from its schema. Functions that
 change an object get one that belongs to the request and may be changed in place; `old` is shared and read-only.
 """
 

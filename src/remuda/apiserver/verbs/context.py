@@ -25,7 +25,7 @@ from ..cache.resource_cache import Change
 from ..cache.watch_cache import WatchCache
 from ..keys.rotation_record import still_used
 from ..registry.resources import Registry, Resource, Version
-from ..replicas import consistent_retry, fencing
+from ..replicas import consistent_retry, leadership
 from ..replicas.allocation_locks import Guarded, Taken
 from ..storage import store as attribution
 from ..storage.store import Check, Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
@@ -167,7 +167,7 @@ class Api:
     async def _write(self, ops: Sequence[Op]) -> int:
         """Write and wait until the cache shows it: this write, or the faster one."""
         store = self.cache.store
-        fence = fencing.current_fence()
+        fence = leadership.current_fence()
         try:
             revision = await store.write(ops if fence is None else fence.checked(ops))
         except Mismatch as mismatch:

@@ -141,7 +141,7 @@ def _check_history(sharing: Sharing) -> None:
 
 def _check(runner: asyncio.Runner, data_dir: Path, listen: Listen, tls: Files | None) -> None:
     """Whether the options name what there is, before anything is made for them."""
-    from remuda.apiserver.http.acceptor import check_address
+    from remuda.apiserver.http.listener import check_address
 
     if tls is not None:
         from remuda.gateway.server.serving_certificate import CertificateError, check_files

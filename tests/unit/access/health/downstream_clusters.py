@@ -18,7 +18,7 @@ from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import GroupVersionResource
-from remuda.lab.sim.beginning import FURNISHED
+from remuda.lab.sim.workload_clusters import FURNISHED
 from tests.unit.access.management_api import Parts, World, world
 
 Obj = dict[str, Any]

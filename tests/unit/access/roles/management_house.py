@@ -29,7 +29,7 @@ from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, namespace_of
-from remuda.lab.sim.beginning import FURNISHED, Beginning
+from remuda.lab.sim.workload_clusters import FURNISHED, Beginning
 from remuda.runtime import Manager, Reconciler
 
 Obj = dict[str, Any]

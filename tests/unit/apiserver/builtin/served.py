@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 from remuda.apiserver.builtin.core import service_addresses
-from remuda.apiserver.builtin.strategies import deprecation_warning, strategy_for
+from remuda.apiserver.builtin.registration import deprecation_warning, strategy_for
 from remuda.apiserver.registry import object_meta
 from remuda.apiserver.scheme import builtin_types, codec
 from remuda.kube.errors import ApiError, invalid

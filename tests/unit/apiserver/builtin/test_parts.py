@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.builtin import admissionregistration, checks, reviews, strategies
+from remuda.apiserver.builtin import admissionregistration, checks, registration, reviews
 from remuda.apiserver.builtin.batch.cronjob import schedule_problem
 from remuda.apiserver.builtin.core import event, namespace, node, resource_quantities, service_addresses
 from remuda.apiserver.builtin.pods import pod
@@ -224,7 +224,7 @@ def test_quantities_are_compared_and_rounded() -> None:
 
 
 def test_every_strategy_is_found_by_its_name() -> None:
-    assert strategies.is_known("apps", "v1", "Deployment") and not strategies.is_known("apps", "v1", "Other")
-    assert strategies.strategy_for("", "v1", "Pod").default_grace_seconds == 30
-    assert strategies.strategy_for("", "v1", "Event").ttl == 3600
-    assert "spec.nodeName" in strategies.strategy_for("", "v1", "Pod").field_names
+    assert registration.is_known("apps", "v1", "Deployment") and not registration.is_known("apps", "v1", "Other")
+    assert registration.strategy_for("", "v1", "Pod").default_grace_seconds == 30
+    assert registration.strategy_for("", "v1", "Event").ttl == 3600
+    assert "spec.nodeName" in registration.strategy_for("", "v1", "Pod").field_names

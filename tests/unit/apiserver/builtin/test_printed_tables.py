@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.builtin.strategies import strategy_for
+from remuda.apiserver.builtin.registration import strategy_for
 from remuda.apiserver.registry.strategy import cell as cell_of
 from remuda.apiserver.registry.strategy import wire_format
 from remuda.kube.duration import seconds_of

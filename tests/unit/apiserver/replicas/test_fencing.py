@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.inprocess import InProcessClient
-from remuda.apiserver.replicas import fencing
-from remuda.apiserver.replicas.fencing import Fence
+from remuda.apiserver.replicas import leadership
+from remuda.apiserver.replicas.leadership import Fence
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.store import Delete
 from remuda.client.interface import Send, WrappedClient
@@ -66,7 +66,9 @@ class Replica:
 
     async def _prepare(self) -> Fence:
         try:
-            return await fencing.acquire_fence(self.server.store, "test", self.elector.identity, LEASE_KEY, self.elector.revision)
+            return await leadership.acquire_fence(
+                self.server.store, "test", self.elector.identity, LEASE_KEY, self.elector.revision
+            )
         except Fenced as error:
             raise NotLeading("test") from error
 
@@ -173,9 +175,9 @@ async def test_who_has_lost_the_lease_meanwhile_puts_up_no_fence(server: Server,
     winning = asyncio.create_task(quick.acquire())
     await clock.advance(20)
     await winning
-    fence = await fencing.acquire_fence(server.store, "test", "quick", LEASE_KEY, quick.revision)
+    fence = await leadership.acquire_fence(server.store, "test", "quick", LEASE_KEY, quick.revision)
     with pytest.raises(Fenced):
-        await fencing.acquire_fence(server.store, "test", "slow", LEASE_KEY, won)
+        await leadership.acquire_fence(server.store, "test", "slow", LEASE_KEY, won)
     found = await server.store.get(FENCE_KEY)
     assert found is not None
     assert (found.value, found.mod_revision) == (b"quick", fence.revision)

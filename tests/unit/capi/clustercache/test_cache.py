@@ -28,7 +28,7 @@ from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, Key
-from remuda.lab.sim.beginning import BARE, Beginning
+from remuda.lab.sim.workload_clusters import BARE, Beginning
 from remuda.runtime import DONE, Controller, Manager, Result
 from tests.unit.capi.memory_clusters import NAMESPACE, core_object
 

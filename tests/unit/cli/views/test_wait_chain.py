@@ -11,7 +11,7 @@ from remuda.cli.remote.clusters import waits_in
 from remuda.cli.views import cluster_tree, wait_advice, wait_chain, waits
 from remuda.cli.views.states import ClusterView, LastLine
 from remuda.cli.views.wait_chain import Link
-from remuda.gateway.server.waits_api import shown
+from remuda.gateway.server.remuda_api import shown
 from remuda.kube.waits import Actor, Code, Ref
 from remuda.provisioning.planner import waits as texts
 from remuda.provisioning.plans.machine_plan_secret import packed

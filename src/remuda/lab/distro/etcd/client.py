@@ -15,8 +15,20 @@ import msgspec
 from remuda.apiserver.storage.etcd import EtcdConfig
 from remuda.apiserver.storage.etcd.grpc import Failed
 from remuda.apiserver.storage.etcd.members import Members
-from remuda.apiserver.storage.etcd.protobuf import Incoming, Outgoing
-from remuda.apiserver.storage.etcd.rpc import DELETE, EMPTY, NOTHING, PUT, RANGE, STATUS, TXN, Empty, Method, Status
+from remuda.apiserver.storage.etcd.rpc import (
+    DELETE,
+    EMPTY,
+    NOTHING,
+    PUT,
+    RANGE,
+    STATUS,
+    TXN,
+    Empty,
+    Incoming,
+    Method,
+    Outgoing,
+    Status,
+)
 from remuda.apiserver.storage.store import Unavailable, after_prefix
 from remuda.kube.clock import Clock, Rng, deadline
 

@@ -11,7 +11,7 @@ import pytest
 from remuda.apiserver.storage.etcd.grpc import frame
 from remuda.apiserver.storage.etcd.hpack import encode as headers
 from remuda.apiserver.storage.etcd.members import EtcdConfig
-from remuda.apiserver.storage.etcd.protobuf import Outgoing
+from remuda.apiserver.storage.etcd.rpc import Outgoing
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.lab.distro.config.settings import Snapshots
 from remuda.lab.distro.etcd.client import EtcdClient

@@ -1,8 +1,10 @@
-"""`/v1-remuda/waits`: the waits of controllers about a cluster, for callers who may read that cluster.
+"""Answers below `/v1-remuda/`: the waits of controllers about a cluster, and the Kubernetes versions with release data.
 
-Waits are not stored (:mod:`remuda.kube.waits`); conditions have some of them as text. This serves all of them, from the memory of
-the controllers in this process. When another server is the leader, it has them: then `complete` is false, `leader` names its
-host, as far as it is known, and the caller has only conditions.
+`/v1-remuda/waits` is for callers who may read that cluster. Waits are not stored (:mod:`remuda.kube.waits`); conditions have some
+of them as text. This serves all of them, from the memory of the controllers in this process. When another server is the leader,
+it has them: then `complete` is false, `leader` names its host, as far as it is known, and the caller has only conditions.
+
+`/v1-remuda/versions` is for every user (`remuda versions`).
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from remuda.kube.errors import ApiError, bad_request
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of
 from remuda.kube.redaction import redacted
 from remuda.kube.waits import Ref, Wait
+from remuda.provisioning.releases import distributions
+from remuda.provisioning.releases.release_data import kept
 from remuda.runtime.webhook_server import MUTATING, VALIDATING
 
 from . import norman
@@ -38,7 +42,7 @@ from .routing import RequestContext, Who
 Obj = dict[str, Any]
 Source = Callable[[], Iterable[Wait]]
 
-PATH: Final = "/v1-remuda/waits"
+WAITS: Final = "/v1-remuda/waits"
 
 
 # Objects with a cluster's own name, in its workspace.
@@ -114,7 +118,7 @@ class Waits:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._sources: list[Source] = []
-        services.routes.add("GET", PATH, self.read, Who.USER, largest=0, quiet=True)
+        services.routes.add("GET", WAITS, self.read, Who.USER, largest=0, quiet=True)
 
     def follow(self, source: Source) -> Callable[[], None]:
         """Add running controllers; call the result when they stop."""
@@ -234,3 +238,17 @@ def _parts(machine: Obj) -> Iterable[Ref]:
     for path in (("spec", "bootstrap", "configRef"), ("spec", "infrastructureRef")):
         found = dig(machine, *path) or {}
         yield Ref(found.get("apiGroup") or "", found.get("kind") or "", namespace, found.get("name") or "")
+
+
+VERSIONS: Final = "/v1-remuda/versions"
+
+
+class Versions:
+    def __init__(self, services: Services) -> None:
+        self._client = services.client
+        services.routes.add("GET", VERSIONS, self.read, Who.USER, largest=0, quiet=True)
+
+    async def read(self, asked: RequestContext) -> web.StreamResponse:
+        """By distribution, the oldest first."""
+        releases = await kept(self._client)
+        return norman.shown({"versions": {each.name: list(releases.versions(each)) for each in distributions.ALL}})

@@ -9,8 +9,7 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.capi.well_known import CLUSTER_NAME
-from remuda.gateway.server.versions_api import Versions
-from remuda.gateway.server.waits_api import ClusterObjects, Waits
+from remuda.gateway.server.remuda_api import ClusterObjects, Versions, Waits
 from remuda.kube.builtin_resources import CRDS, LEASES
 from remuda.kube.objects import Key
 from remuda.kube.waits import Actor, Code, Ref, Wait
