@@ -20,7 +20,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from remuda.apiserver.scheme import builtin_types
-from remuda.apiserver.scheme import description as d
+from remuda.apiserver.scheme import builtin_types as d
 from tests.real import build
 from tests.real.cluster import RealCluster
 
