@@ -267,16 +267,28 @@ class Distribution:
         except S3Error as error:
             raise CannotStart(str(error)) from None
 
-    def stop_for_restore(self, name: str) -> None:
-        """Stop a host, and leave the data of its member unusable."""
+    def stop_for_restore(self, name: str, *, keep: bool = False) -> None:
+        """Stop a host, and leave the data of its member unusable, unless it is to be kept."""
         member = self.members.get(name)
         if member is not None:
-            member.up, member.void = False, member.etcd
+            member.up, member.void = False, member.void or (member.etcd and not keep)
             self._power()
 
     async def restore(self, member: Member, file: str, bucket: Mapping[str, str] | None = None) -> None:
         """Make the cluster of one member of a snapshot: on its host, or in the bucket of these settings. Raises CannotStart."""
         saved = self._fetched(bucket, file) if bucket is not None else self._local(member.name, file)
+        self._begin_alone(member)
+        await self.cluster.go_back(saved.state)
+
+    def reset(self, member: Member) -> None:
+        """Make a cluster of one member of the data that it has. Raises CannotStart."""
+        if member.name not in self.members:
+            raise CannotStart("there is no etcd to reset")
+        if member.void or member.epoch != self.epoch:
+            self.violations.append(f"{member.name} was reset to data that was given up")
+        self._begin_alone(member)
+
+    def _begin_alone(self, member: Member) -> None:
         for other in [each for each in self.members.values() if each.etcd and each.name != member.name]:
             if other.up or not (other.void or other.name in self._destroyed):
                 self.violations.append(f"{member.name} was restored while {other.name} had the data of before")
@@ -285,7 +297,6 @@ class Distribution:
         member.up, member.void, member.epoch = False, False, self.epoch
         self.members[member.name] = member
         self._power()
-        await self.cluster.go_back(saved.state)
 
     async def forget_nodes(self, names: Container[str], uids: Container[str]) -> None:
         """Delete the Nodes that have neither one of the names nor belong to one of the Machines."""

@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 
 _CONFIG, _MANIFESTS = "/config.yaml.d/50-rancher.yaml", "/server/manifests/rancher/"
+# The instruction by which a host gives up the data of its member.
+_TOMBSTONE = "create-etcd-tombstone"
 _PERIOD = 5.0
 
 
@@ -266,7 +268,7 @@ class SimulatedHost:
         """What an operation has the host do. Raises CannotStart."""
         distribution, words = self._distribution, task.args
         if task.name == SHUTDOWN:
-            distribution.stop_for_restore(self.name)
+            distribution.stop_for_restore(self.name, keep=instruction(plan, _TOMBSTONE) is None)
         elif task.name == "create":
             await distribution.save(self.name)
         elif task.name == "check-snapshot" and "etcd-snapshot" in words:
@@ -274,7 +276,10 @@ class SimulatedHost:
         elif task.name == "check-snapshot":
             distribution.check(self.name, words[1].rpartition("/")[2])
         elif "--cluster-reset" in words:
-            path = next(word for word in words if word.startswith("--cluster-reset-restore-path="))
+            path = next((word for word in words if word.startswith("--cluster-reset-restore-path=")), "")
+            if not path:
+                distribution.reset(self._member)
+                return
             file, settings = path.rpartition("=")[2].rpartition("/")[2], dict(_settings(words))
             await distribution.restore(self._member, file, settings if "--etcd-s3" in words else None)
         elif "etcd-restore/clean-nodes" in task.name:
