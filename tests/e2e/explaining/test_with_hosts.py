@@ -39,14 +39,26 @@ class Herd:
 
 
 @pytest.fixture(scope="module")
-def herd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Herd]:
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Herd]:
     directory = tmp_path_factory.mktemp("herd")
     with _ranch(served, directory) as ranch:
         (directory / "user").mkdir()
         yield Herd(ranch, Explainer(ranch.gateway, directory / "user"))
 
 
-def test_a_missing_role_is_named_and_its_host_makes_the_cluster_ready(herd: Herd) -> None:
+@pytest.fixture
+def herd(fresh: Herd) -> Herd:
+    """With a Ready cluster, also where a test runs alone."""
+    if not fresh.ranch.machines():
+        fresh.ranch.want(VERSION)
+        fresh.ranch.host("server", "etcd", "controlplane")
+        fresh.ranch.host("worker", "worker")
+        fresh.ready()
+    return fresh
+
+
+def test_a_missing_role_is_named_and_its_host_makes_the_cluster_ready(fresh: Herd) -> None:
+    herd = fresh
     herd.ranch.want(VERSION)
     herd.ranch.host("worker", "worker")
     found = herd.until("Roles", "servers are missing")
