@@ -282,6 +282,10 @@ SNAPSHOT_FILE_NAME: Final = "etcdsnapshot.rke.io/snapshot-file-name"
 SNAPSHOT_NAME: Final = "etcdsnapshot.rke.io/snapshot-name"
 RESTORE_MODES: Final = "etcdsnapshot.rke.io/restore-mode-options"
 
+# Ours, on an ETCDSnapshot: the time of a request to check its file (annotation), and what its file is deleted for (finalizer).
+VERIFY_SNAPSHOT: Final = "remuda.dev/verify"
+SNAPSHOT_FILE: Final = "remuda.dev/snapshot-file"
+
 # Ours: the time when a machine's agent was last asked for a sign of life.
 ASKED_AT: Final = "remuda.dev/asked-at"
 

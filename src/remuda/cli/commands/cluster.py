@@ -13,6 +13,9 @@ from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Column, Output, output
 
 if TYPE_CHECKING:
     from remuda.client.https import HttpsClient
+    from remuda.provisioning.etcd.snapshot_sets import SnapshotSet
+
+    from ..views.states import ClusterView
 
 Obj = dict[str, Any]
 
@@ -180,6 +183,29 @@ def delete(name: str, namespace: str, uninstall: bool, remote: Remote) -> None:
         await clusters.delete(client, wanted, uninstall=uninstall, told=click.echo)
 
     remote.run(remove)
+
+
+# --- undo ------------------------------------------------------------------------------------------------------------------
+
+
+@command.command()
+@cluster_argument
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("--no-wait", is_flag=True, help="Request it, and don't follow it.")
+@remote_options
+def undo(name: str, namespace: str, yes: bool, no_wait: bool, remote: Remote) -> None:
+    """Bring a cluster back to before the last upgrade of its minor version. All changes since then are lost.
+
+    CLUSTER is its name in the workspace, or its id. It restores the snapshot of etcd that was taken before the upgrade, and the
+    Kubernetes version of that time. It shows what is lost and kept, and asks.
+    """
+    from ..remote import restoring, snapshots
+
+    async def chosen(client: HttpsClient, sight: ClusterView) -> tuple[SnapshotSet, str]:
+        found = await snapshots.before_upgrade(client, sight)
+        return found, found.name
+
+    restoring.restore(remote, namespace, name, chosen, "version", yes=yes, no_wait=no_wait)
 
 
 # --- certificates and keys ---------------------------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
-"""`remuda snapshot`: the backups of clusters' etcd, taken, listed and restored."""
+"""`remuda snapshot`: the backups of clusters' etcd: taken, listed, checked, restored, deleted."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,17 +13,15 @@ from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Output, output_option
 
 if TYPE_CHECKING:
     from remuda.client.https import HttpsClient
-    from remuda.provisioning.etcd.snapshot_sets import SnapshotSet
+    from remuda.provisioning.etcd.snapshot_sets import SnapshotCopy, SnapshotSet
 
     from ..remote.operations import Request
-    from ..views.restore_preview import Preview
-
-Obj = dict[str, Any]
+    from ..views.states import ClusterView
 
 
 @click.group()
 def command() -> None:
-    """Take, list and restore snapshots of clusters' etcd."""
+    """Take, list, check, restore and delete snapshots of clusters' etcd."""
 
 
 @command.command("ls")
@@ -71,7 +67,7 @@ def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Out
     CLUSTER is its name in the workspace, or its id. Nothing stops meanwhile. The progress is shown on stderr; the snapshot, with
     its copies, on stdout.
     """
-    from ..remote import clusters, operations, snapshots
+    from ..remote import clusters, operations, restoring, snapshots
     from ..views import snapshots as telling
     from ..views.operations import CREATE
 
@@ -90,7 +86,7 @@ def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Out
         machines = await clusters.machines_of(client, request.cluster)
         return said, await snapshots.taken_since(client, request.cluster, machines, known)
 
-    with _going_on(name):
+    with restoring.going_on(name):
         said, found = remote.run(taken)
     if found is None:
         click.echo(f"{said}; remuda snapshot ls {name} lists it when it is reported", err=True)
@@ -122,76 +118,80 @@ def restore(name: str, namespace: str, snapshot: str, config: str, yes: bool, no
     CLUSTER is its name in the workspace, or its id; NAME that of a snapshot, of one of its ETCDSnapshots, or of a file. It shows
     what is lost and kept, and asks. The snapshot is verified before anything stops. A restore that has failed can be repeated.
     """
-    restored(remote, namespace, name, lambda _: snapshot, config, yes=yes, no_wait=no_wait)
+    from ..remote import restoring, snapshots
+
+    async def chosen(client: HttpsClient, sight: ClusterView) -> tuple[SnapshotSet, str]:
+        return await snapshots.find(client, sight.wanted, snapshot), snapshot
+
+    restoring.restore(remote, namespace, name, chosen, config, yes=yes, no_wait=no_wait)
 
 
-def restored(
-    remote: Remote, namespace: str, name: str, chosen: Callable[[Obj], str], config: str, *, yes: bool, no_wait: bool
-) -> None:
-    """Show, ask, request and follow a restore. `chosen` gets the control plane, and gives the name of the snapshot."""
-    from ..remote import clusters, operations
-    from ..views.operations import RESTORE
-
-    preview = remote.run(lambda client: _preview(client, namespace, name, chosen, config))
-    for line in preview.lines():
-        click.echo(line, err=True)
-    if not yes:
-        _confirm(preview)
-    asked = {"name": preview.copy.name, "restoreRKEConfig": preview.mode}
-
-    async def begin(client: HttpsClient) -> Request:
-        return await operations.request(client, await clusters.find(client, namespace, name), RESTORE, asked)
-
-    request = remote.run(begin)
-    if no_wait:
-        click.echo(f"restore {request.generation} is requested; remuda cluster show {name} --watch follows it", err=True)
-        return
-    with _going_on(name):
-        ended = remote.run(lambda client: operations.followed(client, request, sys.stderr))
-    operations.told(ended)
-    click.echo(f"cluster {name} is restored to {preview.found.name}")
+# --- files -------------------------------------------------------------------------------------------------------------------
 
 
-async def _preview(client: HttpsClient, namespace: str, name: str, chosen: Callable[[Obj], str], config: str) -> Preview:
-    from remuda.kube.clock import SYSTEM_CLOCK
+@command.command()
+@cluster_argument
+@click.argument("snapshot", metavar="NAME")
+@remote_options
+@output_option(TABLE, JSON, YAML)
+def verify(name: str, namespace: str, snapshot: str, remote: Remote, output: Output) -> None:
+    """Check the copies of a snapshot where they are. Nothing stops meanwhile.
+
+    CLUSTER is its name in the workspace, or its id; NAME that of a snapshot, of one of its ETCDSnapshots, or of a file. The hash
+    of each copy is computed, and etcd reads its revision and keys. It fails if one of the copies is not valid.
+    """
     from remuda.kube.objects import Key
 
-    from ..exit_codes import Code
-    from ..remote import clusters, snapshots
-    from ..remote.created_since import created_since
-    from ..views import restore_preview, states
+    from ..remote import clusters, snapshot_files, snapshots
+    from ..views import snapshots as telling
 
-    sight = await clusters.look(client, await clusters.find(client, namespace, name))
-    key = Key.of(sight.wanted)
-    wish, mode = chosen(sight.plane or {}), restore_preview.MODES[config]
-    found = await snapshots.find(client, key.namespace, wish, key.name)
-    first = await snapshots.init_machine(client, key.namespace, key.name)
-    try:
-        copy = restore_preview.copy_to_restore(found, wish, sight.machines, first, mode)
-    except restore_preview.NoCopy as error:
-        raise Failure(str(error), Code.CONFLICT) from None
-    before = None if config == "none" else await snapshots.spec_of(client, key.namespace, copy.name)
-    fields = restore_preview.changed_fields(sight.wanted.get("spec") or {}, before, mode)
-    since = await created_since(client, states.identifier_of(sight.wanted), found.created)
-    return restore_preview.Preview(sight.wanted, found, copy, mode, fields, since, SYSTEM_CLOCK.time())
+    async def check(client: HttpsClient) -> list[SnapshotCopy]:
+        wanted = await clusters.find(client, namespace, name)
+        copies = snapshot_files.copies_of(await snapshots.find(client, wanted, snapshot), snapshot)
+        found = await snapshot_files.verified(client, Key.of(wanted).namespace, copies, _progress)
+        return [each for each in found.values() if each is not None]
+
+    found = remote.run(check)
+    data = [{"name": each.name, "state": each.state, "verification": each.verification} for each in found]
+    output.show(data, telling.VERIFICATION_COLUMNS, telling.verification_rows(found, output))
+    wrong = [telling.place(each) for each in found if not telling.is_valid(each)]
+    if wrong or not found:
+        raise Failure(f"not valid: {', '.join(wrong) or 'no copy is there any more'}")
 
 
-def _confirm(preview: Preview) -> None:
-    from remuda.kube.objects import name_of
+@command.command()
+@cluster_argument
+@click.argument("snapshot_names", metavar="NAME...", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("--no-wait", is_flag=True, help="Request it, and don't wait until the files are gone.")
+@remote_options
+def delete(name: str, namespace: str, snapshot_names: tuple[str, ...], yes: bool, no_wait: bool, remote: Remote) -> None:
+    """Delete snapshots of a cluster with their files, on hosts and in buckets.
 
-    if not sys.stdin.isatty():
-        raise Failure("there is no terminal to ask whether to restore it: say --yes")
-    cluster = name_of(preview.wanted)
-    typed = click.prompt(f"Type the name of the cluster ({cluster}) to restore it", err=True)
-    if typed.strip() != cluster:
-        raise Failure(f"that is not {cluster}: nothing was changed")
+    CLUSTER is its name in the workspace, or its id; NAME that of a snapshot, which means all of its copies, of one of its
+    ETCDSnapshots, or of a file. A file on a host that is off is deleted when the host is back.
+    """
+    from remuda.kube.objects import Key
+
+    from ..remote import clusters, snapshot_files, snapshots
+    from ..views import snapshots as telling
+
+    async def look(client: HttpsClient) -> tuple[str, list[SnapshotCopy]]:
+        wanted = await clusters.find(client, namespace, name)
+        sets = [(await snapshots.find(client, wanted, each), each) for each in dict.fromkeys(snapshot_names)]
+        copies = {copy.name: copy for found, each in sets for copy in snapshot_files.copies_of(found, each)}
+        return Key.of(wanted).namespace, list(copies.values())
+
+    where, copies = remote.run(look)
+    for copy in copies:
+        click.echo(f"{telling.place(copy)}: {copy.file}", err=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise Failure("there is no terminal to ask whether to delete them: say --yes")
+        if not click.confirm(f"Delete {len(copies)} files?", err=True):
+            raise Failure("nothing was deleted")
+    remote.run(lambda client: snapshot_files.delete(client, where, copies, _progress, wait=not no_wait))
 
 
-@contextmanager
-def _going_on(name: str) -> Iterator[None]:
-    """An interrupted follower has not stopped the operation."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo(f"\nit goes on: remuda cluster show {name} --watch follows it", err=True)
-        raise
+def _progress(text: str) -> None:
+    click.echo(text, err=True)

@@ -10,12 +10,14 @@ from remuda.client.interface import Client
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, dig, labels_of
+from remuda.kube.objects import Key, dig, labels_of, name_of
 from remuda.provisioning.etcd.snapshot_sets import SnapshotSet, grouped
 from remuda.provisioning.etcd.snapshot_specs import SnapshotSpecError, cluster_spec
 from remuda.provisioning.well_known import CLUSTER_NAME, ETCD_ROLE, INIT_NODE, MACHINE_NAME
 
 from ..exit_codes import Code, Failure
+from ..views.restore_preview import no_way_back
+from ..views.states import ClusterView
 
 Obj = dict[str, Any]
 
@@ -35,17 +37,27 @@ async def every(client: Client, namespace: str = "") -> list[SnapshotSet]:
     return grouped((await client.list(rke.ETCD_SNAPSHOTS, namespace)).get("items") or ())
 
 
-async def find(client: Client, namespace: str, name: str, cluster: str = "") -> SnapshotSet:
-    """The backup of that name; also that of an ETCDSnapshot, or of a file. Raises ApiError, and Failure."""
-    known = await (of_cluster(client, namespace, cluster) if cluster else every(client, namespace))
-    found = [each for each in known if name in each.names()]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        clusters = ", ".join(sorted({each.cluster for each in found}))
-        raise Failure(f"{name} is a snapshot of several clusters: {clusters}; name one of its ETCDSnapshots", Code.CONFLICT)
-    whose = f"cluster {cluster}" if cluster else f"the workspace {namespace}"
-    raise Failure(f"there is no snapshot {name} of {whose}: remuda snapshot ls lists them", Code.NOT_FOUND)
+async def find(client: Client, wanted: Obj, name: str) -> SnapshotSet:
+    """The backup of a cluster by its name; also by that of an ETCDSnapshot, or of a file. Raises ApiError, and Failure."""
+    key = Key.of(wanted)
+    found = [each for each in await of_cluster(client, *key) if name in each.names()]
+    if not found:
+        raise Failure(f"there is no snapshot {name} of cluster {key.name}: remuda snapshot ls lists them", Code.NOT_FOUND)
+    return found[0]
+
+
+async def before_upgrade(client: Client, sight: ClusterView) -> SnapshotSet:
+    """The backup from before the last change of the minor version. Raises ApiError, and Failure."""
+    cluster, state = name_of(sight.wanted), dig(sight.plane or {}, "status", "upgradeSnapshot") or {}
+    why = no_way_back(str(dig(sight.wanted, "spec", "kubernetesVersion") or ""), state)
+    if why:
+        raise Failure(f"cluster {cluster} can't go back: {why}", Code.CONFLICT)
+    name = str(state.get("name") or "")
+    found = [each for each in await of_cluster(client, *Key.of(sight.wanted)) if each.name.rpartition("-")[0] == name]
+    if not found:
+        why = f"snapshot {name} is not there any more: it was deleted, or its place keeps fewer (retention)"
+        raise Failure(f"cluster {cluster} can't go back: {why}", Code.NOT_FOUND)
+    return found[0]
 
 
 async def init_machine(client: Client, namespace: str, cluster: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from remuda.capi.kubernetes_versions import VersionError, parse
 from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.kube.objects import is_being_deleted, name_of
@@ -57,6 +58,26 @@ def _why(copy: SnapshotCopy, staying: set[str], mode: str) -> str:
     if copy.storage != S3 and copy.machine not in staying:
         return f"{where}: its machine is gone"
     return f"{where}: it does not have the cluster's spec of that time" if mode not in NONE else f"{where}: not available"
+
+
+def no_way_back(version: str, upgrade: Mapping[str, Any]) -> str:
+    """The reason why a cluster of this version can't go back to before an upgrade; `upgrade` is `status.upgradeSnapshot`."""
+    before, phase = str(upgrade.get("from") or ""), upgrade.get("phase")
+    if not before:
+        return "no snapshot was taken before an upgrade; without one, or with etcd.snapshotBeforeUpgrade: false, there is none"
+    if phase != "Finished":
+        return f"the snapshot before the upgrade is not taken: {upgrade.get('message') or phase}"
+    if _minor(version) == _minor(before):
+        return f"it has {version}, as before the upgrade from {before}; remuda snapshot restore brings an earlier state back"
+    return ""
+
+
+def _minor(version: str) -> tuple[int, int] | str:
+    try:
+        found = parse(version.removeprefix("v"))
+    except VersionError:
+        return version
+    return found.major, found.minor
 
 
 # --- what changes -----------------------------------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
-from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, MISSING, SnapshotCopy, SnapshotSet
+from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, LOCAL, MISSING, SnapshotCopy, SnapshotSet
 
 from .output import Column, Output
+from .states import one_line
 
 COLUMNS = (
     Column("NAME"),
@@ -48,8 +49,12 @@ def sentence(found: SnapshotSet) -> str:
 
 
 def _copy(copy: SnapshotCopy) -> str:
-    place = copy.storage if copy.storage != "local" else copy.node or copy.machine or "-"
-    return place if copy.state == AVAILABLE else f"{place}({copy.state})"
+    return place(copy) if copy.state == AVAILABLE else f"{place(copy)}({copy.state})"
+
+
+def place(copy: SnapshotCopy) -> str:
+    """Where it is: its node, or the kind of its storage."""
+    return copy.storage if copy.storage != LOCAL else copy.node or copy.machine or "-"
 
 
 def size(count: int) -> str:
@@ -58,3 +63,32 @@ def size(count: int) -> str:
         if count >= factor:
             return f"{count / factor:.1f}{unit}"
     return str(count) if count else "-"
+
+
+# --- checks ------------------------------------------------------------------------------------------------------------------
+
+VERIFICATION_COLUMNS = (
+    Column("COPY"),
+    Column("RESULT"),
+    Column("REVISION"),
+    Column("KEYS"),
+    Column("SHA256"),
+    Column("MESSAGE"),
+)
+_VALID = "valid"
+
+
+def is_valid(copy: SnapshotCopy | None) -> bool:
+    return copy is not None and copy.state == AVAILABLE and (copy.verification or {}).get("result") == _VALID
+
+
+def verification_rows(copies: Iterable[SnapshotCopy], output: Output) -> list[list[str]]:
+    return [_verification_row(copy, output) for copy in copies]
+
+
+def _verification_row(copy: SnapshotCopy, output: Output) -> list[str]:
+    found = copy.verification or {}
+    result = str(found.get("result") or "") if copy.state == AVAILABLE else copy.state
+    told = one_line(str((found.get("message") if copy.state == AVAILABLE else copy.message) or ""))
+    numbers = (str(found.get(field) or "-") for field in ("revision", "keys", "sha256"))
+    return [place(copy), output.paint(result or "unknown", "green" if result == _VALID else "red"), *numbers, told]

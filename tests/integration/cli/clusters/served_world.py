@@ -33,10 +33,10 @@ from remuda.gateway.server.routing import InProcess
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, VirtualClock, rfc3339
 from remuda.kube.encoding import yamlio
-from remuda.kube.objects import GroupVersionResource, annotations_of, dig, labels_of, name_of
+from remuda.kube.objects import GroupVersionResource, annotations_of, dig, is_being_deleted, labels_of, name_of
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
-from remuda.provisioning.well_known import CLUSTER_NAME, CLUSTER_SPEC, NODE_NAME
+from remuda.provisioning.well_known import CLUSTER_NAME, CLUSTER_SPEC, NODE_NAME, SNAPSHOT_FILE, VERIFY_SNAPSHOT
 from tests.integration.cli.running import Shell
 
 Obj = dict[str, Any]
@@ -102,13 +102,30 @@ class ServedWorld:
 
 
 async def report(world: ProvisioningWorld) -> None:
-    """An ETCDSnapshot for each file of each host."""
+    """An ETCDSnapshot for each file of each host; and what is requested of their files."""
     listed = (await world.client.list(rke.ETCD_SNAPSHOTS, WORKSPACE))["items"]
+    for each in listed:
+        await _do(world, each)
     known = {str(dig(each, "snapshotFile", "name")) for each in listed}
     for key, distribution in world.hosts.distributions.items():
         for host, files in distribution.snapshots.items():
             for file in set(files) - known:
                 await _record(world, key.name, host, file)
+
+
+async def _do(world: ProvisioningWorld, snapshot: Obj) -> None:
+    name, files = name_of(snapshot), world.distribution("demo").snapshots
+    host, file = snapshot["snapshotFile"]["nodeName"], snapshot["snapshotFile"]["name"]
+    if is_being_deleted(snapshot) and SNAPSHOT_FILE in snapshot["metadata"]["finalizers"]:
+        files.get(host, {}).pop(file, None)
+        await world.client.patch(rke.ETCD_SNAPSHOTS, name, {"metadata": {"finalizers": None}}, WORKSPACE)
+    elif VERIFY_SNAPSHOT in annotations_of(snapshot):
+        there = file in files.get(host, {})
+        found: Obj = {"at": rfc3339(world.clock.time()), "result": "valid" if there else "invalid"}
+        found |= {"revision": 1234, "keys": 567, "sha256": "0" * 64} if there else {"message": f"there is no snapshot at {file}"}
+        marks = {"metadata": {"annotations": {VERIFY_SNAPSHOT: None}}, "status": {"missing": False, "verification": found}}
+        await world.client.patch(rke.ETCD_SNAPSHOTS, name, marks, WORKSPACE)
+        await world.client.patch(rke.ETCD_SNAPSHOTS, name, marks, WORKSPACE, subresource="status")
 
 
 async def _record(world: ProvisioningWorld, cluster: str, host: str, file: str) -> None:

@@ -119,3 +119,29 @@ async def test_what_can_not_be_restored_is_refused_at_once(tmp_path: Path) -> No
             done = await found.run(line)
             assert (done.code, text in done.err) == (code, True), (line, done)
         assert (await status(found.world)).get("etcdSnapshotRestore") is None
+
+
+async def test_the_copies_of_a_snapshot_are_checked_and_deleted(tmp_path: Path) -> None:
+    async with served(tmp_path) as found:
+        await build(found.world, ["ec", "ec", "ec", "w"])
+        name, files = await taken(found), found.world.distribution(DEMO).snapshots
+        done = await found.run(f"snapshot verify demo {name}")
+        assert done.code == 0, done.err
+        assert [line.split()[:4] for line in done.out.splitlines()[1:]] == [
+            [host, "valid", "1234", "567"] for host in ("h0", "h1", "h2")
+        ]
+        (file,) = files["h1"]
+        files["h1"].clear()
+        done = await found.run(f"snapshot verify demo {file} -o json")
+        assert done.code == 1 and "remuda: not valid: h1\n" in done.err
+        (told,) = json.loads(done.out)
+        assert told["verification"]["message"] == f"there is no snapshot at {file}"
+
+        refused = await found.run(f"snapshot delete demo {name}")
+        assert refused.code == 1 and "say --yes" in refused.err and files["h0"]
+        refused = await found.run(f"snapshot delete demo {name}", typed="n")
+        assert refused.code == 1 and "nothing was deleted" in refused.err and files["h0"]
+        done = await found.run(f"snapshot delete demo {name} --yes")
+        assert done.code == 0 and "h2: deleted\n" in done.err, done
+        assert not files["h0"] and not files["h2"]
+        assert (await found.run("snapshot ls demo -o name")).out == ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.cli.views.restore_preview import CreatedSince, NoCopy, Preview, changed_fields, copy_to_restore
+from remuda.cli.views.restore_preview import CreatedSince, NoCopy, Preview, changed_fields, copy_to_restore, no_way_back
 from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, LOCAL, MISSING, S3, SnapshotCopy, SnapshotSet
 
 from .shown_clusters import NOW, VERSION, machine, wanted
@@ -107,3 +107,17 @@ def test_the_preview_says_what_comes_back_of_the_spec() -> None:
     assert lines[2].endswith("; that of the snapshot comes back") and lines[3] == "  spec      field0: a → b"
     assert "  spec      and 5 more fields" in lines and "  not counted: it does not answer" in lines
     assert "  spec      nothing of it changes" in preview("kubernetesVersion")
+
+
+@pytest.mark.parametrize(
+    ("version", "upgrade", "why"),
+    [
+        (VERSION, {"from": OLD, "phase": "Finished"}, ""),
+        (OLD, {"from": OLD, "phase": "Finished"}, f"it has {OLD}, as before the upgrade from {OLD}"),
+        (VERSION, {}, "no snapshot was taken before an upgrade"),
+        (VERSION, {"from": OLD, "phase": "Failed", "message": "m1: disk full"}, "is not taken: m1: disk full"),
+    ],
+)
+def test_the_way_back_from_an_upgrade_is_its_snapshot(version: str, upgrade: Obj, why: str) -> None:
+    found = no_way_back(version, upgrade)
+    assert why in found and bool(why) == bool(found)
