@@ -23,6 +23,7 @@ _MASKS = (
     (re.compile(r"\b[0-9a-f]{64}\b"), "HASH"),
     (re.compile(r"\b(\d+[dhms]){1,3}\b"), "AGE"),
     (re.compile(r"\b\d+(\.\d)?[KMG]i\b"), "SIZE"),
+    (re.compile(r"\b\d{2,}\b"), "NUMBER"),
     (re.compile(r"\s+"), " "),
 )
 _QUESTION = re.compile(r".*Type the name of the cluster .*: (?P<typed>\S+)")
