@@ -6,7 +6,7 @@ and the distribution applies it; its inputs are those of :mod:`.registration.imp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -39,6 +39,7 @@ class ProvisioningPort:
         """`informers` are those of the controllers."""
         self._services = gateway.services
         self._registrations = gateway.registrations
+        self._progress = gateway.progress.rings
         self._clusters = informers.of(CLUSTERS)
         self._planes = informers.of(RKE_CONTROL_PLANES)
         # By cluster: the manifest's inputs, and the manifest.
@@ -72,6 +73,9 @@ class ProvisioningPort:
 
     def agent(self) -> bytes:
         return assets()[ARCHIVE].content
+
+    def said_at(self, namespace: str, cluster: str) -> Mapping[str, float]:
+        return {name: line.time for name, line in self._progress.of_cluster(namespace, cluster).items()}
 
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         def changed(new: Obj | None, old: Obj | None) -> None:

@@ -257,6 +257,7 @@ class Planner:
             agent=self._surroundings.agent(),
             stored=await self._surroundings.stored(plane, releases),
             surveyed=await self._surroundings.surveyed(plane, recover.snapshot_to_read(control_plane), releases),
+            said_at=self._door.said_at(*key),
         )
         return _PassInputs(plane, cluster, machines, secrets, snapshot, release)
 

@@ -91,6 +91,8 @@ def _age(now: float, machine: Machine) -> float | None:
 
 # An agent takes a pending plan at once. One that has applied it and whose probes fail is asked so often.
 SILENT_AFTER, ASK_AGAIN = 60.0, 300.0
+# A host whose agent prints progress is at work, however long it takes.
+_WORKS_FOR = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,9 @@ class Silence:
     revisit_at: float | None = None
 
 
-def silence(now: float, machine: Machine, *, applied: bool) -> Silence:
-    """The silence of an agent whose plan is not applied, or (`applied`) whose services are not healthy."""
+def silence(now: float, machine: Machine, *, applied: bool, said_at: float = 0.0) -> Silence:
+    """The silence of an agent whose plan is not applied, or (`applied`) whose services are not healthy. `said_at` is the time of
+    its last line of progress."""
     node, written = machine.node, machine.plan_annotations.get(well_known.PLAN_UPDATED, "")
     at = time_of(written)
     if node is None or at is None or at > now + 1:
@@ -113,7 +116,8 @@ def silence(now: float, machine: Machine, *, applied: bool) -> Silence:
         limit = {"pending": SILENT_AFTER, "in-progress": machine_health.HANGS_AFTER}.get(node.state)
         if limit is None:
             return Silence()
-        return Silence(written) if now - at > limit else Silence(revisit_at=at + limit + 1)
+        until = max(at + limit, said_at + _WORKS_FOR if node.state == "in-progress" and said_at <= now + 1 else 0.0)
+        return Silence(written) if now > until else Silence(revisit_at=until + 1)
     if is_silent(now, machine):
         return Silence(machine.plan_annotations[well_known.ASKED_AT])
     if now - at <= SILENT_AFTER:

@@ -65,6 +65,9 @@ class GatewayPort(Protocol):
     def agent(self) -> bytes | None:
         """The agent for hosts of this server, as one file; None if there is none."""
 
+    def said_at(self, namespace: str, cluster: str) -> Mapping[str, float]:
+        """When the hosts of a cluster last printed a line of progress to this server, by the names of their machines."""
+
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         """`handler` gets the name of each management Cluster whose manifest may have changed. Returns its cancellation."""
 

@@ -334,6 +334,8 @@ class ClusterSnapshot:
     stored: StoredSnapshot | None = None
     # The ETCDSnapshot that a recovery names before it requests the restore.
     surveyed: StoredSnapshot | None = None
+    # When the hosts of machines last printed a line of progress, as far as this server has got any.
+    said_at: Mapping[str, float] = field(default_factory=dict)
 
     def by_name(self) -> tuple[Machine, ...]:
         return tuple(sorted(self.machines, key=lambda machine: (machine.name, machine.uid)))

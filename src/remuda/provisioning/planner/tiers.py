@@ -170,23 +170,28 @@ def _step(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _St
 
 def _silent(run: Pass, machine: Machine, reason: machine_health.Reason) -> _State | None:
     """The state of a machine whose agent does not answer; None while it may. An agent that runs is asked now and then."""
-    if reason.code is Code.PROBES and machine.is_etcd and machine_health.other_members(machine, run.machines):
-        # Members are asked together, before a restart; questions at other times would let their answers go stale in turn.
-        return None
-    found = etcd_liveness.silence(run.snapshot.now, machine, applied=reason.code is Code.PROBES)
+    said_at = run.snapshot.said_at.get(machine.name, 0.0)
+    found = etcd_liveness.silence(run.snapshot.now, machine, applied=reason.code in (Code.PROBES, Code.KUBELET), said_at=said_at)
     if found.ask:
-        run.draft.ask(machine, {well_known.ASKED_AT: rfc3339(run.snapshot.now)})
+        # Members of etcd are asked together, as before a restart: asked in turn, their answers would go stale in turn.
+        for each in [machine, *(machine_health.other_members(machine, run.machines) if machine.is_etcd else ())]:
+            run.draft.ask(each, {well_known.ASKED_AT: rfc3339(run.snapshot.now)})
     if found.revisit_at is not None:
         run.draft.revisit.append(found.revisit_at)
-    if not found.since or reason.code not in (Code.PLAN, Code.PROBES):
+    if not found.since or reason.code not in _ANSWERED:
         return None
     text = f"{reason.message}: {waits.SILENT}, since {found.since}"
     return _State(_Group.CONFIGURING, Code.SILENT, Actor.USER, text, counts_as=reason.code)
 
 
+# The waits for a host that end when its agent, or what it has started, does its work.
+_ANSWERED = frozenset((Code.PLAN, Code.PROBES, Code.KUBELET))
+
+
 def _settled(run: Pass, machine: Machine) -> _State:
     if machine_health.kubelet_lags(run.snapshot, machine):
-        return _State(_Group.CONFIGURING, Code.KUBELET, Actor.MACHINE, waits.KUBELET)
+        lags = machine_health.Reason(Code.KUBELET, Actor.MACHINE, waits.KUBELET)
+        return _silent(run, machine, lags) or _State(_Group.CONFIGURING, lags.code, lags.actor, lags.message)
     if machine.is_control_plane and run.snapshot.pre_bootstrap:
         return _State(_Group.CONFIGURING, Code.PRE_BOOTSTRAP, Actor.REMUDA, waits.PRE_BOOTSTRAP)
     if machine.is_control_plane and not run.snapshot.control_plane.agent_connected:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -60,6 +60,9 @@ class Doors:
 
     def agent(self) -> bytes | None:
         return self.archive
+
+    def said_at(self, namespace: str, cluster: str) -> Mapping[str, float]:
+        return {}
 
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         self._handlers.append(handler)

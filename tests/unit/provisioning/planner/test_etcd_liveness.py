@@ -220,3 +220,33 @@ def test_an_agent_whose_services_are_not_healthy_is_asked_before_it_counts_as_si
     later = decide(replace(heard_of, now=NOW + 200))
     assert wait_of(later, "a").code is Code.PROBES and not asked(later)
     assert asked(decide(replace(heard_of, now=NOW + 61 + 301))) == {"a"}
+
+
+def test_an_agent_that_prints_progress_is_at_work_however_long_it_takes() -> None:
+    picture = with_machine(running(("a", "ecw")), "a", _pending("in-progress"))
+    late_in = replace(picture, now=NOW + 2000)
+    assert wait_of(decide(late_in), "a").code is Code.SILENT
+    works = decide(replace(late_in, said_at={"a": NOW + 1990}))
+    assert wait_of(works, "a").code is Code.PLAN and works.revisit_at == NOW + 1990 + 121
+    assert wait_of(decide(replace(late_in, said_at={"a": NOW + 1800})), "a").code is Code.SILENT
+
+
+def test_a_member_of_several_whose_services_are_not_healthy_is_asked_with_the_others() -> None:
+    """Asked alone, its answer and theirs would never be recent at the same time."""
+    picture = replace(with_machine(running(*THREE), "b", _unhealthy), now=NOW + 400)
+    first = decide(picture)
+    assert asked(first) == {"a", "b", "c"}
+    picture = with_machine(with_machine(applied(picture, first), "a", answered), "c", answered)
+    silent = decide(replace(picture, now=NOW + 400 + FRESH + 1))
+    assert wait_of(silent, "b").code is Code.SILENT
+
+
+def test_an_agent_whose_node_keeps_its_version_is_asked_before_it_counts_as_silent() -> None:
+    def lags(member: Machine) -> Machine:
+        return replace(_planned(member, NOW), kubelet_version="v1.33.0+k3s1")
+
+    picture = replace(with_machine(running(("a", "ecw")), "a", lags), now=NOW + 400)
+    first = decide(picture)
+    assert wait_of(first, "a").code is Code.KUBELET and asked(first) == {"a"}
+    silent = decide(replace(applied(picture, first), now=picture.now + FRESH + 1))
+    assert wait_of(silent, "a").code is Code.SILENT and "waiting for kubelet to update" in wait_of(silent, "a").evidence
