@@ -16,6 +16,7 @@ if __package__ in (None, ""):
 from remuda.apiserver.auth import bootstrap_policy
 from remuda.kube.encoding import jsonio
 from tests.real.cluster import RealCluster
+from tests.unit.apiserver.auth.short_roles import shorten
 
 API = "/apis/rbac.authorization.k8s.io/v1"
 SELECTOR = "labelSelector=kubernetes.io/bootstrapping%3Drbac-defaults"
@@ -46,14 +47,14 @@ def bare(kind: str, item: Json) -> Json:
 
 def rendered(objects: list[Json]) -> bytes:
     """One object a line, sorted: small, and a change shows as the lines that changed."""
-    lines = sorted(jsonio.dumps(bootstrap_policy.shorten(obj)).decode() for obj in objects)
+    lines = sorted(jsonio.dumps(shorten(obj)).decode() for obj in objects)
     return ("[\n" + ",\n".join(lines) + "\n]\n").encode()
 
 
 def main(arguments: list[str]) -> int:
     objects = real_objects()
     for obj in objects:
-        if bootstrap_policy.expand(bootstrap_policy.shorten(obj)) != obj:
+        if bootstrap_policy.expand(shorten(obj)) != obj:
             raise SystemExit(f"the short form loses something of {obj['kind']} {obj['metadata']['name']}")
     content = rendered(objects)
     if "--check" in arguments:

@@ -79,9 +79,9 @@ class Ours:
         self.chain = Chain([ServiceAccountAuthenticator(self.keys, self.stored, SYSTEM_CLOCK, [ISSUER], [ISSUER])], [ISSUER])
 
     async def who(self, token: str) -> Json:
-        user = await self.chain.authenticate(Credentials(bearer=token))
-        assert user is not None
-        return user.info()
+        found = await self.chain.identify(Credentials(bearer=token))
+        assert found is not None
+        return found.user.info()
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.real import build, describe_flags, need
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
-DRIVERS = sorted(set(known_flags.drivers()) - known_flags.BY_HAND.keys())
+DRIVERS = sorted(set(known_flags.flags_by_driver()) - known_flags.BY_HAND.keys())
 # Flags of ours that the program of the pinned version has not, and a later one has (docs/reference/machines.md#flags).
 LATER = {
     "amazonec2-http-protocol-ipv6",

@@ -1,14 +1,19 @@
-"""Certificates that are good today: the one thing of unit tests that OpenSSL compares with the machine's time."""
+"""Certificates for tests: good today, which OpenSSL compares with the machine's time, or of a server's own authority."""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from remuda.apiserver.keys.pki import LEAF_SECONDS, Pki
+from remuda.kube import certificates
 
 
 def certificate(tmp_path: Path, name: str) -> tuple[Path, Path]:
@@ -34,3 +39,20 @@ def certificate(tmp_path: Path, name: str) -> tuple[Path, Path]:
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return paths
+
+
+class Issued(NamedTuple):
+    certificate: bytes
+    key: bytes
+
+
+def issue_client(pki: Pki, name: str, groups: Iterable[str] = (), seconds: int = LEAF_SECONDS) -> Issued:
+    """A client certificate that the server of these keys reads as this user in these groups."""
+    if pki.material is not None:
+        authority = pki.material.authority()
+    else:
+        files = pki.ca_certificate, pki.ca_key
+        authority = certificates.authority_of(files[0].read_bytes(), files[1].read_bytes(), files)
+    key = certificates.new_key(pki.entropy)
+    made = certificates.sign_leaf(authority, key, certificates.subject(name, groups), seconds, (), pki.clock, pki.entropy)
+    return Issued(made, certificates.key_pem(key))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from .conditions import CURRENT, ERROR, FALSE, INFO, LEGACY, TRUE, UNKNOWN, WARNING, conditions_of, get
+from .conditions import ERROR, FALSE, INFO, LEGACY, TRUE, UNKNOWN, WARNING, conditions_of, get
 from .objects import labels_of, name_of
 
 Obj = dict[str, Any]
@@ -214,19 +214,6 @@ def _indented(message: str) -> str:
     if all(bulleted):
         return "\n" + "\n".join(f"  {line}" for line in lines)
     return "\n" + "\n".join(f"    {line}" if has else f"  * {line}" for line, has in zip(lines, bulleted, strict=True))
-
-
-def mirror(obj: Obj, kind: str, *, fallback: Sum | None = None) -> Sum:
-    """The condition of another object as ours, with its time; `fallback` (or unknown) when it has none."""
-    found = get(obj, kind, CURRENT)
-    if found is not None:
-        return Sum(
-            found.get("status") or UNKNOWN,
-            found.get("reason") or "NoReasonReported",
-            found.get("message") or "",
-            found.get("lastTransitionTime") or "",
-        )
-    return fallback or Sum(UNKNOWN, NOT_YET_REPORTED, f"Condition {kind} not yet reported")
 
 
 # --- condition summaries v1beta1 ------------------------------------------------------------------------------------------

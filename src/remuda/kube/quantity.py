@@ -154,11 +154,6 @@ def from_json(value: object) -> Quantity:
     raise QuantityError(FORMAT_WRONG)
 
 
-def canonical(text: str) -> str:
-    """The text that Kubernetes would store for `text`."""
-    return str(parse(text))
-
-
 def _parse(text: str) -> Quantity:
     match = _SHAPE.fullmatch(text)
     if not text or match is None:

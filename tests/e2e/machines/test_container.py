@@ -13,12 +13,13 @@ import pytest
 from remuda.machines.driver import DriverContext
 from remuda.machines.drivers.container import host_image
 from remuda.machines.drivers.container.driver import Container
-from remuda.machines.errors import Reason, parsed
+from remuda.machines.errors import Reason
 from remuda.machines.options import Options
 from tests.e2e.serving import eventually
 from tests.real import debian, need, systemhost
 from tests.scenarios.soaking import SOAK
 from tests.unit.machines.killing import NAME, Case, check_creating, check_removing
+from tests.unit.machines.program_output import parsed
 
 from .podman import IMAGE, Podman
 

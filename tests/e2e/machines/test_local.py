@@ -15,10 +15,11 @@ import pytest
 from remuda.hosts.hosts import Hosts
 from remuda.machines.driver import DriverContext
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
-from remuda.machines.errors import Reason, parsed
+from remuda.machines.errors import Reason
 from remuda.machines.options import Options
 from tests.scenarios.soaking import SOAK
 from tests.unit.machines.killing import NAME, Case, check_creating, check_removing
+from tests.unit.machines.program_output import parsed
 
 SCRIPT = """#!/usr/bin/env sh
 echo "installing on $(hostname) at $CATTLE_HOST_LOOPBACK"

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from remuda.machines import machine_state
-from remuda.machines.errors import Reason, parsed
+from remuda.machines.errors import Reason
 from tests.e2e.serving import Served
 from tests.integration.machines.drivers.ssh_host import SshHost
 from tests.real import need
+from tests.unit.machines.program_output import parsed
 
 pytestmark = pytest.mark.real
 Obj = dict[str, Any]

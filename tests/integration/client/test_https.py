@@ -21,6 +21,7 @@ from remuda.client.kubeconfig import ConfigError, Target
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
+from tests.unit.certificates import issue_client
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -150,7 +151,7 @@ async def test_every_verb_asks_what_kubernetes_expects(peer: Peer) -> None:
 
 async def test_the_client_certificate_is_shown_and_bearer_and_impersonation_headers_sent(peer: Peer, pki: Pki) -> None:
     peer.answers = [says({}), says({})]
-    issued = pki.issue_client("jane")
+    issued = issue_client(pki, "jane")
     async with HttpsClient(peer.target(client_certificate=issued.certificate, client_key=issued.key)) as client:
         await client.raw("GET", "/version")
     assert peer.peer_names[0]
@@ -258,7 +259,7 @@ async def test_a_refused_token_is_read_anew_once(peer: Peer, tmp_path: Path) -> 
 
 
 async def test_a_plugins_certificate_is_used(peer: Peer, pki: Pki, tmp_path: Path) -> None:
-    issued = pki.issue_client("robot")
+    issued = issue_client(pki, "robot")
     status = {"clientCertificateData": issued.certificate.decode(), "clientKeyData": issued.key.decode()}
     answer = {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status": status}
     (tmp_path / "answer").write_text(json.dumps(answer))

@@ -17,7 +17,6 @@ from remuda.kube.condition_summaries import (
     legacy_aggregate,
     legacy_mirror,
     legacy_summary,
-    mirror,
     summary,
 )
 
@@ -177,12 +176,6 @@ def test_an_aggregate_shows_three_groups_and_counts_the_rest() -> None:
     assert aggregate(good, "Ready", reasons=READY) == Sum("True", "Ready", "* Machine b: fine")
     going = [machine("a", condition("Deleting", "True", "going"))]
     assert aggregate(going, "Deleting", negative=True).status == "True"
-
-
-def test_a_mirror_keeps_the_time() -> None:
-    assert mirror(machine("m", condition("Ready", "True", "ok", 4)), "Ready") == Sum("True", "ReadyTrue", "ok", EPOCH.format(4))
-    assert mirror(machine(), "Ready").message == "Condition Ready not yet reported"
-    assert mirror(machine(), "Ready", fallback=Sum("False", "NotReady", "")).status == "False"
 
 
 def legacy(name: str = "m", *conditions: tuple[str, str, str]) -> Obj:

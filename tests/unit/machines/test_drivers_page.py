@@ -12,9 +12,9 @@ import yaml
 
 from remuda.machines import driver_registry
 from remuda.machines.driver import Driver, DriverError, Reason
-from remuda.machines.errors import parsed
 from remuda.machines.options import Options
 from remuda.machines.provisioner import program
+from tests.unit.machines.program_output import parsed
 
 from .killing import Case, Places, check_creating, check_removing, create, remove
 

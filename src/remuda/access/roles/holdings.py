@@ -28,7 +28,7 @@ from remuda.api.rke_cattle_io import ETCD_SNAPSHOTS, RKE_CONTROL_PLANES
 from remuda.api.rke_cattle_io import GROUP as RKE
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.policy_rules import Rule, compact, quoted, text, uncovered
-from remuda.kube.authorization.rbac import Permitted, Rbac
+from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, MASTERS, User
 from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.errors import go_quote, unavailable
@@ -285,9 +285,3 @@ def excess(user: User, held: Iterable[Rule], wanted: Iterable[Rule]) -> str:
 
 # Groups in which a list that is forbidden as a whole shows its permitted part.
 GROUPS: Final = (GROUP, PROVISIONING, CAPI, RKE, *sorted(DRIVER_GROUPS))
-
-
-def visible(rbac: Rbac, user: User, resource: GroupVersionResource, namespace: str = "", verb: str = "list") -> Permitted | None:
-    """The objects of a resource that `user` may see, in one namespace or in all; None: all of them."""
-    action = Action(user, verb, *resource, "", namespace)
-    return None if rbac.authorize(action).allowed else rbac.permitted(action)

@@ -40,11 +40,6 @@ def one_of(*values: str) -> Check:
     return lambda text: "" if text in values else said
 
 
-def optional(check: Check) -> Check:
-    """Accepts an empty text, or what `check` accepts."""
-    return lambda text: check(text) if text else ""
-
-
 def whole_number(low: int, high: int = _LARGEST_MINUTES) -> Check:
     said = f"must be a whole number from {low} to {high}"
 

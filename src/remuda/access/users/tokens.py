@@ -8,7 +8,7 @@ token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,17 +181,6 @@ def last_use(token: Obj, now: float) -> str | None:
     return rfc3339(rounded) if rounded > before else None
 
 
-def shown(token: Obj, now: float, current: str = "") -> dict[str, Any]:
-    """A token as its owner sees it: without the hash, with the values that depend on the moment."""
-    metadata = {key: value for key, value in _metadata(token).items() if key not in ("managedFields", "annotations")}
-    return {
-        **{key: value for key, value in token.items() if key not in ("token", "metadata")},
-        "metadata": metadata,
-        "expired": is_expired(token, now),
-        "current": bool(current) and metadata.get("name") == current,
-    }
-
-
 def groups_of(token: Obj) -> list[str]:
     """The bearer's groups according to the login provider, without those that have a meaning in Kubernetes itself."""
     named = [principal_name(found).removeprefix(LOCAL_PRINCIPAL) for found in token.get("groupPrincipals") or ()]
@@ -204,11 +193,6 @@ def principal_name(found: object) -> str:
         return ""
     named = _metadata(found).get("name")
     return str(named or found.get("name") or "")
-
-
-def ended(tokens: Iterable[Obj], now: float) -> list[str]:
-    """Names of tokens that can be deleted."""
-    return [str(_metadata(token).get("name", "")) for token in tokens if is_expired(token, now)]
 
 
 def _metadata(token: Obj) -> Mapping[str, Any]:

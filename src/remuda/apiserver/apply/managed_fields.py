@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.encoding.jsonio import dumps_text
-from remuda.kube.errors import FieldError, go_quote, invalid_value, too_long
+from remuda.kube.errors import go_quote
 
 from .field_set import Fields, FieldsError, difference, has, of_paths, parse
 
@@ -204,18 +204,6 @@ def manager_from_user_agent(user_agent: str) -> str:
 
 def _printable(char: str) -> bool:
     return char.isprintable()
-
-
-def field_manager_errors(field_manager: str, path: str = "fieldManager") -> list[FieldError]:
-    found: list[FieldError] = []
-    if len(field_manager.encode("utf-8", "replace")) > MAX_MANAGER_BYTES:
-        found.append(too_long(path, MAX_MANAGER_BYTES))
-    position = 0
-    for char in field_manager:
-        if not _printable(char):
-            found.append(invalid_value(path, field_manager, f"invalid character U+{ord(char):04X} (at position {position})"))
-        position += len(char.encode("utf-8", "replace"))
-    return found
 
 
 # --- the scale subresource ------------------------------------------------------------------------------------------------

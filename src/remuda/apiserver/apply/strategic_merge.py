@@ -50,11 +50,6 @@ def as_api_error(error: PatchError) -> ApiError:
     return ApiError(500, "", text)
 
 
-def unsupported() -> ApiError:
-    """The error for custom resources, which do not support this patch."""
-    return bad_request("strategic merge patch format is not supported")
-
-
 def merge(original: Obj, patch: Obj, lookup: Lookup) -> Obj:
     """One object with its patch merged; PatchError when the patch does not fit."""
     if _DIRECTIVE in patch:

@@ -83,11 +83,6 @@ class Chain:
 
         return leave
 
-    async def authenticate(self, credentials: Credentials) -> User | None:
-        """The user, None for a request without credentials. Raises BadCredentials (401)."""
-        identity = await self.identify(credentials)
-        return None if identity is None else identity.user
-
     async def identify(self, credentials: Credentials) -> Identity | None:
         failures: list[str] = []
         for authenticator in self._authenticators:

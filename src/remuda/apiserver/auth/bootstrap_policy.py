@@ -96,23 +96,6 @@ def _with_subjects(existing: Obj, expected: Obj) -> Obj:
 # The short form
 
 
-def shorten(obj: Obj) -> Obj:
-    metadata = obj["metadata"]
-    short: Obj = {"kind": obj["kind"], "name": metadata["name"]}
-    if "namespace" in metadata:
-        short["namespace"] = metadata["namespace"]
-    if labels := {key: value for key, value in metadata["labels"].items() if key not in LABELS}:
-        short["labels"] = labels
-    if "aggregationRule" in obj:
-        short["aggregate"] = [each["matchLabels"] for each in obj["aggregationRule"]["clusterRoleSelectors"]]
-    if "rules" in obj:
-        short["rules"] = [_shorten_rule(rule) for rule in obj["rules"]]
-    if "roleRef" in obj:
-        short["role"] = f"{obj['roleRef']['kind']} {obj['roleRef']['name']}"
-        short["subjects"] = [_shorten_subject(subject) for subject in obj.get("subjects") or ()]
-    return short
-
-
 def expand(short: Obj) -> Obj:
     metadata: Obj = {"name": short["name"]}
     if "namespace" in short:
@@ -132,14 +115,6 @@ def expand(short: Obj) -> Obj:
     return obj
 
 
-def _shorten_rule(rule: Obj) -> list[str]:
-    if "nonResourceURLs" in rule:
-        return [" ".join(rule["verbs"]), " ".join(rule["nonResourceURLs"])]
-    groups = " ".join(group or _CORE for group in rule["apiGroups"])
-    short = [" ".join(rule["verbs"]), groups, " ".join(rule["resources"])]
-    return [*short, " ".join(rule["resourceNames"])] if "resourceNames" in rule else short
-
-
 def _expand_rule(short: list[str]) -> Obj:
     rule: Obj = {"verbs": short[0].split()}
     if len(short) == 2:
@@ -147,12 +122,6 @@ def _expand_rule(short: list[str]) -> Obj:
     rule["apiGroups"] = ["" if group == _CORE else group for group in short[1].split()]
     rule["resources"] = short[2].split()
     return {**rule, "resourceNames": short[3].split()} if len(short) == 4 else rule
-
-
-def _shorten_subject(subject: Obj) -> str:
-    if subject["kind"] == "ServiceAccount":
-        return f"ServiceAccount {subject['namespace']} {subject['name']}"
-    return f"{subject['kind']} {subject['name']}"
 
 
 def _expand_subject(short: str) -> Obj:

@@ -55,13 +55,6 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def ordered(value: Obj | None, fields: Sequence[str]) -> Verbatim:
-    """`value` as JSON with its fields in Go's order."""
-    if value is None:
-        return Verbatim("null")
-    return Verbatim(dumps_text({field: value[field] for field in fields if field in value}))
-
-
 def shown_selector(selector: Obj | None) -> Verbatim:
     if selector is None:
         return Verbatim("null")

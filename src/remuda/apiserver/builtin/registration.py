@@ -284,10 +284,6 @@ def deprecation_warning(group: str, version: str, kind: str) -> str:
     return _DEPRECATED.get((group, version, kind), "")
 
 
-def is_known(group: str, version: str, kind: str) -> bool:
-    return (group, version, kind) in _STRATEGIES
-
-
 def strategy_for(group: str, version: str, kind: str) -> Strategy:
     """The kind's own strategy; KeyError when it has none."""
     return _STRATEGIES[group, version, kind]

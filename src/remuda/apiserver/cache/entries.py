@@ -248,10 +248,6 @@ class Detector:
         self._watched: deque[tuple[Holder, Obj, int]] = deque()
         self.violations: list[str] = []
 
-    @property
-    def watched(self) -> int:
-        return len(self._watched)
-
     def track(self, holder: Holder) -> None:
         obj = holder.held()
         if obj is None:

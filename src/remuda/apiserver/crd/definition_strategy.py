@@ -55,14 +55,6 @@ def storage_version(crd: Obj) -> str:
     return ""
 
 
-def version_of(crd: Obj, name: str) -> Obj:
-    """The version's own part of the CRD; empty when there is none."""
-    for version in list_of(dict_of(crd.get("spec")).get("versions")):
-        if isinstance(version, dict) and version.get("name") == name:
-            return version
-    return {}
-
-
 def prepare_for_create(crd: Obj) -> None:
     """A new CRD has an empty status except for its storage version, with empty fields as Go prints them."""
     storage = storage_version(crd)

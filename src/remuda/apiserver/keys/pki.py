@@ -22,7 +22,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from remuda.kube import certificates
 from remuda.kube.certificates import DAY, RENEW_BEFORE, Authority, PkiError, new_key_pem
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from .shared_keys import Material
 
-__all__ = ["DAY", "ClientCertificate", "Pki", "PkiError", "kubeconfig", "new_key_pem", "serving_names", "write_private"]
+__all__ = ["DAY", "Pki", "PkiError", "kubeconfig", "new_key_pem", "serving_names", "write_private"]
 
 Obj = dict[str, Any]
 
@@ -56,13 +56,6 @@ ALWAYS_SERVED = (
 # Several threads may renew certificates, one at a time.
 _ONE_AT_A_TIME = threading.Lock()
 _WILDCARDS = frozenset(("", "0.0.0.0", "::", "*"))
-
-
-class ClientCertificate(NamedTuple):
-    """PEM of a client certificate and its key."""
-
-    certificate: bytes
-    key: bytes
 
 
 @dataclass(slots=True, eq=False)
@@ -152,15 +145,6 @@ class Pki:
         pki = cls(directory, clock, entropy, material)
         pki.complete(hosts)
         return pki
-
-    def issue_client(self, name: str, groups: Iterable[str] = (), seconds: int = LEAF_SECONDS) -> ClientCertificate:
-        """A client certificate that :mod:`..auth.client_certificates` reads as this user in these groups."""
-        authority = _load_authority(self)
-        key = certificates.new_key(self.entropy)
-        certificate = certificates.sign_leaf(
-            authority, key, certificates.subject(name, groups), seconds, (), self.clock, self.entropy
-        )
-        return ClientCertificate(certificate, certificates.key_pem(key))
 
     def kubeconfig(self, server_url: str, trust: Obj | None = None) -> Obj:
         """The admin's kubeconfig, with everything inline so that the one file is enough.

@@ -81,7 +81,7 @@ BY_HAND: Final[dict[str, tuple[Flag, ...]]] = {
 
 
 @cache
-def _table() -> dict[str, tuple[Flag, ...]]:
+def flags_by_driver() -> dict[str, tuple[Flag, ...]]:
     text = files(__package__).joinpath("flags.json").read_bytes()
     read = msgspec.json.decode(text, type=dict[str, list[_Flag]])
     return {driver: tuple(map(_flag, flags)) for driver, flags in read.items()} | BY_HAND
@@ -92,9 +92,5 @@ def _flag(each: _Flag) -> Flag:
     return Flag(each.name, each.kind, default, each.usage, each.env)
 
 
-def drivers() -> list[str]:
-    return sorted(_table())
-
-
 def flags_of(driver: str) -> tuple[Flag, ...] | None:
-    return _table().get(driver)
+    return flags_by_driver().get(driver)

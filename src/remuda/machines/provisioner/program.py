@@ -1,6 +1,6 @@
 """The program in a Job: reads its arguments, carries them out, and ends with a code and a last line with the reason of a failure.
 
-That line is `Reason: message` (:func:`remuda.machines.errors.parsed` reads it), on the standard error stream and in the
+That line is `Reason: message` (:mod:`..machineprovision.job_outcome` reads it), on the standard error stream and in the
 termination log, from which a Job's status gets it. Codes are rancher-machine's: 1 for any failure, 3 for one before anything was
 made.
 """

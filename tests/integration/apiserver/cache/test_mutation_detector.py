@@ -95,5 +95,5 @@ async def test_a_server_that_stopped_leaves_nothing_to_watch(detector: Detector)
         metadata = {"name": "changing", "namespace": "default"}
         await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         await client.patch(CONFIG_MAPS, "changing", {"data": {"a": "1"}}, "default")
-        assert detector.watched
-    assert (detector.watched, detector.violations) == (0, [])
+        assert detector._watched
+    assert (list(detector._watched), detector.violations) == ([], [])

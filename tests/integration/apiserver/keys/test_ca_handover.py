@@ -38,6 +38,7 @@ from remuda.tunnel.clusteragent.settings import Settings
 from tests.integration.agent.builders import server as web_server
 from tests.integration.agent.fakeapi import KUBECONFIG
 from tests.integration.tunnel.clusteragent.gate import TOKEN, Gate
+from tests.unit.certificates import issue_client
 from tests.waiting import until
 
 from .test_rotation import TOKEN as SERVERS_TOKEN
@@ -206,7 +207,7 @@ async def test_a_client_certificate_of_a_dropped_ca_opens_nothing_by_way_of_an_i
             with pytest.raises(BadCredentials):
                 await server.chain.identify(Credentials(ssl.PEM_cert_to_DER_cert(leaf.decode())))
         assert server.pki is not None
-        good = server.pki.issue_client("jane").certificate
+        good = issue_client(server.pki, "jane").certificate
         assert await server.chain.identify(Credentials(ssl.PEM_cert_to_DER_cert(good.decode()))) is not None
 
 

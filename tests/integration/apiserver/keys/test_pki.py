@@ -19,6 +19,7 @@ from remuda.apiserver.keys.pki import Pki, serving_names
 from remuda.kube.certificates import DAY, PkiError
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, VirtualClock
 from remuda.kube.encoding import yamlio
+from tests.unit.certificates import issue_client
 
 
 def ensure(directory: Path, clock: Clock | None = None, hosts: tuple[str, ...] = ("127.0.0.1",)) -> Pki:
@@ -179,7 +180,7 @@ def test_the_kubeconfig_file_is_private_and_complete(tmp_path: Path) -> None:
 
 async def test_tls_between_the_two_certificates_works(tmp_path: Path) -> None:
     made = ensure(tmp_path, SYSTEM_CLOCK)
-    issued = made.issue_client("alice", ["dev", "ops"], 600)
+    issued = issue_client(made, "alice", ["dev", "ops"], 600)
     (tmp_path / "alice.pem").write_bytes(issued.certificate + issued.key)
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(made.ca_certificate))
     server_side.load_cert_chain(made.serving_certificate, made.serving_key)

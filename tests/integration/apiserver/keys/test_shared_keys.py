@@ -15,6 +15,7 @@ from remuda.apiserver.keys.shared_keys import FILES, Material, ensure_directory,
 from remuda.kube import certificates
 from remuda.kube.certificates import DAY, PkiError
 from remuda.kube.clock import Clock, Entropy, VirtualClock
+from tests.unit.certificates import issue_client
 
 
 def ensure(directory: Path, clock: Clock | None = None) -> Material:
@@ -163,7 +164,7 @@ def test_each_replica_has_its_own_certificates_of_the_same_authority(tmp_path: P
         assert host in certificates.names_in(certificate)
         assert not pki.ca_key.exists(), "the shared keys have one place, and it is not here"
         assert not pki.service_account_key.exists()
-    issued = one.issue_client("alice", ["dev"])
+    issued = issue_client(one, "alice", ["dev"])
     load(issued.certificate).verify_directly_issued_by(load(two.ca_pem))
 
 

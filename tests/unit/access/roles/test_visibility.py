@@ -1,13 +1,14 @@
-"""Which clusters somebody sees."""
+"""The clusters that a user sees."""
 
 from __future__ import annotations
 
-from remuda.access.roles.holdings import visible
 from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.app.embedded_gateway import filter_lists
 from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.rbac import Permitted, Rbac
+from remuda.kube.authorization.users import User
 from remuda.kube.objects import GroupVersionResource
 
 from .management_house import WORKSPACE, house, person
@@ -15,6 +16,12 @@ from .management_house import WORKSPACE, house, person
 A, B = "c-aaaaa", "c-bbbbb"
 ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
 ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebindings")
+
+
+def visible(rbac: Rbac, user: User, resource: GroupVersionResource, namespace: str = "") -> Permitted | None:
+    """The objects that `user` may list, in one namespace or in all; None: all of them."""
+    action = Action(user, "list", *resource, "", namespace)
+    return None if rbac.authorize(action).allowed else rbac.permitted(action)
 
 
 async def test_everybody_sees_theirs() -> None:

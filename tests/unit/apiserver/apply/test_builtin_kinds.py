@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.apply import FieldManager, ScalePaths, empty_builtin, manager_from_user_agent
-from remuda.apiserver.apply.managed_fields import field_manager_errors
+from remuda.apiserver.registry.object_meta import field_manager_errors
 from remuda.apiserver.scheme import builtin_types
 from remuda.kube.clock import VirtualClock
 
@@ -126,7 +126,9 @@ def test_a_request_without_a_manager_is_called_after_its_user_agent(agent: str, 
 
 
 def test_options_that_make_no_sense() -> None:
-    assert [str(error) for error in field_manager_errors("x" * 129)] == ["fieldManager: Too long: may not be more than 128 bytes"]
-    assert [str(error) for error in field_manager_errors("é\n")] == [
+    assert [str(error) for error in field_manager_errors("x" * 129, "fieldManager")] == [
+        "fieldManager: Too long: may not be more than 128 bytes"
+    ]
+    assert [str(error) for error in field_manager_errors("é\n", "fieldManager")] == [
         'fieldManager: Invalid value: "é\\n": invalid character U+000A (at position 2)'
     ]

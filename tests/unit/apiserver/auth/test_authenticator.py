@@ -13,6 +13,7 @@ from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
 from remuda.apiserver.keys.pki import Pki
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, VirtualClock
+from tests.unit.certificates import issue_client
 
 
 class Known:
@@ -42,19 +43,21 @@ def test_health_may_be_asked_by_anybody(path: str) -> None:
 
 
 async def test_no_credentials_are_no_user() -> None:
-    assert await CHAIN.authenticate(Credentials()) is None
+    assert await CHAIN.identify(Credentials()) is None
 
 
 @pytest.mark.parametrize(("token", "why"), [("bad", "invalid bearer token"), ("own-x", "[invalid bearer token, revoked]")])
 async def test_a_bad_token_is_never_anonymous(token: str, why: str) -> None:
     with pytest.raises(BadCredentials) as caught:
-        await CHAIN.authenticate(Credentials(bearer=token))
+        await CHAIN.identify(Credentials(bearer=token))
     assert (caught.value.code, caught.value.message, caught.value.why) == (401, "Unauthorized", why)
     assert why not in str(caught.value.status()), "the client is not told"
 
 
 async def test_a_known_user_is_authenticated() -> None:
-    assert await CHAIN.authenticate(Credentials(bearer="good")) == User("known", groups=("g", "system:authenticated"))
+    found = await CHAIN.identify(Credentials(bearer="good"))
+    assert found is not None
+    assert found.user == User("known", groups=("g", "system:authenticated"))
 
 
 async def test_a_credential_without_audience_is_for_this_api_only() -> None:
@@ -127,17 +130,18 @@ def pki(tmp_path_factory: pytest.TempPathFactory, clock: VirtualClock) -> Pki:
 
 
 async def test_name_and_groups_come_from_the_certificate(pki: Pki, clock: VirtualClock) -> None:
-    shown = der(pki.issue_client("alice", ["dev", "ops"], 600).certificate)
+    shown = der(issue_client(pki, "alice", ["dev", "ops"], 600).certificate)
     for _ in range(2):
-        user = await Chain([CertificateAuthenticator(clock)], ["api"]).authenticate(Credentials(shown))
-        assert user is not None
+        found = await Chain([CertificateAuthenticator(clock)], ["api"]).identify(Credentials(shown))
+        assert found is not None
+        user = found.user
         assert (user.name, user.groups) == ("alice", ("dev", "ops", "system:authenticated"))
         assert user.extra["authentication.kubernetes.io/credential-id"][0].startswith("X509SHA256=")
 
 
 async def test_a_certificate_that_ends_while_the_connection_lives_is_refused(pki: Pki, clock: VirtualClock) -> None:
     door = CertificateAuthenticator(clock)
-    shown = Credentials(der(pki.issue_client("alice", [], 600).certificate))
+    shown = Credentials(der(issue_client(pki, "alice", [], 600).certificate))
     assert await door.identify(shown) is not None
     await clock.advance(601)
     with pytest.raises(BadCredentials) as caught:
@@ -158,6 +162,6 @@ async def test_bytes_that_are_no_certificate_are_refused(clock: VirtualClock) ->
 
 async def test_a_good_token_helps_where_the_certificate_is_bad(clock: VirtualClock) -> None:
     chain = Chain([CertificateAuthenticator(clock), Known()], ["api"])
-    user = await chain.authenticate(Credentials(b"junk", "good"))
-    assert user is not None
-    assert user.name == "known"
+    found = await chain.identify(Credentials(b"junk", "good"))
+    assert found is not None
+    assert found.user.name == "known"

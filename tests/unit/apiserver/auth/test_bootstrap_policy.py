@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from remuda.apiserver.auth import bootstrap_policy
-from remuda.apiserver.auth.bootstrap_policy import AUTO_UPDATE, Operation, expand, reconcile, shorten
+from remuda.apiserver.auth.bootstrap_policy import AUTO_UPDATE, Operation, expand, reconcile
 from remuda.kcm.clusterrole_aggregation import aggregated_rules
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import NOBODY, User
 from remuda.kube.encoding import jsonio
 from tests.unit.kube.authorization.stored import Obj, Stored, binding, role, rule
+
+from .short_roles import shorten
 
 DESIRED = bootstrap_policy.desired()
 

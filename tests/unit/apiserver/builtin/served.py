@@ -74,7 +74,7 @@ def create(kind: Kind, obj: Obj) -> tuple[Obj, list[str]]:
     admit(kind, obj)
     obj["metadata"] |= {"uid": UID, "creationTimestamp": CREATED}
     if kind.kind == "Service":
-        service_addresses.allocate(obj, None, service_addresses.in_use([]), SERVICE_RANGE, dry_run=True)
+        service_addresses.allocate(obj, None, service_addresses.InUse(frozenset(), frozenset()), SERVICE_RANGE, dry_run=True)
     if strategy.generation:
         obj["metadata"]["generation"] = 1
     strategy.prepare_for_create(obj)
@@ -95,7 +95,7 @@ def update(kind: Kind, old: Obj, change: Obj, subresource: str) -> tuple[Obj, li
     if kind.kind in ("Pod",) and not subresource:
         admit(kind, obj)
     if kind.kind == "Service" and not subresource:
-        service_addresses.allocate(obj, old, service_addresses.in_use([]), SERVICE_RANGE, dry_run=True)
+        service_addresses.allocate(obj, old, service_addresses.InUse(frozenset(), frozenset()), SERVICE_RANGE, dry_run=True)
     generation = old["metadata"].get("generation")
     if generation is not None:
         obj["metadata"]["generation"] = generation

@@ -451,9 +451,9 @@ async def test_a_token_of_an_account_that_was_made_elsewhere(tmp_path: Path) -> 
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         made = await one.client.create(SERVICE_ACCOUNTS, asked, "default", name="builder", subresource="token")
         credentials = Credentials(bearer=made["status"]["token"])
-        user = await two.while_behind(two.server.handler.chain.authenticate(credentials))
-        assert user is not None
-        assert user.name == "system:serviceaccount:default:builder"
+        found = await two.while_behind(two.server.handler.chain.identify(credentials))
+        assert found is not None
+        assert found.user.name == "system:serviceaccount:default:builder"
         await one.client.delete(SERVICE_ACCOUNTS, "builder", "default")
         await two.told()
         assert await _refused(two, credentials)
@@ -461,7 +461,7 @@ async def test_a_token_of_an_account_that_was_made_elsewhere(tmp_path: Path) -> 
 
 async def _refused(replica: Replica, credentials: Credentials) -> bool:
     try:
-        return await replica.server.handler.chain.authenticate(credentials) is None
+        return await replica.server.handler.chain.identify(credentials) is None
     except (BadCredentials, ApiError):
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remuda.machines.driver_registry import names
-from remuda.machines.nodedrivers.known_flags import drivers
+from remuda.machines.nodedrivers.known_flags import flags_by_driver
 from remuda.provisioning.references.driver_addresses import addresses_of
 
 from .test_secrecy import fields_of
@@ -23,7 +23,7 @@ _VALUES: dict[str, object] = {"boolean": True, "array[string]": ["x"]}
 
 
 # The only flag of `noop` has no driver's name before it.
-@pytest.mark.parametrize("driver", sorted({*drivers(), *names()} - {"noop"}))
+@pytest.mark.parametrize("driver", sorted({*flags_by_driver(), *names()} - {"noop"}))
 def test_the_addresses_of_a_driver_are_the_reviewed_ones(driver: str) -> None:
     fields = {name: _VALUES.get(str(field.get("type")), "x") for name, field in fields_of(driver).items()}
     found = {each.field for each in addresses_of(driver, fields)}

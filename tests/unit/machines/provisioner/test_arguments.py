@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from remuda.machines.errors import DriverError, Reason, parsed
+from remuda.machines.errors import DriverError, Reason
 from remuda.machines.options import Flag, FlagKind, Options, field_of, flag_of
 from remuda.machines.provisioner.arguments import driver_arguments, parse
 from remuda.machines.provisioner.external_driver import without_ours
+from tests.unit.machines.program_output import parsed
 
 JOB = [
     "--driver-download-url=",

@@ -13,12 +13,12 @@ import pytest
 from remuda.kube.clock import VirtualClock
 from remuda.machines import machine_state
 from remuda.machines.driver import Bootstrapping, Driver, DriverContext, DriverError, Flag, Keep, Machine, Reason, State
-from remuda.machines.errors import parsed
 from remuda.machines.options import Options
 from remuda.machines.provisioner import program
 from remuda.machines.provisioner.session import Order, PreCreateError, Session
 from remuda.machines.provisioner.state_store import Store
 from tests.unit.machines.killing import NAME, Place, Places
+from tests.unit.machines.program_output import parsed
 
 
 class Told(Driver):

@@ -34,13 +34,6 @@ class InUse:
     node_ports: AbstractSet[int]
 
 
-def in_use(services: list[Obj]) -> InUse:
-    addresses = {address for each in services for address in sub(each, "spec").get("clusterIPs") or () if address != "None"}
-    ports = {port["nodePort"] for each in services for port in sub(each, "spec").get("ports") or () if port.get("nodePort")}
-    ports |= {each["spec"]["healthCheckNodePort"] for each in services if sub(each, "spec").get("healthCheckNodePort")}
-    return InUse(addresses, ports)
-
-
 def allocate(obj: Obj, old: Obj | None, used: InUse, service_range: str = SERVICE_RANGE, dry_run: bool = False) -> None:
     """Gives `obj` the addresses and ports that it requests or lacks; raises when one is not available.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -285,9 +284,3 @@ class SqliteStore:
             connection.close()
         await asyncio.to_thread(self._writer.join)
         self._lock.release()
-
-
-def meta_of(path: Path) -> Mapping[str, float]:
-    """The metadata of a database that is not open; for `doctor` and tests."""
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-        return get_meta(connection)

@@ -20,9 +20,10 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.apiserver.storage.sqlite.engine import meta_of
 from remuda.apiserver.storage.store import Put
 from remuda.kube.clock import SYSTEM_CLOCK
+
+from .closed_database import meta_of
 
 CHILD = Path(__file__).with_name("crashing.py")
 ROUNDS = 60 if os.environ.get("REMUDA_SOAK") == "1" else 5

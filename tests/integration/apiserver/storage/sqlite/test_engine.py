@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.apiserver.storage.sqlite.engine import meta_of
 from remuda.apiserver.storage.store import Compacted, Delete, Put, StoreError
 from remuda.kube.clock import VirtualClock
+
+from .closed_database import meta_of
 
 
 def rows(path: Path, query: str) -> list[tuple[object, ...]]:

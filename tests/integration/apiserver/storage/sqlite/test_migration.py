@@ -16,9 +16,10 @@ from typing import NamedTuple
 import pytest
 
 from remuda.apiserver.storage.sqlite import SqliteStore, tables
-from remuda.apiserver.storage.sqlite.engine import meta_of
 from remuda.apiserver.storage.store import Put, StoreError
 from remuda.kube.clock import VirtualClock
+
+from .closed_database import meta_of
 
 # Written by the last Remuda of that schema: a config map of two states, one that was deleted, a lease.
 SCHEMA_1 = Path(__file__).with_name("schema-1.db.gz")

@@ -16,6 +16,7 @@ from remuda.kube.encoding import yamlio
 from remuda.kube.objects import dig
 from remuda.lab.distro.cluster.apiserver import restrict_nodes
 from remuda.lab.distro.nodes import NodeConfig, Pace, Program, run_node
+from tests.unit.certificates import issue_client
 from tests.unit.lab.distro.nodes.simulated_cluster import NAMESPACE, template, village
 
 _SLEEPER = Program("test/sleeper", (sys.executable, "-I", "-c", "import time; time.sleep(600)"))
@@ -31,7 +32,7 @@ async def test_a_node_needs_no_more_than_what_is_its_own(pki: Pki, tmp_path: Pat
         await place.server.listen()
         assert place.server is not None
         await restrict_nodes(place.server)
-        issued = pki.issue_client("system:node:a", ["system:nodes"])
+        issued = issue_client(pki, "system:node:a", ["system:nodes"])
         user = {
             "client-certificate-data": base64.b64encode(issued.certificate).decode(),
             "client-key-data": base64.b64encode(issued.key).decode(),
