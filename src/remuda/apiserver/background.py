@@ -7,16 +7,23 @@ import logging
 import resource
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from remuda.kube.certificates import PkiError
 from remuda.kube.clock import SettledTime
 from remuda.kube.errors import ApiError
 
-from .storage.store import StoreError
-
-if TYPE_CHECKING:
-    from .server import Server
+from .auth.service_accounts import LastUsed
+from .cache.watch_cache import WatchCache
+from .config import Config
+from .http.handler import Handler
+from .http.metrics import Metrics
+from .keys.rotation import Rotations
+from .limits.flow_control import Flow
+from .registry.resources import Registry
+from .replicas.server_leases import ServerLease
+from .storage.store import HistoryStore, Store, StoreError
+from .watch.watchers import Feeds
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +39,28 @@ _ASK_EVERY = 1.0
 _AWAY_AFTER = 5.0
 
 
+class _Server(Protocol):
+    """The parts of a server that its tasks work on."""
+
+    config: Config
+    store: Store
+    history: HistoryStore | None
+    cache: WatchCache
+    registry: Registry
+    feeds: Feeds
+    flow: Flow
+    handler: Handler
+    metrics: Metrics
+    last_used: LastUsed
+    lease: ServerLease | None
+    rotations: Rotations | None
+    vital: list[asyncio.Task[None]]
+
+    async def renew(self) -> None: ...
+
+
 class BackgroundTasks:
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: _Server) -> None:
         self._server = server
         self._clock = server.config.clock
         self._tasks: list[asyncio.Task[None]] = []

@@ -11,15 +11,14 @@ import functools
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.certificates import new_key_pem
-from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 
 from . import startup
 from .admission.chain import Chain as AdmissionChain
@@ -52,10 +51,11 @@ from .background import BackgroundTasks
 from .builtin import registration
 from .builtin.core.service_addresses import ServiceLedger, guards_of
 from .cache.watch_cache import ValueTransformer, WatchCache
+from .config import Config
 from .crd.conversion import Converter, InProcess, WebhookConverter
 from .crd.custom_resources import CustomResources
 from .history.past import HistoryHandler
-from .http.connection_limits import DEFAULT_MAX_CONNECTIONS, ConnectionLimits, MaxConnections
+from .http.connection_limits import ConnectionLimits
 from .http.handler import Handler
 from .http.listener import ConnectionObserver, Listener, reload_certificate, server_context
 from .http.metrics import Metrics
@@ -71,7 +71,7 @@ from .registry.resources import Registry
 from .replicas import allocation_locks
 from .replicas.server_leases import ServerLease
 from .storage import key_layout
-from .storage.memory import InitialState, MemoryStore
+from .storage.memory import MemoryStore
 from .storage.sqlite import SqliteStore
 from .storage.store import HistoryStore, Store
 from .verbs import patch
@@ -81,51 +81,12 @@ from .verbs.subresources import Subresources
 from .watch.watchers import Feeds
 from .webhook_client import NoServices, WebhookClient
 
-if TYPE_CHECKING:
-    from .storage.etcd import EtcdConfig
-
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
 
+__all__ = ["ISSUER", "Config", "Front", "PartFailed", "Server"]
+
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """`data_dir` None keeps everything in memory: for tests, simulation and preview.
-
-    With `etcd` the state is there, and other servers may share it. They have the same keys, by `pki_dir` or by `token`
-    (:mod:`.keys.key_agreement`); the data directory then has only this server's own files.
-    """
-
-    data_dir: Path | None
-    host: str = "127.0.0.1"
-    port: int = 8443
-    # More names and addresses of this server: for its certificate.
-    names: tuple[str, ...] = ()
-    etcd: EtcdConfig | None = None
-    pki_dir: Path | None = None
-    token: str = field(default="", repr=False)
-    # The time to go on serving after a stop request, while /readyz already fails.
-    shutdown_delay: float = 0.0
-    history_seconds: int = 7 * 86400
-    # The window for watches and paged lists.
-    window_seconds: int = 300
-    # The default roles of Kubernetes. A server with only trusted callers can do without their 140 objects.
-    default_roles: bool = True
-    # The state that a server in memory begins with, shared with other servers: each has its own copy of changes.
-    base: InitialState | None = field(default=None, repr=False)
-    # Keys and certificates that the server does not keep itself: for one in memory that listens.
-    pki: Pki | None = None
-    # The encryption of Secrets for such a server.
-    envelope: Envelope | None = None
-    # Why pods have no logs, and no commands can be run in them.
-    no_kubelet: str = registration.NO_KUBELET
-    # The maximum number of connections.
-    room: MaxConnections = DEFAULT_MAX_CONNECTIONS
-    clock: Clock = field(default=SYSTEM_CLOCK)
-    rng: Rng = field(default_factory=Rng)
-    entropy: Entropy = field(default_factory=Entropy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +221,7 @@ class Server:
     async def _start(self, place: KeyStorage | None = None) -> None:
         config, clock = self.config, self.config.clock
         if place is not None:
-            self.rotations = Rotations(self, place)
+            self.rotations = Rotations(self, place, clock, config.entropy)
             self.cache.on_unknown_key = self.rotations.look_for_keys
             await self.rotations.start()
         await self.cache.start()
@@ -297,7 +258,7 @@ class Server:
         self.handler = Handler(self.api, self.feeds, chain, self.flow, self.subresources, self.metrics)
         self.nonresource_paths = NonResourcePaths(self, token_keys, ISSUER)
         self.nonresource_paths.register(self.handler)
-        RotationPaths(self).register(self.handler)
+        RotationPaths(self, clock).register(self.handler)
         custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
         self.past = self.handler.past = HistoryHandler(self.api, self.rbac, self.history, custom, self.flow)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)

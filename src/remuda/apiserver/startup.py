@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Clock
@@ -21,6 +21,7 @@ from remuda.kube.objects import GroupVersionKind, name_of, namespace_of
 from .auth import bootstrap_policy as roles
 from .backup.restore_staging import complete
 from .builtin.core.service_addresses import SERVICE_RANGE
+from .config import Config
 from .keys import key_agreement
 from .keys.encryption import Envelope, load_or_create
 from .keys.key_places import Directory, InStore, KeyStorage, OwnFiles
@@ -33,9 +34,6 @@ from .storage.sqlite import SqliteStore
 from .storage.store import Store, StoreError, Unavailable
 from .verbs import create, delete, update
 from .verbs.context import MANAGER, Api, Call, DeleteOptions
-
-if TYPE_CHECKING:
-    from .server import Config
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

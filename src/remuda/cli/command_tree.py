@@ -114,8 +114,6 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from .command_tree import cli
-
     found = get_completion_class(shell)
     assert found is not None
     template = found(cli, {}, "remuda", "_REMUDA_COMPLETE")
@@ -123,15 +121,13 @@ def completion(shell: str) -> None:
     click.echo(template.source_template % template.source_vars())
 
 
-# What cobra's scripts understand by `:4`: there is nothing else, and no file either.
+# For cobra's scripts `:4` means that there are no more completions, and no file names.
 _NO_FILES = ":4"
 
 
 def completed(words: list[str]) -> list[str]:
-    """How a command line could go on, whose last word is unfinished; as kubectl's scripts want to be told it."""
+    """Completions of a command line whose last word is unfinished, in the form that kubectl's scripts expect."""
     from click.shell_completion import ShellComplete
-
-    from .command_tree import cli
 
     *before, last = words or [""]
     found = ShellComplete(cli, {}, "remuda", "_REMUDA_COMPLETE").get_completions(before, last)

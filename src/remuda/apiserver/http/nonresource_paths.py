@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from aiohttp import web
@@ -16,13 +16,15 @@ from remuda.kube.authorization.users import User
 from remuda.kube.encoding import jsonio
 
 from ..auth.token_keys import KEYS_PATH, TokenKeys, openid_configuration
+from ..cache.watch_cache import WatchCache
 from ..discovery.documents import Discovery
 from ..discovery.openapi import OpenApi
+from ..registry.resources import Registry
 from . import negotiation, responses
+from .metrics import Metrics
 from .paths import Target
 
 if TYPE_CHECKING:
-    from ..server import Server
     from .handler import Handler
 
 Obj = dict[str, Any]
@@ -56,8 +58,28 @@ def version_info() -> Obj:
     }
 
 
+class _BackgroundTasks(Protocol):
+    @property
+    def store_answers(self) -> bool: ...
+
+
+class _Server(Protocol):
+    """The parts of a server that these paths describe."""
+
+    registry: Registry
+    cache: WatchCache
+    metrics: Metrics
+    handler: Handler
+    draining: bool
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def background(self) -> _BackgroundTasks: ...
+
+
 class NonResourcePaths:
-    def __init__(self, server: Server, token_keys: TokenKeys, issuer: str) -> None:
+    def __init__(self, server: _Server, token_keys: TokenKeys, issuer: str) -> None:
         self._server = server
         self._keys = token_keys
         self._issuer = issuer

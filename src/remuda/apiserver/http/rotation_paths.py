@@ -11,29 +11,30 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from aiohttp import web
 
 from remuda.kube import certificates, errors
 from remuda.kube.authorization.users import User
 from remuda.kube.certificates import PkiError
-from remuda.kube.clock import rfc3339
+from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
 
 from ..auth.token_keys import peek
 from ..keys import rotation_record
-from ..keys.ca_followers import Trust, UnpreparedClient, judged
+from ..keys.ca_followers import Followers, Trust, UnpreparedClient, judged
+from ..keys.pki import Pki
 from ..keys.rotation import Rotations
 from ..keys.rotation_record import KEEPING, Found, Rotation
-from ..storage.store import StoreError
+from ..registry.resources import Registry
+from ..storage.store import Store, StoreError
 from . import request_bodies, responses
 from .paths import Target
 
 if TYPE_CHECKING:
-    from ..server import Server
     from .handler import Handler
 
 Obj = dict[str, Any]
@@ -52,9 +53,23 @@ class FinishOptions(NamedTuple):
     no_handover: bool
 
 
+class _Server(Protocol):
+    """The parts of a server whose keys are rotated."""
+
+    store: Store
+    registry: Registry
+    pki: Pki | None
+    rotations: Rotations | None
+    followers: list[Followers]
+    certificate_is_given: bool
+
+    async def renew(self, *, serving: bool = False) -> None: ...
+
+
 class RotationPaths:
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: _Server, clock: Clock) -> None:
         self._server = server
+        self._clock = clock
 
     def register(self, handler: Handler) -> None:
         handler.paths[PATH] = self._status
@@ -178,7 +193,7 @@ class RotationPaths:
         told: Obj = {"kind": kind, "used": held[0], "others": held[1:], "stage": ""}
         if kind == rotation_record.CA:
             told["ends"] = rfc3339(certificates.ends(material.authority().certificate))
-            handovers = rotation_record.handovers_at(found.record, self._server.config.clock.time())
+            handovers = rotation_record.handovers_at(found.record, self._clock.time())
             told["handovers"] = [{"from": list(each.old), "until": rfc3339(each.until)} for each in handovers]
         if kind in found.record.done:
             told["rotated"] = rfc3339(found.record.done[kind])

@@ -12,26 +12,27 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from remuda.kube import certificates
 from remuda.kube.certificates import PkiError
-from remuda.kube.clock import deadline
+from remuda.kube.clock import Clock, Entropy, deadline
 from remuda.kube.errors import ApiError
 
 from ..replicas import server_leases
 from ..storage import key_layout
-from ..storage.store import Delete, KeyValue, Mismatch, Op, Put, StoreError, Unknown
+from ..storage.store import Delete, KeyValue, Mismatch, Op, Put, Store, StoreError, Unknown
 from . import rotation_record
-from .encryption import EncryptionError, parse_keys
+from .encryption import EncryptionError, Envelope, parse_keys
 from .key_places import KeyStorage
+from .pki import Pki
 from .rotation_record import DROPPING, KEEPING, MAKING, REWRITING, SPREADING, SWITCHING, Found, Handover, Note, Record, Rotation
 from .shared_keys import Material
 
 if TYPE_CHECKING:
-    from ..server import Server
+    from cryptography import x509
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +43,51 @@ _LOOK_FOR = 20.0
 _HELD_UP = (StoreError, PkiError, EncryptionError, OSError)
 
 
+class _Cache(Protocol):
+    def resealed(self, kv: KeyValue) -> bytes | None: ...
+
+
+class _TokenKeys(Protocol):
+    def use(self, pems: Sequence[bytes]) -> None: ...
+
+
+class _RetiredAuthorities(Protocol):
+    def add(self, *certificates: x509.Certificate, believed: bytes) -> None: ...
+
+
+class _Server(Protocol):
+    """The parts of a server that use keys, or that a change of keys concerns."""
+
+    store: Store
+    pki: Pki | None
+    envelope: Envelope | None
+    lease: server_leases.ServerLease | None
+    former: tuple[str, ...]
+
+    @property
+    def trusted(self) -> bytes: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def past_seconds(self) -> int: ...
+    @property
+    def cache(self) -> _Cache: ...
+    @property
+    def token_keys(self) -> _TokenKeys: ...
+    @property
+    def retired(self) -> _RetiredAuthorities: ...
+
+    async def renew(self) -> None: ...
+
+
 class Rotations:
     """This server's part of rotations. `place` is the place of its keys."""
 
-    def __init__(self, server: Server, place: KeyStorage) -> None:
+    def __init__(self, server: _Server, place: KeyStorage, clock: Clock, entropy: Entropy) -> None:
         self._server = server
         self._store = server.store
-        self._clock = server.config.clock
-        self._entropy = server.config.entropy
+        self._clock = clock
+        self._entropy = entropy
         self._place = place
         self._seen = 0
         self._material: Material | None = None
@@ -407,7 +445,7 @@ _PAGE = 500
 _TOGETHER = 32
 
 
-async def rewrite(server: Server) -> int:
+async def rewrite(server: _Server) -> int:
     """Rewrite all; the number of values. Afterwards none is left that was sealed otherwise at the beginning."""
     total = 0
     for prefix in SEALED:
@@ -418,7 +456,7 @@ async def rewrite(server: Server) -> int:
     return total
 
 
-async def _pass(server: Server, prefix: str) -> int:
+async def _pass(server: _Server, prefix: str) -> int:
     """The number of values to rewrite that were found, including those rewritten by another writer meanwhile."""
     count, start = 0, ""
     while True:
@@ -429,14 +467,14 @@ async def _pass(server: Server, prefix: str) -> int:
         start = page.items[-1].key + "\0"
 
 
-async def _page(server: Server, items: Sequence[KeyValue]) -> int:
+async def _page(server: _Server, items: Sequence[KeyValue]) -> int:
     stale = [(kv, sealed) for kv in items if (sealed := server.cache.resealed(kv)) is not None]
     for first in range(0, len(stale), _TOGETHER):
         await asyncio.gather(*(_write(server, kv, sealed) for kv, sealed in stale[first : first + _TOGETHER]))
     return len(stale)
 
 
-async def _write(server: Server, kv: KeyValue, sealed: bytes) -> None:
+async def _write(server: _Server, kv: KeyValue, sealed: bytes) -> None:
     try:
         await server.store.write([Put(kv.key, sealed, kv.mod_revision)])
     except (Mismatch, Unknown):

@@ -149,9 +149,6 @@ def complete_clusters(ctx: click.Context, _param: click.Parameter, incomplete: s
     from remuda.client import oneshot
     from remuda.client.kubeconfig import ConfigError
 
-    from ..exit_codes import Failure
-    from .connection import remote_of
-
     said = ctx.params
     try:
         target = remote_of(said.get("kubeconfig"), said.get("login") or "").target

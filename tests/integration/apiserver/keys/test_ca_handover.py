@@ -109,7 +109,7 @@ async def test_a_handover_can_be_ended_later(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         await server.listen()
         first = await rotated(server)
-        pages = RotationPaths(server)
+        pages = RotationPaths(server, server.config.clock)
         assert await pages._do(rotation_record.CA, FinishOptions(finish=True, force=False, no_handover=True)) == ()
 
         async def forgotten() -> bool:
@@ -402,7 +402,7 @@ def test_clients_are_counted_and_named() -> None:
 
 async def test_an_old_ca_is_dropped_only_when_all_trust_the_new_one_or_by_force(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
-        pages = RotationPaths(server)
+        pages = RotationPaths(server, server.config.clock)
         trusts: list[str] = []
 
         async def clients() -> list[Follower]:
