@@ -10,6 +10,7 @@ import click
 from ..exit_codes import Failure
 from ..remote.connection import Remote, cluster_argument, remote_options
 from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Column, Output, output_option
+from . import recover
 
 if TYPE_CHECKING:
     from remuda.client.https import HttpsClient
@@ -264,6 +265,11 @@ async def _request(client: HttpsClient, namespace: str, name: str, field: str, a
     from ..remote import clusters, operations
 
     return (await operations.request(client, await clusters.find(client, namespace, name), field, asked)).generation
+
+
+# --- recovery ----------------------------------------------------------------------------------------------------------------
+
+command.add_command(recover.command, "recover")
 
 
 # --- explain ---------------------------------------------------------------------------------------------------------------

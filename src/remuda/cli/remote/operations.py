@@ -1,7 +1,7 @@
 """Requesting an operation on a whole cluster, and following it to its end.
 
-A request is a field of the spec with a generation that no earlier one had. It is written only over the cluster that was read, so
-that of two users who request at the same time each gets a generation of their own.
+A request is a field of the spec, or an annotation, with a generation that no earlier one had. It is written only over the cluster
+that was read, so that of two users who request at the same time each gets a generation of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from remuda.client.interface import Client
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, name_of, resource_version_of
+from remuda.provisioning.etcd import recovery_request
+from remuda.provisioning.well_known import RECOVER
 
 from ..exit_codes import Code, Failure
 from ..views import operations, states
@@ -43,13 +45,13 @@ async def request(client: Client, cluster: Obj, field: str, asked: Mapping[str, 
         if why:
             raise Failure(f"{why}: nothing was requested", Code.CONFLICT)
         generation = operations.known_generation(sight.wanted, sight.plane, field) + 1
-        # A merge keeps what an earlier request had besides.
-        before = dig(sight.wanted, "spec", "rkeConfig", field) or {}
-        wish = {**dict.fromkeys(before), **asked, "generation": generation}
-        patch = {
-            "metadata": {"resourceVersion": resource_version_of(sight.wanted)},
-            "spec": {"rkeConfig": {field: wish}},
-        }
+        patch: Obj = {"metadata": {"resourceVersion": resource_version_of(sight.wanted)}}
+        if field == operations.RECOVERY:
+            patch["metadata"]["annotations"] = {RECOVER: recovery_request.text_of({**asked, "generation": generation})}
+        else:
+            # A merge keeps what an earlier request had besides.
+            before = dig(sight.wanted, "spec", "rkeConfig", field) or {}
+            patch["spec"] = {"rkeConfig": {field: {**dict.fromkeys(before), **asked, "generation": generation}}}
         key = Key.of(sight.wanted)
         try:
             return Request(await client.patch(provisioning.CLUSTERS, key.name, patch, key.namespace), field, generation)

@@ -21,7 +21,7 @@ from remuda.machines.machineprovision.well_known import FORCE_REMOVE
 from remuda.provisioning.planner.waits import ETCD_REPLACED, IMAGE_MISSING, IMAGE_REFUSED
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, MACHINE_GROUP, POST_DRAIN, PRE_DRAIN, plan_name
 
-from .operations import CERTIFICATES, CREATE, KINDS, RESTORE
+from .operations import CERTIFICATES, CREATE, KINDS, RECOVERY, RESTORE
 from .states import ClusterView, is_administrated
 
 Obj = dict[str, Any]
@@ -276,14 +276,16 @@ def _disconnected() -> Advice:
 
 # Its tokens open its snapshots, and are deleted with it; so deleting the cluster is never the advice.
 _LOST: Final = (
-    "Start a lost etcd host again: it comes back with the state. If none exists, register a new host with the role etcd and "
-    "restore a snapshot on it (docs/snapshots.md). Keep the cluster: its snapshots can't be used without its tokens."
+    "Start a lost etcd host again: it comes back with the state. If none exists, recover the cluster from a snapshot, which also "
+    "restores it on new machines (docs/recover.md). Keep the cluster: its snapshots can't be used without its tokens."
 )
 _QUEUED: Final = Advice("Nothing: it begins when the operation that the text names has ended.")
 
 
 def _restore(wait: Wait, sight: ClusterView) -> Advice:
-    return Advice(_LOST if ETCD_REPLACED in wait.evidence else _WHAT[wait.code], _restoring(sight))
+    if ETCD_REPLACED in wait.evidence:
+        return Advice(_LOST, (*_restoring(sight)[:1], _recovering(sight)))
+    return Advice(_WHAT[wait.code], _restoring(sight))
 
 
 _HARMLESS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -298,9 +300,15 @@ def _restoring(sight: ClusterView) -> tuple[str, ...]:
     return listing, f"remuda snapshot restore {target} {last} -n {_workspace(sight)}"
 
 
+def _recovering(sight: ClusterView) -> str:
+    """Without more words it says what it can begin with."""
+    return f"remuda cluster recover {name_of(sight.wanted)} -n {_workspace(sight)}"
+
+
 # The command that requests it again, by the title of an operation.
 _AGAIN: Final = {
     KINDS[CREATE].title: "remuda snapshot create",
+    KINDS[RECOVERY].title: "remuda cluster recover",
     KINDS[CERTIFICATES].title: "remuda cluster rotate-certificates",
 }
 

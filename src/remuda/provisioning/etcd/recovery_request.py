@@ -79,6 +79,11 @@ def _checked(found: Mapping[str, Any]) -> RecoveryRequest:
     return RecoveryRequest(generation, texts["snapshot"], texts["machine"], texts["restoreRKEConfig"])
 
 
+def text_of(fields: Mapping[str, Any]) -> str:
+    """The annotation of a request with these fields. Raises RecoveryRequestError."""
+    return _checked(fields).text()
+
+
 def requested(annotation: str | None) -> RecoveryRequest | None:
     """The request in an annotation; None if there is none, or if it is malformed, which admission refuses."""
     try:

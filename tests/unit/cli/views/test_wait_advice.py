@@ -182,7 +182,7 @@ STATES = {
     "a cluster whose etcd machines are all gone": (
         [told(Code.RESTORE, PLANE, Actor.USER, texts.ETCD_REPLACED)],
         (Code.RESTORE, PLANE),
-        ["remuda snapshot ls demo -n fleet-default"],
+        ["remuda snapshot ls demo -n fleet-default", "remuda cluster recover demo -n fleet-default"],
     ),
     "a restore that failed after the stop": (
         [told(Code.RESTORE, PLANE, Actor.USER, f"Restore on m1: no space left; the cluster is stopped: {AGAIN}")],
@@ -245,7 +245,8 @@ def test_no_advice_is_to_delete_a_cluster_that_a_snapshot_can_bring_back() -> No
     for text in (texts.ETCD_REPLACED, texts.RESTORED_GONE, f"Shutdown on m1: exit code 1; the cluster is stopped: {AGAIN}"):
         found = wait_advice.about(told(Code.RESTORE, PLANE, Actor.USER, text), sight(wanted()))
         assert "delete the cluster" not in found.text and "restore" in found.text
-        assert found.commands == ("remuda snapshot ls demo -n fleet-default",)
+        recovers = ("remuda cluster recover demo -n fleet-default",) if text == texts.ETCD_REPLACED else ()
+        assert found.commands == ("remuda snapshot ls demo -n fleet-default", *recovers)
 
 
 @pytest.mark.parametrize(("name", "again"), [("snap-1", True), ("$(reboot)", False), ("", False)])
