@@ -41,4 +41,4 @@ def report(saved: Mapping[str, SavedSnapshot], now: float) -> str:
         if content and digest not in told:
             told.add(digest)
             lines.append(f"metadata {digest} {base64.b64encode(content).decode()}")
-    return "\n".join([*lines, "end", ""])
+    return "\n".join([*lines, f"end {len(saved)}", ""])

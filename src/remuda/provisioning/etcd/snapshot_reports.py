@@ -29,7 +29,8 @@ INSTRUCTION: Final = "snapshots"
 PERIOD: Final = 900
 
 # Limits of one report: files of a host, objects of a cluster, and the metadata of all snapshots together.
-_MOST_OF_HOST, _MOST_OF_CLUSTER = 1000, 5000
+MOST_FILES: Final = 1000
+_MOST_OF_CLUSTER: Final = 5000
 _MOST_METADATA, _LARGEST_METADATA = 8 << 20, 2 << 20
 _LONGEST_NAME, _LONGEST_TEXT = 255, 1000
 _LARGEST_SIZE = 1 << 50
@@ -85,6 +86,8 @@ class _Lines:
     at: float = 0.0
     directory: str = ""
     complete: bool = False
+    # The lines of files, also unreadable ones.
+    number: int = 0
     files: list[tuple[int, float, str, str, str]] = field(default_factory=list)
     metadata: dict[str, str] = field(default_factory=dict)
 
@@ -127,22 +130,27 @@ def of_host(machine: str, node: str, text: str) -> Report | None:
 
 def _read(text: str) -> _Lines:
     found = _Lines()
-    for line in text.split("\n"):
+    for line in text.rstrip("\n").split("\n"):
         kind, _, rest = line.partition(" ")
+        # An agent shortens what is too long in the middle: no line may follow the end, and none may be unknown.
+        found.complete = False
         match kind:
             case "at" if not found.at:
                 found.at = float(_number(rest, _LATEST) or 0)
             case "directory" if _is_text(rest) and rest.startswith("/"):
                 found.directory = rest
-            case "file" if len(found.files) < _MOST_OF_HOST:
-                if (read := _file(rest)) is not None:
+            case "file":
+                found.number += 1
+                if (read := _file(rest)) is not None and len(found.files) < MOST_FILES:
                     found.files.append(read)
             case "metadata":
                 digest, _, content = rest.partition(" ")
                 if _HASH.fullmatch(digest) and digest not in found.metadata:
                     found.metadata[digest] = _metadata(content)
             case "end":
-                found.complete = True
+                found.complete = rest == str(found.number)
+            case _:
+                return found
     return found
 
 

@@ -21,7 +21,7 @@ REMEMBERED = {"provisioning-cluster-spec": base64.b64encode(gzip.compress(json.d
 def printed(*files: str, at: float = NOW, end: bool = True, more: tuple[str, ...] = ()) -> str:
     """What a host prints that has these files, of 100 bytes each."""
     lines = [f"at {int(at)}", "directory /snapshots", *more, *(f"file 100 {int(NOW)} {HASH} - {file}" for file in files)]
-    return "\n".join([*lines, *(["end"] if end else []), ""])
+    return "\n".join([*lines, *([f"end {len(files)}"] if end else []), ""])
 
 
 def host(name: str, text: str | None, *, heard: float = NOW, why: str = "") -> Host:

@@ -29,7 +29,9 @@ def decoded(text: str) -> Any:
 
 def test_a_host_tells_its_files_with_size_hash_and_what_the_cluster_was() -> None:
     digest, line = metadata_line(REMEMBERED)
-    text = f"at 1800000000\ndirectory /var/snapshots\n{line}\nfile 4096 1800000005 {HASH} {digest} on-demand-n-1799999990\nend\n"
+    text = (
+        f"at 1800000000\ndirectory /var/snapshots\n{line}\nfile 4096 1800000005 {HASH} {digest} on-demand-n-1799999990\nend 1\n"
+    )
     report = of_host("m", "n", text)
     assert report is not None and report.complete and report.at == 1800000000.0
     (seen,) = report.seen
@@ -63,11 +65,11 @@ def test_a_name_may_have_blanks_and_a_file_without_a_time_in_its_name_has_that_o
     ],
 )
 def test_a_line_that_can_not_be_a_file_is_left_out(line: str) -> None:
-    report = of_host("m", "n", f"at {int(NOW)}\n{line}\nend\n")
+    report = of_host("m", "n", f"at {int(NOW)}\n{line}\nend 1\n")
     assert report is not None and report.seen == ()
 
 
-@pytest.mark.parametrize("text", ["", "end\n", "at soon\nend\n", "sh: not found\n", "at 0\nend\n", "\x00\x01"])
+@pytest.mark.parametrize("text", ["", "end 1\n", "at soon\nend 1\n", "sh: not found\n", "at 0\nend 1\n", "\x00\x01"])
 def test_what_is_no_report_counts_as_none(text: str) -> None:
     assert of_host("m", "n", text) is None
 
@@ -77,9 +79,16 @@ def test_a_report_that_was_cut_off_is_incomplete() -> None:
     assert report is not None and not report.complete and len(report.seen) == 1
 
 
+def test_a_report_that_the_agent_has_shortened_is_incomplete() -> None:
+    text = printed(*(f"a{number}-1800000000" for number in range(9)))
+    for cut in range(len(text) - 40):
+        report = of_host("m", "n", f"{text[:cut]}\n[... left out: too long ...]\n{text[cut + 30 :]}")
+        assert report is None or not report.complete
+
+
 def test_a_hash_that_is_none_is_left_out_and_metadata_that_is_no_map_too() -> None:
     digest, line = metadata_line(["no", "map"])
-    text = f"at 1\n{line}\nfile 1 2 - {digest} a\nfile 1 2 {'A' * 64} {'b' * 64} b\nend\n"
+    text = f"at 1\n{line}\nfile 1 2 - {digest} a\nfile 1 2 {'A' * 64} {'b' * 64} b\nend 2\n"
     report = of_host("m", "n", text)
     assert report is not None
     assert [(each.sha256, each.metadata) for each in report.seen] == [("", ""), ("", "")]
@@ -88,7 +97,7 @@ def test_a_hash_that_is_none_is_left_out_and_metadata_that_is_no_map_too() -> No
 def test_a_host_can_not_fill_the_server() -> None:
     digest, line = metadata_line({"provisioning-cluster-spec": "x" * 1_000_000})
     files = [f"file 1 2 {HASH} {digest} a{number}" for number in range(3000)]
-    report = of_host("m", "n", "\n".join(["at 1", line, *files, "end"]))
+    report = of_host("m", "n", "\n".join(["at 1", line, *files, "end 3000"]))
     assert report is not None and len(report.seen) == 1000
     assert sum(len(each.metadata) for each in report.seen) < 16 << 20
     assert report.seen[0].metadata, "the first ones, which are the newest, have theirs"

@@ -8,7 +8,7 @@ Read :mod:`.context`, then :mod:`.config`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from remuda.kube.waits import Actor
 
 from ... import host_layout as layouts
 from ...host_layout import Layout
-from ...plans.plan import File, Plan
+from ...plans.plan import File, PeriodicInstruction, Plan
 from ...releases.catalog import Release
 from ..snapshot import (
     CannotRender,
@@ -41,6 +41,7 @@ from . import (
     registries,
     rotation,
     selector_files,
+    snapshot_report,
     tasks,
 )
 from . import idempotent_commands as idempotence
@@ -149,10 +150,16 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: 
         files=tuple(files),
         instructions=(install.instruction(host, files, drain_content),),
         # An instruction that fails keeps those after it from running: so the least important is the last.
-        periodicInstructions=(*install.instructions(host), certificate_report.instruction(host)),
+        periodicInstructions=(*install.instructions(host), *_reports(host, told)),
         probes=components.probes(host, told),
     )
     return normal if task is None else etcd_restore.plan(host, task, normal)
+
+
+def _reports(host: HostContext, told: Config) -> Iterator[PeriodicInstruction]:
+    if host.machine.is_etcd:
+        yield snapshot_report.instruction(host, told)
+    yield certificate_report.instruction(host)
 
 
 def _files(site: _Site, host: HostContext, pre_bootstrap: bool, *, with_s3: bool = True) -> tuple[list[File], Config]:

@@ -207,8 +207,8 @@ class TestProbes:
 
 class TestPeriodic:
     def test_a_first_member_without_an_api_tells_its_address(self) -> None:
-        *found, certificates = plan(machine("etcd"), INIT).periodicInstructions
-        assert certificates.name == "certificates"
+        *found, snapshots, certificates = plan(machine("etcd"), INIT).periodicInstructions
+        assert (snapshots.name, certificates.name) == ("snapshots", "certificates")
         assert [(one.name, one.command, one.args, one.periodSeconds) for one in found] == [
             (
                 "capture-address",
@@ -230,7 +230,8 @@ class TestPeriodic:
             plan(machine("etcd", annotations=inputs.WITHOUT_JOIN_URL), INIT),
         )
         for found in others:
-            assert [one.name for one in found.periodicInstructions] == ["certificates"]
+            assert [one.name for one in found.periodicInstructions] == ["snapshots", "certificates"]
+        assert [one.name for one in plan(machine("worker")).periodicInstructions] == ["certificates"], "it has no etcd"
 
     @pytest.mark.parametrize("roles", ["etcd,control-plane,worker", "worker"])
     def test_every_host_reports_its_certificates_twice_a_day(self, roles: str) -> None:
