@@ -159,6 +159,11 @@ GROUPS = (
                 lambda p: (p.manager, p.provisioning_port, p.ground.access, p.ground.entropy, p.buckets, p.environment),
             ),
             _row(
+                "etcd-snapshots",
+                "remuda.provisioning.etcd.snapshot_inventory:SnapshotInventory",
+                lambda p: (p.manager, p.workloads, p.ground.access, p.buckets),
+            ),
+            _row(
                 "release-data",
                 "remuda.provisioning.releases.release_data:ReleaseData",
                 lambda p: (p.manager, p.release_fetch, p.environment),

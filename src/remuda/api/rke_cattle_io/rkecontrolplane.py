@@ -92,6 +92,9 @@ class RKEControlPlaneStatus(TypedDict, total=False):
     agentConnected: Annotated[bool, Doc("The cluster agent is connected.")]
     appliedSpec: Annotated[RKEControlPlaneSpec, Doc("What all machines were told when all of them last had done it.")]
     certificateRotationGeneration: Annotated[Int64, Doc("The rotation of certificates that was done last.")]
+    clusterID: Annotated[
+        str, Doc("The uid of the cluster's namespace kube-system, by which copies in a bucket name their cluster.")
+    ]
     conditions: Conditions
     configGeneration: Annotated[Int64, Doc("Goes up when a snapshot was restored, so that every node is configured again.")]
     etcdSnapshotCreate: Annotated[EtcdSnapshotCreate, Doc("The snapshot that is being taken, or was last.")]

@@ -210,6 +210,8 @@ class SimulatedHost:
         plan = decode(text)
         result = Result(False, True, b"", data.get(agent.APPLIED_PERIODIC, b""))
         if decision.apply:
+            # An agent runs all periodic instructions after each plan.
+            self._listed_for = ""
             result = await self._install(plan, result)
         if result.succeeded or not result.ran:
             result = Result(result.ran, result.succeeded, result.one_time, self._periodic(plan) or result.periodic)

@@ -212,7 +212,8 @@ class _Inventory:
             folder = seen.location[: seen.location.rfind("/") + 1]
             why = f"the cluster's settings don't name {folder}" if seen.storage == S3 else "its machine is gone"
             return why, self._now
-        if not place.is_late(self._now):
+        # A host that has never said anything, perhaps since its agent is too old, is no better witness than the cluster.
+        if not place.is_late(self._now) or (own is not None and place.report is None):
             return None
         return place.why or "no list of its files has come", place.heard
 

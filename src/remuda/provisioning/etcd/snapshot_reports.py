@@ -11,7 +11,6 @@ import binascii
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final
 
 from remuda.kube.clock import time_of
@@ -101,7 +100,6 @@ def taken_at(file: str, otherwise: float) -> float:
 # --- hosts ------------------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
 def of_host(machine: str, node: str, text: str) -> Report | None:
     """What a host has printed (:mod:`remuda.provisioning.planner.render.snapshot_report`); None if it is no report at all."""
     lines = _read(text)

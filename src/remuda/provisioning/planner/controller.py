@@ -42,6 +42,7 @@ from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
 from ..etcd.s3.copies import Open
+from ..etcd.snapshot_inventory import CONDITION as SNAPSHOTS_LISTED
 from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..plans.machine_plan_secret import PlanSecretError, is_locked
 from ..plans.plan import Plan
@@ -91,6 +92,7 @@ _TOLD = frozenset(
         SNAPSHOT_TAKEN,
         SNAPSHOT_RESTORED,
         recover.CONDITION,
+        SNAPSHOTS_LISTED,
     }
 )
 
