@@ -1,7 +1,8 @@
-"""Members of a cluster's etcd, and what its snapshots hold.
+"""Members of a cluster's etcd, its snapshots, and the list of them.
 
-`members` removes a member, `removal` decides whether its host may be deleted, `snapshot_specs` reads the cluster spec in a
-snapshot, `snapshot_sets` groups snapshots to backups.
+`members` removes a member, `removal` decides whether its host may be deleted. `snapshot_inventory` is the controller that lists
+snapshots: `snapshot_reports`, `bucket_inventory` and `own_list` read what is said about them, `inventory` decides.
+`snapshot_specs` reads the cluster spec in a snapshot, `snapshot_sets` groups snapshots to backups, `bucket_looks` looks for one.
 Not here: operations on a whole cluster such as taking a snapshot (`planner.operations`).
-Read :mod:`.removal` first.
+Read :mod:`.removal` first, and :mod:`.inventory` for snapshots.
 """
