@@ -35,6 +35,7 @@ class Code(StrEnum):
     ROLES = "Roles"  # a cluster has no machine for a required role
     INIT_NODE = "InitNode"  # no machine can be the one that the others join
     RESTORE = "Restore"  # all etcd data was lost with its machines, or a restore has failed: only another restore brings it back
+    SNAPSHOT = "Snapshot"  # an upgrade waits for the snapshot of etcd before it, which could not be taken
     STEP = "Step"  # something was just written; the next reconcile continues
     CHECK_IN = "CheckIn"  # a host has never fetched its plan
     PLAN = "Plan"  # a host has not applied its plan yet

@@ -276,6 +276,9 @@ RESTORED_SPEC: Final = "remuda.dev/restored-spec"
 RECOVER: Final = "remuda.dev/recover"
 RECOVERED: Final = "remuda.dev/recovered"
 
+# Ours, on a control plane: the change of the minor version that waits for a snapshot of etcd, as `FROM TO NUMBER`.
+UPGRADE_SNAPSHOT: Final = "remuda.dev/upgrade-snapshot"
+
 # On an ETCDSnapshot: where it is (`local`, `s3`), its file, the cluster's own object of it, and what a restore may bring back.
 SNAPSHOT_STORAGE: Final = "etcdsnapshot.rke.io/storage"
 SNAPSHOT_FILE_NAME: Final = "etcdsnapshot.rke.io/snapshot-file-name"

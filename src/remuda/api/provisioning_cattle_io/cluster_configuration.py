@@ -137,10 +137,14 @@ class SnapshotS3(TypedDict, total=False):
 
 
 class Etcd(TypedDict, total=False):
-    """Scheduled snapshots of etcd."""
+    """Snapshots of etcd."""
 
     disableSnapshots: Annotated[bool, Doc("Take none.")]
     s3: Annotated[SnapshotS3 | None, Doc("A bucket that they are copied to.")]
+    snapshotBeforeUpgrade: Annotated[
+        bool | None,
+        Doc("Take one before the minor version changes, which waits for it; unset: yes. Without effect where etcd is another's."),
+    ]
     snapshotRetention: Annotated[int, Doc("How many are kept; 0: as many as the distribution keeps.")]
     snapshotScheduleCron: Annotated[Text, Doc("When they are taken, in cron's notation; empty: as the distribution does.")]
 

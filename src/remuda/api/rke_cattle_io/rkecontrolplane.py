@@ -27,6 +27,7 @@ RestorePhase = Literal[
     "Finished",
     "Failed",
 ]
+UpgradeSnapshotPhase = Literal["Started", "Finished", "Failed", "Retry"]
 RecoverPhase = Literal["Survey", "Machines", "Hosts", "Restoring", "Finished", "Failed"]
 RotationPhase = Literal[
     "Prepare",
@@ -86,6 +87,19 @@ class Recovery(TypedDict, total=False):
     snapshot: Annotated[str, Doc("The ETCDSnapshot that is restored.")]
 
 
+_FromVersion = TypedDict("_FromVersion", {"from": Annotated[str, Doc("The version that it was taken with.")]}, total=False)
+
+
+class UpgradeSnapshot(_FromVersion, total=False):
+    """A snapshot of etcd before a change of the minor version."""
+
+    message: Annotated[str, Doc("The machines that have it, or why none has.")]
+    name: Annotated[str, Doc("What the names of its files begin with.")]
+    phase: Required[Annotated[UpgradeSnapshotPhase, Doc("How far it is.")]]
+    request: Required[Annotated[str, Doc("The request that it belongs to: both versions, and a number.")]]
+    to: Annotated[str, Doc("The version that waits for it.")]
+
+
 class RKEControlPlaneStatus(TypedDict, total=False):
     """How far the machines are."""
 
@@ -110,6 +124,7 @@ class RKEControlPlaneStatus(TypedDict, total=False):
     rotateEncryptionKeys: Annotated[RotateEncryptionKeys, Doc("The key rotation that is being done, or was last.")]
     rotateEncryptionKeysLeader: Annotated[str, Doc("The Machine that the key rotation begins on.")]
     rotateEncryptionKeysPhase: Annotated[RotationPhase, Doc("How far the key rotation is.")]
+    upgradeSnapshot: Annotated[UpgradeSnapshot, Doc("The snapshot of etcd before a change of the minor version.")]
 
 
 class RKEControlPlane(Object, total=False):

@@ -69,6 +69,7 @@ _WHAT: Final = {
     Code.ROLES: "Register hosts: run the output of the command on each host; the options are its roles.",
     Code.INIT_NODE: "See why no machine with the role etcd is ready yet (remuda machine attempts CLUSTER), or register a host.",
     Code.RESTORE: "Correct what the text says, then request the restore again, of this or another snapshot.",
+    Code.SNAPSHOT: "Correct what the text says: it is tried again. Or go on without, as it says; then there is no way back.",
     Code.STEP: "Nothing: the next step follows at once.",
     Code.CHECK_IN: "Check on the host that its agent runs and reaches this server (journalctl -u rancher-system-agent).",
     Code.PLAN: "Nothing, unless it takes long; then look at the host (journalctl -u rancher-system-agent).",

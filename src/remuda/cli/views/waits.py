@@ -33,6 +33,8 @@ Obj = dict[str, Any]
 _MEANINGS: Final = (
     # With the reason of the failure, in which hosts may say anything.
     ("request a restore once more", Code.RESTORE, Actor.USER),
+    ("the snapshot of etcd before it failed", Code.SNAPSHOT, Actor.USER),
+    ("nothing is stopped before its bucket answers", Code.REFERENCE, Actor.PROVIDER),
     (NO_IMAGE, Code.RELEASE, Actor.USER),
     (texts.IMAGE_MISSING, Code.REFERENCE, Actor.USER),
     (texts.IMAGE_REFUSED, Code.REFERENCE, Actor.USER),

@@ -210,12 +210,12 @@ class Distribution:
 
     # --- snapshots of etcd ------------------------------------------------------------------------------------------------
 
-    async def save(self, name: str) -> str:
+    async def save(self, name: str, prefix: str = "on-demand") -> str:
         """Save a snapshot on a host, and upload it if the host's settings say so; the name of its file. Raises CannotStart."""
         if not self._has_majority():
             raise CannotStart("etcd does not answer")
         now = self._clock.time()
-        file = f"on-demand-{name}-{int(now)}"
+        file = f"{prefix}-{name}-{int(now)}"
         saved = SavedSnapshot(await self.cluster.state(), now, await self._metadata())
         self.snapshots.setdefault(name, {})[file] = saved
         config = self.members[name].config if name in self.members else {}

@@ -272,7 +272,7 @@ class SimulatedHost:
         if task.name == SHUTDOWN:
             distribution.stop_for_restore(self.name, keep=instruction(plan, _TOMBSTONE) is None)
         elif task.name == "create":
-            await distribution.save(self.name)
+            await distribution.save(self.name, words[words.index("--name") + 1] if "--name" in words else "on-demand")
         elif task.name == "check-snapshot" and "etcd-snapshot" in words:
             distribution.find_in_bucket(dict(_settings(words)), words[1])
         elif task.name == "check-snapshot":

@@ -135,7 +135,7 @@ class ClusterRules:
             return []
         plane = self._source.get(rke.GROUP, "rkecontrolplanes", attributes.namespace, attributes.name)
         initialized = dig(plane, "status", "initialization", "controlPlaneInitialized") is True
-        restoring = self._restored_version(attributes, plane)
+        restoring = self._restored_version(attributes, plane) or _held_version(plane)
         machines = list(self._machines(attributes.namespace, attributes.name))
         if problem := change_problem(old, new, machines, initialized=initialized, restoring=restoring):
             return [invalid_value(path, new, problem)]
@@ -396,3 +396,11 @@ def _pod_terms(affinity: Obj, path: str) -> Iterator[tuple[str, Obj]]:
             yield f"{path}.{kind}.{_REQUIRED}[{index}]", term
         for index, term in enumerate(_objects(affinity, kind, _PREFERRED)):
             yield f"{path}.{kind}.{_PREFERRED}[{index}].podAffinityTerm", dig(term, "podAffinityTerm") or {}
+
+
+def _held_version(plane: Obj | None) -> str:
+    """The version that all machines still have while an upgrade waits for its snapshot, so that it can be taken back."""
+    held = plane is not None and annotations_of(plane).get(well_known.UPGRADE_SNAPSHOT)
+    if not held or dig(plane, "status", "upgradeSnapshot", "phase") == "Finished":
+        return ""
+    return str(dig(plane, "spec", "kubernetesVersion") or "")

@@ -65,7 +65,7 @@ def change_problem(old: str, new: str, machines: Iterable[Running], *, initializ
     """The reason why a cluster can't change from one version to the other; "" if it can.
 
     `initialized`: the control plane has run, so there is data to lose. `restoring`: the version that a pending restore of
-    etcd brings back.
+    etcd brings back, or that all machines still have.
     """
     before, after = parsed(old), parsed(new)
     if before is None or after is None:

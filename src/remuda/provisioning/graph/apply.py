@@ -224,7 +224,15 @@ def _generated_part(new: Obj | None, old: Obj | None) -> bool:
 
 
 # Of a control plane's status: what is copied, and how far a restore is that brings back parts of the spec.
-_TOLD = ("conditions", "appliedSpec", "etcdSnapshotRestore", "etcdSnapshotRestorePhase", "recover", "recoverPhase")
+_TOLD = (
+    "conditions",
+    "appliedSpec",
+    "etcdSnapshotRestore",
+    "etcdSnapshotRestorePhase",
+    "recover",
+    "recoverPhase",
+    "upgradeSnapshot",
+)
 
 
 def _told_part(new: Obj | None, old: Obj | None) -> bool:

@@ -25,6 +25,7 @@ from ..well_known import (
     RECOVERED,
     REDEPLOY_AGENT,
     RESTORED_SPEC,
+    UPGRADE_SNAPSHOT,
 )
 from . import podsecurity
 from .generated import Generated, Unrenderable, generated
@@ -93,6 +94,8 @@ def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> 
     if again := spec.get("redeploySystemAgentGeneration"):
         annotations[REDEPLOY_AGENT] = str(again)
     annotations |= {key: said for key in (RESTORED_SPEC, RECOVER, RECOVERED) if (said := annotations_of(wanted).get(key))}
+    if (upgrade := annotations_of(wanted).get(UPGRADE_SNAPSHOT)) is not None:
+        annotations[UPGRADE_SNAPSHOT] = upgrade
     # Also when empty: removing the label from the cluster removes it here.
     labels = {INIT_NODE_MACHINE: labels_of(wanted).get(INIT_NODE_MACHINE) or ""}
     return generated(

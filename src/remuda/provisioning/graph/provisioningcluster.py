@@ -33,7 +33,7 @@ from ..etcd.snapshot_specs import SnapshotSpecError
 from ..references import Access, References
 from ..references.authorization import authors_of
 from ..well_known import FINALIZER, FROM_WANTED, belongs, is_administrated, managed_name_of
-from . import Unrenderable, graph_of
+from . import Unrenderable, graph_of, upgrade_snapshot
 from .apply import ObjectGraphs, is_made_for
 from .cluster_status import (
     NO_PRE_BOOTSTRAP,
@@ -132,7 +132,7 @@ class ProvisioningClusters:
             wanted = await self._write_changes(wanted, with_restore(wanted, plane))
             wanted = await self._bring_back(wanted, plane)
             configs = await self._configs.read(wanted)
-            made = held(wanted, plane)
+            made = upgrade_snapshot.held(held(wanted, plane), plane)
             graph = graph_of(made, name_of(managed), configs, self._templates.of(made))
             waits = await self._graphs.ensure(wanted, graph)
         except Missing as missing:

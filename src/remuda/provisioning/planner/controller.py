@@ -58,7 +58,7 @@ from .decision import Decision, MachineChange
 from .inputs import GatewayPort, PlanInputReader
 from .join_tokens import TokensError, state_name, state_secret, tokens_of
 from .managesystemagent import CONDITION as AGENT_UPDATED
-from .operations import recover
+from .operations import recover, upgrade_snapshot
 from .operations.etcd_snapshot_create import CONDITION as SNAPSHOT_TAKEN
 from .operations.etcd_snapshot_restore import CONDITION as SNAPSHOT_RESTORED
 from .render import ignored_arguments, renderer
@@ -91,6 +91,7 @@ _TOLD = frozenset(
         CERTIFICATES_EXPIRING,
         SNAPSHOT_TAKEN,
         SNAPSHOT_RESTORED,
+        upgrade_snapshot.CONDITION,
         recover.CONDITION,
         SNAPSHOTS_LISTED,
     }

@@ -206,6 +206,7 @@ class _Pass:
         for condition in progress.conditions:
             self._set_condition(condition)
         self.notes.extend(progress.notes)
+        self.aside.extend(progress.aside)
         if progress.blocking:
             raise _PassEnded(*progress.blocking)
 

@@ -272,6 +272,7 @@ class ControlPlane:
     etcd_snapshot_restore_phase: str = ""
     recover: Obj | None = None
     recover_phase: str = ""
+    upgrade_snapshot: Obj | None = None
     rotate_encryption_keys: Obj | None = None
     rotate_encryption_keys_phase: str = ""
     rotate_encryption_keys_leader: str = ""
@@ -366,7 +367,9 @@ class CannotRender(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SaveSnapshot:
-    """Take a snapshot of etcd on a member."""
+    """Take a snapshot of etcd on a member. `name` is what its file's name begins with; empty for one on demand."""
+
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ def control_plane(obj: Obj) -> ControlPlane:
         etcd_snapshot_restore_phase=status.get("etcdSnapshotRestorePhase") or "",
         recover=status.get("recover"),
         recover_phase=status.get("recoverPhase") or "",
+        upgrade_snapshot=status.get("upgradeSnapshot"),
         rotate_encryption_keys=status.get("rotateEncryptionKeys"),
         rotate_encryption_keys_phase=status.get("rotateEncryptionKeysPhase") or "",
         rotate_encryption_keys_leader=status.get("rotateEncryptionKeysLeader") or "",

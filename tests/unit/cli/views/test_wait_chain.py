@@ -238,6 +238,11 @@ def test_what_nobody_tells_is_read_off_what_is_going() -> None:
         ("recovering (Hosts): waiting for machines of the pools: 0 of 3 with etcd (missing: etcd)", Code.PROVISIONING),
         ("recovering (Hosts): waiting for hosts to be registered: missing: etcd; on each, run what x prints", Code.ROLES),
         ("taking a snapshot of etcd on m1,m2", Code.STEP),
+        ("taking a snapshot of etcd before the upgrade to v1.35.0+k3s1 on m1: waiting for plan to be applied", Code.PLAN),
+        (
+            "the upgrade to v1.35.0+k3s1 waits: the snapshot of etcd before it failed (m1: failure)",
+            Code.SNAPSHOT,
+        ),
         ("rotating certificates: waiting until m1 is uncordoned", Code.STEP),
         ("rotating encryption keys, stage 2 of 3 (Rotate) on m1: the servers do not use the same keys yet", Code.STEP),
         (f"{texts.INIT_NODE} (m1: has not joined)", Code.INIT_NODE),

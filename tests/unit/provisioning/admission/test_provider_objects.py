@@ -15,7 +15,7 @@ from remuda.kube.errors import FieldError
 from remuda.kube.objects import Listener, name_of, namespace_of
 from remuda.provisioning.admission.provider_objects import ClusterRules, admitted
 from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
-from remuda.provisioning.well_known import ETCD_ROLE
+from remuda.provisioning.well_known import ETCD_ROLE, UPGRADE_SNAPSHOT
 from tests.unit.provisioning.etcd.test_snapshot_specs import packed, remembering
 
 Obj = dict[str, Any]
@@ -324,6 +324,22 @@ def test_the_secret_of_a_bucket_is_named_with_its_namespace() -> None:
 
 def restoring(mode: str | None = None, name: str = "snap") -> Obj:
     return made(etcdSnapshotRestore={"name": name, "generation": 1, "restoreRKEConfig": mode})
+
+
+def test_an_upgrade_is_taken_back_only_while_it_waits_for_the_snapshot_before_it() -> None:
+    old, new = made("v1.34.1+k3s1"), made("v1.33.5+k3s1")
+    there = machine("m1", "v1.33.5+k3s1", "etcd", "control-plane")
+
+    def refused(request: str, phase: str) -> list[str]:
+        found = plane(upgradeSnapshot={"request": request, "phase": phase})
+        found["metadata"]["annotations"] = {UPGRADE_SNAPSHOT: request}
+        found["spec"] = {"kubernetesVersion": "v1.33.5+k3s1"}
+        return fields(new, old, Stored(rkecontrolplanes=[found], machines=[there]))
+
+    for phase in ("Started", "Failed", "Retry"):
+        assert refused("v1.33.5+k3s1 v1.34.1+k3s1 5", phase) == []
+    assert refused("v1.33.5+k3s1 v1.34.1+k3s1 5", "Finished") == ["spec.kubernetesVersion"]
+    assert refused("", "Finished") == ["spec.kubernetesVersion"]
 
 
 def test_a_snapshot_that_is_to_be_restored_has_to_be_there_and_the_cluster_s_own() -> None:

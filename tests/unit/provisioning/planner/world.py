@@ -166,6 +166,7 @@ _FIELDS = {
     "certificateRotationGeneration": "certificate_rotation_generation",
     "recover": "recover",
     "recoverPhase": "recover_phase",
+    "upgradeSnapshot": "upgrade_snapshot",
     "rotateEncryptionKeys": "rotate_encryption_keys",
     "rotateEncryptionKeysPhase": "rotate_encryption_keys_phase",
     "rotateEncryptionKeysLeader": "rotate_encryption_keys_leader",

@@ -18,7 +18,7 @@ from remuda.kube.waits import Actor, Code
 from .. import machine_health, waits
 from ..snapshot import ControlPlane, Machine
 from ..tiers import Pass
-from . import etcd_snapshot_create, etcd_snapshot_restore, recover, rotate_certificates, rotate_encryption_keys
+from . import etcd_snapshot_create, etcd_snapshot_restore, recover, rotate_certificates, rotate_encryption_keys, upgrade_snapshot
 from .steps import Progress, was_written
 
 
@@ -32,8 +32,11 @@ class _Operation(NamedTuple):
     end: Callable[[Pass, bool, str], Progress] | None = None
 
 
-# By the field of the spec, in the order in which they run.
+# By the field of the spec (of the status, for what nobody requests by itself), in the order in which they run.
 _ALL = {
+    "upgradeSnapshot": _Operation(
+        upgrade_snapshot.is_wanted, upgrade_snapshot.is_running, upgrade_snapshot.run, upgrade_snapshot.end
+    ),
     "etcdSnapshotCreate": _Operation(
         etcd_snapshot_create.is_wanted, etcd_snapshot_create.is_running, etcd_snapshot_create.run, etcd_snapshot_create.end
     ),

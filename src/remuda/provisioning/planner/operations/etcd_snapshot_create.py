@@ -6,8 +6,10 @@ Nothing restarts: the task's plan installs without a start, and the normal plan 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from remuda.kube.clock import time_of
-from remuda.kube.waits import Actor, Code
+from remuda.kube.waits import Actor, Code, Wait
 
 from .. import machine_health, waits
 from ..snapshot import Condition, ControlPlane, Machine, SaveSnapshot
@@ -72,20 +74,41 @@ def _with_task(run: Pass) -> Machine | None:
 
 
 def _save(run: Pass, paused: bool) -> Progress:
+    saving = save(run, paused, SaveSnapshot(), _WHAT, CONDITION)
+    if not isinstance(saving, Saving):
+        return Progress(blocking=saving)
+    if saving.failed or not saving.done:
+        return _failed(saving.text)
+    return Progress({_PHASE: _RESTART}, (Condition(CONDITION, "True", message=saving.text),))
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """The end of taking a snapshot: the machines that have it, the reasons of the others, and whether any of them failed."""
+
+    done: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    failed: bool = False
+
+    @property
+    def text(self) -> str:
+        saved = [f"saved on {waits.some_names(list(self.done))}"] if self.done else []
+        return "; ".join([*self.lacking, *saved] if self.failed else [*saved, *self.lacking])
+
+
+def save(run: Pass, paused: bool, task: SaveSnapshot, what: str, condition: str) -> Saving | tuple[Wait, ...]:
+    """Have all members that are up save, and wait for them. `condition` is Unknown since the beginning."""
     members = [machine for machine in run.machines if machine.is_etcd and not machine.is_windows and machine.node is not None]
     taking = [machine for machine in members if _takes_part(machine)]
     if not taking:
-        return _failed("no member of etcd is up")
-    steps = [assign(run, each, join_of(each), SaveSnapshot(), _WHAT, attempts=_ATTEMPTS, paused=paused) for each in taking]
-    late = [step for step in steps if step.wait is not None and not _is_given_up(run, step)]
+        return Saving(lacking=("no member of etcd is up",), failed=True)
+    steps = [assign(run, each, join_of(each), task, what, attempts=_ATTEMPTS, paused=paused) for each in taking]
+    late = [step for step in steps if step.wait is not None and not _is_given_up(run, step, condition)]
     if late:
-        return Progress(blocking=pending(run, _WHAT, late))
-    lacking = [*(_why(step) for step in steps if not step.done), *(f"{m.name}: not up" for m in members if m not in taking)]
-    done = [step.machine.name for step in steps if step.done]
-    if not done or any(step.failed for step in steps):
-        return _failed("; ".join([*lacking, *([f"saved on {waits.some_names(done)}"] if done else [])]))
-    text = "; ".join([f"saved on {waits.some_names(done)}", *lacking])
-    return Progress({_PHASE: _RESTART}, (Condition(CONDITION, "True", message=text),))
+        return pending(run, what, late)
+    lacking = [*(_why(step, what) for step in steps if not step.done), *(f"{m.name}: not up" for m in members if m not in taking)]
+    done = tuple(step.machine.name for step in steps if step.done)
+    return Saving(done, tuple(lacking), any(step.failed for step in steps))
 
 
 def _takes_part(machine: Machine) -> bool:
@@ -94,19 +117,19 @@ def _takes_part(machine: Machine) -> bool:
     return machine_health.is_member_up(machine) or (node is not None and is_task_plan(node.plan))
 
 
-def _is_given_up(run: Pass, step: Step) -> bool:
+def _is_given_up(run: Pass, step: Step, condition: str) -> bool:
     """True for a host that has had the task, or could have had it, for very long."""
     if step.wait is None or step.wait.code is Code.PAUSED or was_written(run, step.machine):
         return False
-    begun = run.snapshot.control_plane.condition(CONDITION)
+    begun = run.snapshot.control_plane.condition(condition)
     since = time_of(begun.at) if begun is not None else None
     is_old = since is None or run.snapshot.now - since >= machine_health.HANGS_AFTER
     return is_old and machine_health.is_hung(run.snapshot, step.machine)
 
 
-def _why(step: Step) -> str:
+def _why(step: Step, what: str) -> str:
     if step.wait is not None and step.wait.code is Code.RENDER:
-        return f"{step.machine.name}: {step.wait.evidence.removeprefix(f'{_WHAT}: ')}"
+        return f"{step.machine.name}: {step.wait.evidence.removeprefix(f'{what}: ')}"
     return f"{step.machine.name}: {step.failed or 'no answer'}"
 
 

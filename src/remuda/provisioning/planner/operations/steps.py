@@ -24,13 +24,14 @@ _LONGEST = 600
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What an operation adds to a pass: fields of the status (None removes one), conditions, and waits. `blocking` ones end the
-    pass, `notes` are only reported. `initialized` is None to stay as it is."""
+    pass, `aside` ones only keep it from being complete, `notes` are only reported. `initialized` is None to stay as it is."""
 
     status: Mapping[str, Any] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     blocking: tuple[Wait, ...] = ()
     notes: tuple[Wait, ...] = ()
     initialized: bool | None = None
+    aside: tuple[Wait, ...] = ()
 
     def also(self, other: Progress) -> Progress:
         return Progress(
@@ -39,6 +40,7 @@ class Progress:
             (*self.blocking, *other.blocking),
             (*self.notes, *other.notes),
             self.initialized if other.initialized is None else other.initialized,
+            (*self.aside, *other.aside),
         )
 
 

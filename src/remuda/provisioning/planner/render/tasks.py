@@ -10,9 +10,10 @@ from .context import HostContext
 def instructions(host: HostContext, task: SaveSnapshot) -> tuple[Instruction, ...]:
     match task:
         case SaveSnapshot():
-            return (_save(host),)
+            return (_save(host, task.name),)
 
 
-def _save(host: HostContext) -> Instruction:
+def _save(host: HostContext, name: str) -> Instruction:
     cluster = host.cluster
-    return Instruction("create", args=("etcd-snapshot", "save"), command=cluster.directories.command(cluster.runtime))
+    args = ("etcd-snapshot", "save", *(("--name", name) if name else ()))
+    return Instruction("create", args=args, command=cluster.directories.command(cluster.runtime))

@@ -69,6 +69,8 @@ class Operation:
     versions: Mapping[str, str] = field(default_factory=lambda: NEW)
     stored: StoredSnapshot | None = None
     cluster: Mapping[str, Any] = field(default_factory=lambda: SPEC)
+    # The graph asks for a snapshot before an upgrade.
+    upgrades: bool = False
     recovery: RecoveryRequest | None = None
 
 
@@ -94,6 +96,7 @@ OPERATIONS = {
     "create in a bucket": Operation(
         {"etcdSnapshotCreate": {"generation": 1}}, "etcd_snapshot_create_phase", ("Finished", "Failed"), cluster=WITH_S3
     ),
+    "create before an upgrade": Operation({}, upgrades=True),
     "restore": _restore(ON_A),
     "restore on a member without an API": _restore(ON_B),
     "restore from a bucket": _restore(IN_BUCKET, WITH_S3),
@@ -179,6 +182,7 @@ def _phase(control_plane: ControlPlane) -> str:
         control_plane.etcd_snapshot_create_phase,
         control_plane.etcd_snapshot_restore_phase,
         control_plane.rotate_encryption_keys_phase,
+        (control_plane.upgrade_snapshot or {}).get("phase"),
     )
     return next((phase for phase in running if phase), "no phase")
 
@@ -195,10 +199,14 @@ def performed(operation: Operation, version: str) -> Hosts:
     if asked := operation.recovery:
         said = {well_known.RECOVER: asked.text(), well_known.RECOVERED: asked.text()}
         head = replace(head, annotations=said, recover=asked.data(), recover_phase="Restoring")
+    if operation.upgrades:
+        head = replace(head, annotations={well_known.UPGRADE_SNAPSHOT: f"{version} v1.35.0 7"})
     found.picture = replace(found.picture, control_plane=head)
 
     def is_over(decision: Decision) -> bool:
         own = found.picture.control_plane
+        if operation.upgrades:
+            return bool(decision.applied) and (own.upgrade_snapshot or {}).get("phase") == "Finished"
         ended = getattr(own, operation.phase) in operation.last if operation.phase else own.certificate_rotation_generation == 1
         return bool(decision.applied) and ended
 
