@@ -115,7 +115,7 @@ async def report(world: ProvisioningWorld) -> None:
 
 async def _do(world: ProvisioningWorld, snapshot: Obj) -> None:
     name, files = name_of(snapshot), world.distribution("demo").snapshots
-    host, file = snapshot["snapshotFile"]["nodeName"], snapshot["snapshotFile"]["name"]
+    host, file = snapshot["snapshotFile"].get("nodeName", ""), snapshot["snapshotFile"]["name"]
     if is_being_deleted(snapshot) and SNAPSHOT_FILE in snapshot["metadata"]["finalizers"]:
         files.get(host, {}).pop(file, None)
         await world.client.patch(rke.ETCD_SNAPSHOTS, name, {"metadata": {"finalizers": None}}, WORKSPACE)
