@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import random
 from typing import Any
 
@@ -16,11 +14,10 @@ from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.builtin_resources import CONFIG_MAPS
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, annotations_of, dig, name_of
+from remuda.kube.objects import Key, dig, name_of
 from remuda.lab.sim.hosts import SimulatedHost
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
-from remuda.provisioning.well_known import CLUSTER_SPEC
+from remuda.provisioning.etcd.snapshot_sets import copy_of
 
 from .provisioned import DEMO, FROM, TO, build, change, init_nodes, machine_of, message, nodes, ready
 
@@ -54,21 +51,16 @@ async def save(world: ProvisioningWorld, generation: int) -> None:
     await ready(world)
 
 
-async def record(world: ProvisioningWorld, name: str, host: SimulatedHost, file: str = "") -> None:
-    """The object of a host's newest snapshot, with the cluster's spec of now."""
-    machine = await machine_of(world, host)
-    owner = {"apiVersion": machine["apiVersion"], "kind": "Machine", "name": name_of(machine), "uid": machine["metadata"]["uid"]}
-    file = file or max(world.distribution(DEMO).snapshots[host.name])
-    remembered = {SPEC_KEY: annotations_of(await world.control_plane(DEMO))[CLUSTER_SPEC]}
-    metadata = base64.b64encode(json.dumps(remembered).encode()).decode()
-    made = {
-        "apiVersion": rke.API_VERSION,
-        "kind": "ETCDSnapshot",
-        "metadata": {"name": name, "ownerReferences": [owner]},
-        "spec": {"clusterName": DEMO},
-        "snapshotFile": {"name": file, "metadata": metadata, "status": "successful"},
-    }
-    await world.client.create(rke.ETCD_SNAPSHOTS, made, WORKSPACE)
+async def listed(world: ProvisioningWorld, host: SimulatedHost) -> str:
+    """The name of the ETCDSnapshot of a host's newest snapshot, as soon as there is one."""
+    machine, file = name_of(await machine_of(world, host)), max(world.distribution(DEMO).snapshots[host.name])
+
+    async def found() -> str:
+        objects = (await world.client.list(rke.ETCD_SNAPSHOTS, WORKSPACE))["items"]
+        copies = [each for each in map(copy_of, objects) if (each.machine, each.file) == (machine, file)]
+        return copies[0].name if copies else ""
+
+    return await world.until(f"{file} is listed", found, 60)
 
 
 async def request(world: ProvisioningWorld, name: str, generation: int = 1, mode: str = "none", **spec: Any) -> None:
@@ -99,9 +91,9 @@ async def test_what_was_there_comes_back_and_what_came_later_is_gone(roles: list
         await add_map(world, "before")
         await save(world, 1)
         holder = [host for host in hosts if "e" in host.roles][-1]
-        await record(world, "snap", holder)
+        snapshot = await listed(world, holder)
         await add_map(world, "after")
-        await request(world, "snap")
+        await request(world, snapshot)
         assert await ended(world) == "Finished"
         await ready(world)
         assert await maps(world) == {"before"}
@@ -117,10 +109,10 @@ async def test_the_spec_comes_back_as_far_as_it_is_asked_for(mode: str) -> None:
     async with provisioned() as world:
         hosts = await build(world, ["ec", "ec", "ec", "w"])
         await save(world, 1)
-        await record(world, "snap", hosts[1])
+        snapshot = await listed(world, hosts[1])
         await change(world, kubernetesVersion=TO, rkeConfig={"additionalManifest": manifest})
         await ready(world)
-        await request(world, "snap", mode=mode)
+        await request(world, snapshot, mode=mode)
         assert await ended(world) == "Finished"
         await ready(world)
         spec = (await world.cluster(DEMO))["spec"]
@@ -138,13 +130,15 @@ async def test_a_restore_that_can_not_succeed_changes_nothing() -> None:
     async with provisioned() as world:
         hosts = await build(world, ["ec", "ec", "ec", "w"])
         await save(world, 1)
-        await record(world, "gone", hosts[1], file="deleted-by-hand")
+        gone = await listed(world, hosts[1])
         await change(world, kubernetesVersion=TO)
         await ready(world)
+        # Deleted by hand, which the next report of the host will tell.
+        (file,) = world.distribution(DEMO).snapshots.pop("h1")
         started = list(world.distribution(DEMO).starts)
-        await request(world, "gone", mode="all")
+        await request(world, gone, mode="all")
         assert await ended(world) == "Failed"
-        assert "there is no snapshot at deleted-by-hand" in await why(world)
+        assert f"there is no snapshot at {file}" in await why(world)
         await ready(world)
         assert world.distribution(DEMO).starts == started, "nothing was stopped or started"
         assert (await world.cluster(DEMO))["spec"]["kubernetesVersion"] == TO, "and the spec is as it was"
@@ -156,8 +150,8 @@ async def test_a_version_that_was_asked_for_with_the_restore_is_never_installed(
     async with provisioned() as world:
         hosts = await build(world, ["ec", "w"])
         await save(world, 1)
-        await record(world, "snap", hosts[0])
-        await request(world, "snap", mode="all", kubernetesVersion=TO, rkeConfig={"additionalManifest": "a: b"})
+        snapshot = await listed(world, hosts[0])
+        await request(world, snapshot, mode="all", kubernetesVersion=TO, rkeConfig={"additionalManifest": "a: b"})
         assert await ended(world) == "Finished"
         await ready(world)
         assert {version for _, version in world.distribution(DEMO).starts} == {FROM}
@@ -204,9 +198,9 @@ async def test_it_goes_on_wherever_the_server_and_the_agents_are_killed(seed: in
         hosts = await build(world, ["ec", "ec", "ec", "w"])
         await add_map(world, "before")
         await save(world, 1)
-        await record(world, "snap", dice.choice(hosts[:3]))
+        snapshot = await listed(world, dice.choice(hosts[:3]))
         await add_map(world, "after")
-        await request(world, "snap")
+        await request(world, snapshot)
         for _ in range(25):
             await world.settle(dice.uniform(0.1, 6))
             if dice.random() < 0.5:
@@ -228,8 +222,8 @@ async def test_a_cluster_that_is_deleted_in_the_middle_goes() -> None:
     async with provisioned() as world:
         hosts = await build(world, ["ec", "ec", "ec", "w"])
         await save(world, 1)
-        await record(world, "snap", hosts[0])
-        await request(world, "snap")
+        snapshot = await listed(world, hosts[0])
+        await request(world, snapshot)
 
         async def is_restoring() -> bool:
             return (await status(world)).get("etcdSnapshotRestorePhase") == "Restore"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +15,13 @@ import pytest
 from remuda.kube.objects import dig
 from tests.api.harness import Answer, Endpoint
 
-from .conftest import DEMO, PATIENCE, WORKSPACE, Ranch, eventually
+from .conftest import DEMO, PATIENCE, Ranch, eventually
 from .test_whole_way import FROM
 
 pytestmark = [pytest.mark.real, pytest.mark.hosts, pytest.mark.timeout(3600)]
 
 Obj = dict[str, Any]
 MAPS = "/api/v1/namespaces/default/configmaps"
-SNAPSHOTS = f"/apis/rke.cattle.io/v1/namespaces/{WORKSPACE}/etcdsnapshots"
 LONG = 4 * PATIENCE
 
 
@@ -90,20 +92,24 @@ def snapshot_of(ranch: Ranch, host: str) -> Path:
     return max((file for file in directory.iterdir() if file.is_file()), key=lambda file: file.stat().st_mtime)
 
 
-def record(ranch: Ranch, name: str, host: str, file: Path) -> None:
-    """The object of a snapshot, as the inventory makes it."""
-    machine = ranch.machines()[host]
-    found = ranch.get(f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{WORKSPACE}/machines/{machine}")
-    owner = {"apiVersion": found["apiVersion"], "kind": "Machine", "name": machine, "uid": found["metadata"]["uid"]}
-    made = {
-        "apiVersion": "rke.cattle.io/v1",
-        "kind": "ETCDSnapshot",
-        "metadata": {"name": name, "namespace": WORKSPACE, "ownerReferences": [owner]},
-        "spec": {"clusterName": DEMO},
-        "snapshotFile": {"name": file.name, "location": f"file://{file}", "size": file.stat().st_size, "status": "successful"},
-    }
-    answer = ranch.ask("POST", SNAPSHOTS, made)
-    assert answer.status == 201, answer.body
+def copies(ranch: Ranch) -> dict[str, Obj]:
+    """All copies of all backups, as `remuda snapshot ls` lists them, by the names of their files."""
+    command = [sys.executable, "-m", "remuda", "snapshot", "ls", DEMO, "-o", "json", "--kubeconfig", str(ranch.kubeconfig())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return {copy["file"]: copy for backup in json.loads(done.stdout) for copy in backup["copies"]}
+
+
+def listed(ranch: Ranch, file: Path) -> str:
+    """Waits until a file is listed as it is; the name of its ETCDSnapshot."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+
+    def is_listed() -> bool:
+        copy = copies(ranch).get(file.name, {})
+        return (copy.get("state"), copy.get("size"), copy.get("sha256")) == ("available", file.stat().st_size, digest)
+
+    eventually(is_listed, PATIENCE, f"{file} is not listed: {ranch.says()}")
+    return str(copies(ranch)[file.name]["name"])
 
 
 def restore(ranch: Ranch, name: str, generation: int) -> str:
@@ -137,11 +143,11 @@ def test_what_was_there_comes_back_and_what_came_later_is_gone(own_ranch: Ranch,
     user.add("before")
     assert user.is_known()
     save(ranch, 1)
+    ranch.until_ready()
     # Of a member that is not the first one, if there is another.
     holder = hosts[-1]
     file = snapshot_of(ranch, holder)
-    record(ranch, "good", holder, file)
-    ranch.until_ready()
+    good = listed(ranch, file)
     user.add("after")
     user.remove("before")
 
@@ -149,24 +155,28 @@ def test_what_was_there_comes_back_and_what_came_later_is_gone(own_ranch: Ranch,
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 255
     damaged.write_bytes(content)
-    record(ranch, "damaged", holder, damaged)
-    assert restore(ranch, "damaged", 1) == "Failed"
+    # Hosts list their files after each plan.
+    save(ranch, 2)
+    ranch.until_ready()
+    assert len(copies(ranch)) == 2 * servers + 1
+    assert restore(ranch, listed(ranch, damaged), 1) == "Failed"
     assert "is damaged" in verdict(ranch) and "the cluster goes on without it" in verdict(ranch), verdict(ranch)
     ranch.until_ready()
     assert user.has("after")
 
     if servers == 1:
         # The server dies in the middle.
-        ranch.change(rkeConfig={"etcdSnapshotRestore": {"name": "good", "generation": 2, "restoreRKEConfig": "none"}})
+        ranch.change(rkeConfig={"etcdSnapshotRestore": {"name": good, "generation": 2, "restoreRKEConfig": "none"}})
         eventually(lambda: phase(ranch, "etcdSnapshotRestore") == "Restore", LONG)
         ranch.gateway.kill()
         ranch.gateway.start()
-    assert restore(ranch, "good", 2) == "Finished", verdict(ranch)
+    assert restore(ranch, good, 2) == "Finished", verdict(ranch)
     ranch.until_ready()
     eventually(lambda: user.nodes() == set(hosts), PATIENCE)
     assert user.has("before") and not user.has("after")
     assert user.is_known(), "the token from before is not accepted"
     assert ranch.init_node() == [holder]
+    assert listed(ranch, file) == good, "it is still listed, by the same name"
     # It can be written to.
     user.add("later")
     if servers == 1:
