@@ -13,7 +13,7 @@ from aiohttp import web
 
 from remuda.access.agent_objects import IMPERSONATION_NAMESPACE
 from remuda.api.management_cattle_io import CLUSTERS
-from remuda.apiserver.http import acceptor
+from remuda.apiserver.http import listener
 from remuda.apiserver.http.paths import Target
 from remuda.gateway.proxy import cluster_proxy as proxying
 from remuda.gateway.proxy import connection_pool, tunnel_downstreams
@@ -368,7 +368,7 @@ async def test_three_hundred_watches_at_once(found: World, monkeypatch: pytest.M
     count = 300
     # All shake hands at once, which takes a slow machine longer than anybody is waited for.
     monkeypatch.setattr(connection_pool, "CONNECT_SECONDS", 240.0)
-    monkeypatch.setattr(acceptor, "_HANDSHAKE_SECONDS", 240.0)
+    monkeypatch.setattr(listener, "_HANDSHAKE_SECONDS", 240.0)
     path = f"{found.url}/api/v1/namespaces/default/configmaps?watch=true&fieldSelector=metadata.name%3Dbell"
     version = (await ask(found, "/api/v1/configmaps"))[1]["metadata"]["resourceVersion"]
     connector = aiohttp.TCPConnector(limit=0)

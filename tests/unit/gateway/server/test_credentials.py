@@ -15,15 +15,14 @@ from remuda.access.users.token_hashes import hashed_secret, same_secret
 from remuda.access.users.tokens import (
     HASHED_ANNOTATION,
     TokenSpec,
-    ended,
     ends_at,
     is_expired,
     last_use,
     make_token,
     owns,
     refusal,
-    shown,
 )
+from remuda.gateway.auth.tokens import token_resource
 from remuda.gateway.server.credentials import BadCredential, Presented, cookie_values, parse_token, presented
 from remuda.kube.clock import Entropy, parse_rfc3339, rfc3339
 
@@ -368,13 +367,7 @@ def test_the_last_use_goes_forward_by_the_minute_and_is_never_ahead(first: float
 
 def test_a_token_is_shown_without_its_hash() -> None:
     token, _ = made()
-    seen = shown(token, NOW + HOUR, current=token["metadata"]["name"])
+    seen = token_resource(token, "https://here", NOW + HOUR, current=token["metadata"]["name"])
     assert "token" not in seen
     assert token["token"] not in json.dumps(seen)
     assert (seen["expired"], seen["current"]) == (True, True)
-
-
-def test_ended_tokens_are_named() -> None:
-    one, _ = made()
-    two, _ = made(ttl=0)
-    assert ended([one, two], NOW + HOUR) == [one["metadata"]["name"]]
