@@ -18,7 +18,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.app.attached import Attached
 from remuda.capi.admission import admitted as core_rules
 from remuda.gateway.gateway import Gateway
-from remuda.gateway.server.routing import Route, Who
+from remuda.gateway.server.routing import Access, Route
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource
 from remuda.lab.distro.cluster.supervisor import SupervisorHandler
@@ -148,8 +148,8 @@ async def plan_token(place: Standing) -> str:
 async def test_every_path_of_the_server_that_needs_no_user_is_listed() -> None:
     async with standing() as place:
         fronting = Gateway(dataclasses.replace(place.gateway.ground, healthz=True))
-        found = {request_of(route) for route in fronting.services.routes if route.who is Who.ANYBODY}
-        assert {request_of(route) for route in place.gateway.services.routes if route.who is Who.ANYBODY} <= found
+        found = {request_of(route) for route in fronting.services.routes if route.access is Access.PUBLIC}
+        assert {request_of(route) for route in place.gateway.services.routes if route.access is Access.PUBLIC} <= found
     assert found == at("server", OPEN).keys() | at("server", OWN).keys()
 
 

@@ -31,7 +31,7 @@ from .server.audit_log import Record, Result
 from .server.dependencies import Services
 from .server.headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
 from .server.path_validation import BadTarget, Target, judge
-from .server.routing import Backend, RequestContext, Route, Who
+from .server.routing import Access, Backend, RequestContext, Route
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class GatewayHandler:
         _carry(request, OWN_ANSWER)
         route = self._route(asked)
         visit.quiet = route.quiet
-        if route.who is not Who.ANYBODY:
+        if route.access is not Access.PUBLIC:
             await self._identify(visit, route)
         if route.largest is not None:
             await self._receive(request, route.largest)
@@ -194,7 +194,7 @@ class GatewayHandler:
             raise errors.forbidden("", "", "", problem)
         asked.caller = await self._callers.identify_behind(asked)
         if asked.caller is not None:
-            self._admit(visit, Who.USER)
+            self._admit(visit, Access.USER)
         self._begin(visit)
         return await self._behind.answer(asked)
 
@@ -203,7 +203,7 @@ class GatewayHandler:
         asked.caller = await self._callers.identify(asked, _cluster_in(asked.target))
         if asked.caller is None:
             raise NotLetIn("no token of this server was sent")
-        self._admit(visit, route.who)
+        self._admit(visit, route.access)
         headers = asked.request.headers
         problem = csrf.problem(
             asked.request.method,
@@ -215,10 +215,10 @@ class GatewayHandler:
         if problem:
             raise errors.forbidden("", "", "", problem)
 
-    def _admit(self, visit: _Visit, who: Who) -> None:
+    def _admit(self, visit: _Visit, access: Access) -> None:
         caller = visit.asked.caller
         assert caller is not None
-        if caller.must_change_password and who is not Who.NEWCOMER:
+        if caller.must_change_password and access is not Access.PASSWORD_CHANGE:
             raise errors.forbidden("", "", "", "the password must be changed first")
         if caller.presented is not None:
             visit.seat = self._by_token.enter(caller.presented.name)

@@ -16,7 +16,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.gateway import handler as module
 from remuda.gateway.server.audit_log import Result
 from remuda.gateway.server.csrf import CSRF_COOKIE, CSRF_HEADER, issue
-from remuda.gateway.server.routing import InProcess, RequestContext, Who
+from remuda.gateway.server.routing import Access, InProcess, RequestContext
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import bad_request
 from remuda.kube.objects import GroupVersionResource
@@ -50,12 +50,12 @@ async def streaming(asked: RequestContext) -> web.StreamResponse:
 async def place() -> AsyncIterator[Standing]:
     async with standing() as found:
         add = found.gateway.services.routes.add
-        add("GET POST", "/v1/echo/{name}", echo, Who.USER, largest=100)
-        add("GET POST", "/v1/open", echo, Who.ANYBODY, largest=100)
-        add("GET", "/v1/broken", broken, Who.ANYBODY)
-        add("GET", "/v1/refused", refused, Who.ANYBODY)
-        add("GET", "/v1/streaming", streaming, Who.ANYBODY)
-        add("POST", "/v1/newcomer", echo, Who.NEWCOMER)
+        add("GET POST", "/v1/echo/{name}", echo, Access.USER, largest=100)
+        add("GET POST", "/v1/open", echo, Access.PUBLIC, largest=100)
+        add("GET", "/v1/broken", broken, Access.PUBLIC)
+        add("GET", "/v1/refused", refused, Access.PUBLIC)
+        add("GET", "/v1/streaming", streaming, Access.PUBLIC)
+        add("POST", "/v1/newcomer", echo, Access.PASSWORD_CHANGE)
         yield found
 
 
@@ -357,7 +357,7 @@ async def test_one_token_has_so_many_requests_at_once(place: Standing, monkeypat
         await gate.wait()
         return web.Response(text="done")
 
-    place.gateway.services.routes.add("GET", "/v1/waiting", waiting, Who.USER)
+    place.gateway.services.routes.add("GET", "/v1/waiting", waiting, Access.USER)
     narrow = module.GatewayHandler(
         place.gateway.services, place.gateway.callers, InProcess(place.server.handler), place.audit, place.gateway.lines
     )

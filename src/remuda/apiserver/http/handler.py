@@ -15,7 +15,7 @@ from aiohttp import web
 from remuda.kube import errors
 from remuda.kube.authorization.actions import Action, forbidden_action
 from remuda.kube.authorization.rbac import Permitted
-from remuda.kube.authorization.users import NOBODY, User
+from remuda.kube.authorization.users import ANONYMOUS_USER, User
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
@@ -132,7 +132,7 @@ class Handler:
             warnings.extend(identity.warnings)
             return identity.user
         if anonymous_allowed(target.path):
-            return NOBODY
+            return ANONYMOUS_USER
         raise errors.unauthorized()
 
     def _impersonate(self, request: web.BaseRequest, target: paths.Target, user: User) -> User:
@@ -141,7 +141,7 @@ class Handler:
 
     def _authorize(self, target: paths.Target, user: User) -> VisiblePart | None:
         """None if the caller may see everything, else the part that may be shown."""
-        if user is NOBODY and anonymous_allowed(target.path):
+        if user is ANONYMOUS_USER and anonymous_allowed(target.path):
             return None
         action = paths.action_of(target, user)
         decision = self.api.authorizer.authorize(action)

@@ -33,7 +33,7 @@ from ..registration.departed_tokens import DepartedTokens
 from ..registration.registration_tokens import Registration, Registrations, digest
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from .agent_claims import IMPORT_LIKE, BadParams, Change, Params, change_of, parse_params
 from .agent_verification import Unproven, ping, prove
 from .credential_store import CredentialKeeper, Known
@@ -101,7 +101,7 @@ class Tunnels:
         self.takes_turns = False
         self._turns = 0
         for path in ("/v3/connect", "/v3/connect/register"):
-            services.routes.add("GET", path, self.answer, Who.ANYBODY, largest=0)
+            services.routes.add("GET", path, self.answer, Access.PUBLIC, largest=0)
         registrations.on_change(self._tokens_changed)
         self._clusters.on_change(self._cluster_changed)
         services.beside.append(self._sweep)

@@ -1,6 +1,7 @@
 """Authentication of callers: tokens, session cookies, client certificates; login, token and user endpoints, kubeconfigs.
 
-Users and tokens as objects are `access.users`; rules about roles are `access.roles`.
 Where the management API is a foreign Kubernetes, access reviews decide on permissions (:mod:`.access_review`).
+Not here: users and tokens as objects (`access.users`), rules about roles (`access.roles`), reading a token from headers and
+cookies (`gateway.server.credentials`).
 Read :mod:`.authenticator` first.
 """

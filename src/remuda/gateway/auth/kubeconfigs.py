@@ -29,7 +29,7 @@ from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import told
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from ..server.serving_certificate import ca_text
 from .tokens import Sessions, TokenApi
 
@@ -173,8 +173,8 @@ class Kubeconfigs:
         self._nodes = services.informers.of(NODES)
         self._nodes.add_index(_BY_CLUSTER, lambda node: (namespace_of(node),))
         add, body = services.routes.add, norman.LARGEST_BODY
-        add("POST", "/v3/clusters", told(self.for_several), Who.USER, largest=body)
-        add("POST", "/v3/clusters/{id}", told(self.for_one), Who.USER, largest=body)
+        add("POST", "/v3/clusters", told(self.for_several), Access.USER, largest=body)
+        add("POST", "/v3/clusters/{id}", told(self.for_one), Access.USER, largest=body)
 
     async def for_one(self, asked: RequestContext) -> web.StreamResponse:
         self._check_action(asked)

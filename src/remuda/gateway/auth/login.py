@@ -2,7 +2,7 @@
 
 The answer depends on `responseType`: `json` (or `token`) returns the session's token, `cookie` sets it as a cookie that no
 script can read, `kubeconfig` (or `kubeconfig_<cluster>`) returns a token for programs. A user who must change their password
-gets a session that is valid for nothing else (:class:`..server.routing.Who`), and no token for programs.
+gets a session that is valid for nothing else (:class:`..server.routing.Access`), and no token for programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remuda.kube.errors import bad_request, no_such_path
 from ..server import csrf, norman
 from ..server.dependencies import Services
 from ..server.norman import Refused, told
-from ..server.routing import Caller, RequestContext, Who
+from ..server.routing import Access, Caller, RequestContext
 from .login_providers import Principal, Provider, Providers
 from .tokens import KUBECONFIG, Sessions, cluster_of, described, session_seconds, token_resource
 
@@ -35,10 +35,10 @@ class Login:
         self._providers = providers
         add = services.routes.add
         for path in ("/v3-public/authProviders", "/v3-public/authproviders", "/v1-public/authproviders"):
-            add("GET", path, told(self.listed), Who.ANYBODY, largest=0, quiet=True)
-        add("GET", "/v3-public/{kind}/{provider}", told(self.get), Who.ANYBODY, largest=0, quiet=True)
-        add("POST", "/v3-public/{kind}/{provider}", told(self.at_provider), Who.ANYBODY, largest=norman.LARGEST_BODY)
-        add("POST", "/v1-public/login", told(self.by_type), Who.ANYBODY, largest=norman.LARGEST_BODY)
+            add("GET", path, told(self.listed), Access.PUBLIC, largest=0, quiet=True)
+        add("GET", "/v3-public/{kind}/{provider}", told(self.get), Access.PUBLIC, largest=0, quiet=True)
+        add("POST", "/v3-public/{kind}/{provider}", told(self.at_provider), Access.PUBLIC, largest=norman.LARGEST_BODY)
+        add("POST", "/v1-public/login", told(self.by_type), Access.PUBLIC, largest=norman.LARGEST_BODY)
 
     # --- the providers ---------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from remuda.kube.objects import labels_of, metadata, name_of, resource_version_o
 from ..server import csrf, norman
 from ..server.dependencies import Services
 from ..server.norman import Refused, invalid, told
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from .login_providers import Principal
 
 Obj = dict[str, Any]
@@ -258,12 +258,12 @@ class TokenApi:
         self._services = services
         self._sessions = sessions
         add = services.routes.add
-        add("GET", "/v3/tokens", told(self.listed), Who.USER, largest=0)
+        add("GET", "/v3/tokens", told(self.listed), Access.USER, largest=0)
         # Also for logging out, which a newcomer may do.
-        add("POST", "/v3/tokens", told(self.act), Who.NEWCOMER, largest=norman.LARGEST_BODY)
-        add("GET", "/v3/tokens/{name}", told(self.get), Who.USER, largest=0)
-        add("DELETE", "/v3/tokens/{name}", told(self.remove), Who.USER, largest=norman.LARGEST_BODY)
-        add("POST", "/v1/logout", told(self.logout), Who.NEWCOMER, largest=norman.LARGEST_BODY)
+        add("POST", "/v3/tokens", told(self.act), Access.PASSWORD_CHANGE, largest=norman.LARGEST_BODY)
+        add("GET", "/v3/tokens/{name}", told(self.get), Access.USER, largest=0)
+        add("DELETE", "/v3/tokens/{name}", told(self.remove), Access.USER, largest=norman.LARGEST_BODY)
+        add("POST", "/v1/logout", told(self.logout), Access.PASSWORD_CHANGE, largest=norman.LARGEST_BODY)
 
     # --- own tokens ------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from remuda.kube.objects import labels_of, metadata, name_of, resource_version_o
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import Refused, told
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from .login_providers import LocalProvider
 from .tokens import Sessions
 
@@ -43,12 +43,12 @@ class UserApi:
         self._users = services.informers.of(USERS)
         add, body = services.routes.add, norman.LARGEST_BODY
         # Newcomers may only read their own user and change their password.
-        add("GET", "/v3/users", told(self.listed), Who.NEWCOMER, largest=0)
-        add("POST", "/v3/users", told(self.act), Who.NEWCOMER, largest=body)
-        add("GET", "/v3/users/{name}", told(self.get), Who.USER, largest=0)
-        add("PUT", "/v3/users/{name}", told(self.update), Who.USER, largest=body)
-        add("POST", "/v3/users/{name}", told(self.act_on), Who.USER, largest=body)
-        add("DELETE", "/v3/users/{name}", told(self.remove), Who.USER, largest=body)
+        add("GET", "/v3/users", told(self.listed), Access.PASSWORD_CHANGE, largest=0)
+        add("POST", "/v3/users", told(self.act), Access.PASSWORD_CHANGE, largest=body)
+        add("GET", "/v3/users/{name}", told(self.get), Access.USER, largest=0)
+        add("PUT", "/v3/users/{name}", told(self.update), Access.USER, largest=body)
+        add("POST", "/v3/users/{name}", told(self.act_on), Access.USER, largest=body)
+        add("DELETE", "/v3/users/{name}", told(self.remove), Access.USER, largest=body)
 
     # --- reading --------------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from ..auth.access_review import acting
 from ..server.dependencies import Services
 from ..server.headers import PROXIED_ANSWER, Cleaned, Headers, for_cluster, from_cluster, upgrade_of, without_shown_tokens
 from ..server.path_validation import judge
-from ..server.routing import Backend, RequestContext, Who
+from ..server.routing import Access, Backend, RequestContext
 from .impersonation import Impersonation, headers_for
 from .reverse_proxy import Exchange
 from .tunnel_downstreams import LOCAL, Reach, TunnelDownstreams
@@ -62,7 +62,7 @@ class Proxy:
         self._arrivals: dict[str, set[asyncio.Event]] = {}
         downstreams.on_change(self._arrived)
         for route in ("/k8s/clusters/{cluster}/{path*}", "/k8s/proxy/{cluster}/{path*}"):
-            services.routes.add(_METHODS, route, self.answer, Who.USER, largest=None)
+            services.routes.add(_METHODS, route, self.answer, Access.USER, largest=None)
 
     async def answer(self, asked: RequestContext) -> web.StreamResponse:
         _carry(asked.request, PROXIED_ANSWER)

@@ -32,7 +32,7 @@ from remuda.provisioning.well_known import MACHINE_GROUP
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 
 if TYPE_CHECKING:
     import asyncssh
@@ -56,7 +56,7 @@ class MachineAccessApi:
     def __init__(self, services: Services) -> None:
         self._services = services
         # A websocket's body is never buffered: `largest` None also says that the request is long.
-        services.routes.add("GET", PATH, self.answer, Who.USER, largest=None)
+        services.routes.add("GET", PATH, self.answer, Access.USER, largest=None)
 
     async def answer(self, asked: RequestContext) -> web.StreamResponse:
         said = norman.parameters_of(asked)

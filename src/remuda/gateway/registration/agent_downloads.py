@@ -22,7 +22,7 @@ from remuda.kube.errors import no_such_path
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from ..server.serving_certificate import ca_checksum, ca_text
 
 UNINSTALL: Final = "system-agent-uninstall.sh"
@@ -55,10 +55,10 @@ class AgentFiles:
     def __init__(self, services: Services) -> None:
         self._services = services
         add = services.routes.add
-        add("GET HEAD", "/system-agent-install.sh", self.install, Who.ANYBODY, largest=0, quiet=True)
-        add("GET HEAD", f"/{UNINSTALL}", self.uninstall, Who.ANYBODY, largest=0, quiet=True)
-        add("GET HEAD", "/wins-agent-install.ps1", self.windows, Who.ANYBODY, largest=0, quiet=True)
-        add("GET HEAD", "/assets/{name}", self.asset, Who.ANYBODY, largest=0, quiet=True)
+        add("GET HEAD", "/system-agent-install.sh", self.install, Access.PUBLIC, largest=0, quiet=True)
+        add("GET HEAD", f"/{UNINSTALL}", self.uninstall, Access.PUBLIC, largest=0, quiet=True)
+        add("GET HEAD", "/wins-agent-install.ps1", self.windows, Access.PUBLIC, largest=0, quiet=True)
+        add("GET HEAD", "/assets/{name}", self.asset, Access.PUBLIC, largest=0, quiet=True)
 
     async def install(self, asked: RequestContext) -> web.StreamResponse:
         await asyncio.to_thread(assets)

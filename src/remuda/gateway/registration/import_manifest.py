@@ -20,7 +20,7 @@ from remuda.kube.errors import unavailable
 from remuda.kube.objects import dig, is_being_deleted
 
 from ..server.dependencies import Services
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from ..server.serving_certificate import ca_checksum
 from .agent_manifest import Wanted, render
 from .registration_tokens import SECRETS, Registrations
@@ -37,7 +37,7 @@ class Importing:
         self._services = services
         self._registrations = registrations
         self._clusters = services.informers.of(CLUSTERS)
-        services.routes.add("GET HEAD", "/v3/import/{file}", self.answer, Who.ANYBODY, largest=0)
+        services.routes.add("GET HEAD", "/v3/import/{file}", self.answer, Access.PUBLIC, largest=0)
 
     async def answer(self, asked: RequestContext) -> web.StreamResponse:
         if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):

@@ -27,7 +27,7 @@ from remuda.provisioning.nodes.host_registration import HostRegistrations
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from .departed_tokens import DepartedTokens
 from .node_registration import WrongTokens, bearer_of
 
@@ -126,8 +126,8 @@ class Progress:
         self.rings = Rings(services.clock)
         self._known: OrderedDict[bytes, _Speaker] = OrderedDict()
         self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
-        services.routes.add("POST", PATH, self.heard, Who.ANYBODY, largest=norman.LARGEST_BODY, quiet=True)
-        services.routes.add("GET", PATH, self.read, Who.USER, largest=0, quiet=True)
+        services.routes.add("POST", PATH, self.heard, Access.PUBLIC, largest=norman.LARGEST_BODY, quiet=True)
+        services.routes.add("GET", PATH, self.read, Access.USER, largest=0, quiet=True)
 
     # --- hosts ----------------------------------------------------------------------------------------------------------
 

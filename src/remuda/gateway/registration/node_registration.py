@@ -44,7 +44,7 @@ from ..auth.authenticator import NotLetIn
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.rate_limit import Buckets
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from ..server.serving_certificate import ca_text
 from .registration_tokens import Registrations
 
@@ -87,9 +87,9 @@ class Joining:
         self._waiting = ConnectionCaps(_WAITING_EACH, _WAITING)
         self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
         add = services.routes.add
-        add("GET", "/v3/connect/agent", self.agent, Who.ANYBODY, largest=0)
-        add("GET", "/v3/connect/config-yaml", self.config_yaml, Who.ANYBODY, largest=0)
-        add("GET", "/v3/connect/cluster-info", self.cluster_info, Who.ANYBODY, largest=0)
+        add("GET", "/v3/connect/agent", self.agent, Access.PUBLIC, largest=0)
+        add("GET", "/v3/connect/config-yaml", self.config_yaml, Access.PUBLIC, largest=0)
+        add("GET", "/v3/connect/cluster-info", self.cluster_info, Access.PUBLIC, largest=0)
 
     # --- registration ----------------------------------------------------------------------------------------------------
 

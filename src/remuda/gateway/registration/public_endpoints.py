@@ -28,7 +28,7 @@ from remuda.kube.objects import resource_version_of
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 from ..server.serving_certificate import ca_text
 from .registration_tokens import Registrations
 
@@ -47,17 +47,17 @@ class Facts:
         self._registrations = registrations
         self._settings = services.informers.of(SETTING_KIND)
         add = services.routes.add
-        add("GET HEAD", "/cacerts", self.cacerts, Who.ANYBODY, largest=0, quiet=True)
-        add("GET HEAD", "/cacerts/former", self.former, Who.ANYBODY, largest=0, quiet=True)
-        add("GET HEAD", "/ping", self.ping, Who.ANYBODY, largest=0, quiet=True)
-        add("GET HEAD", "/rancherversion", self.version, Who.ANYBODY, largest=0, quiet=True)
+        add("GET HEAD", "/cacerts", self.cacerts, Access.PUBLIC, largest=0, quiet=True)
+        add("GET HEAD", "/cacerts/former", self.former, Access.PUBLIC, largest=0, quiet=True)
+        add("GET HEAD", "/ping", self.ping, Access.PUBLIC, largest=0, quiet=True)
+        add("GET HEAD", "/rancherversion", self.version, Access.PUBLIC, largest=0, quiet=True)
         for name in PUBLIC:
-            add("GET HEAD", f"/v3/settings/{name}", self.public_setting, Who.ANYBODY, largest=0, quiet=True)
-        add("GET HEAD", "/v3/settings", self.settings, Who.USER, largest=0)
-        add("GET HEAD", "/v3/settings/{name}", self.setting, Who.USER, largest=0)
-        add("PUT", "/v3/settings/{name}", norman.told(self.set), Who.USER, largest=norman.LARGEST_BODY)
+            add("GET HEAD", f"/v3/settings/{name}", self.public_setting, Access.PUBLIC, largest=0, quiet=True)
+        add("GET HEAD", "/v3/settings", self.settings, Access.USER, largest=0)
+        add("GET HEAD", "/v3/settings/{name}", self.setting, Access.USER, largest=0)
+        add("PUT", "/v3/settings/{name}", norman.told(self.set), Access.USER, largest=norman.LARGEST_BODY)
         if healthz:
-            add("GET HEAD", "/healthz", self.health, Who.ANYBODY, largest=0, quiet=True)
+            add("GET HEAD", "/healthz", self.health, Access.PUBLIC, largest=0, quiet=True)
 
     async def ping(self, asked: RequestContext) -> web.StreamResponse:
         return web.Response(text="pong")

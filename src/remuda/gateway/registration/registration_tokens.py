@@ -29,7 +29,7 @@ from remuda.runtime import Informer
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import told
-from ..server.routing import RequestContext, Who
+from ..server.routing import Access, RequestContext
 
 __all__ = ["NODE_TOKEN", "PREFIX", "SECRETS", "Registration", "Registrations", "digest"]
 
@@ -182,8 +182,8 @@ class RegistrationApi:
         self._crts = services.informers.of(CLUSTER_REGISTRATION_TOKENS)
         self._crts.add_index(_BY_CLUSTER, lambda crt: (namespace_of(crt),))
         for path in _PATHS:
-            services.routes.add("GET", path, told(self.listed), Who.USER, largest=0)
-            services.routes.add("GET", f"{path}/{{id}}", told(self.get), Who.USER, largest=0)
+            services.routes.add("GET", path, told(self.listed), Access.USER, largest=0)
+            services.routes.add("GET", f"{path}/{{id}}", told(self.get), Access.USER, largest=0)
 
     async def listed(self, asked: RequestContext) -> web.StreamResponse:
         cluster = norman.parameters_of(asked).get("clusterId", "")

@@ -19,7 +19,7 @@ from remuda.images import Layout, LayoutError, images_directory, installer
 from remuda.kube.encoding import jsonio
 
 from .dependencies import Services
-from .routing import RequestContext, Who
+from .routing import Access, RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ class ImageRegistry:
         self._environment = services.environment
         self._making = asyncio.Lock()
         self._made = False
-        services.routes.add("GET HEAD", "/v2/{path*}", self.answer, Who.ANYBODY, largest=0, quiet=True)
-        services.routes.add("*", "/v2/{path*}", self.refuse, Who.ANYBODY, largest=0)
+        services.routes.add("GET HEAD", "/v2/{path*}", self.answer, Access.PUBLIC, largest=0, quiet=True)
+        services.routes.add("*", "/v2/{path*}", self.refuse, Access.PUBLIC, largest=0)
 
     async def answer(self, asked: RequestContext) -> web.StreamResponse:
         path = asked.parameters["path"]

@@ -37,7 +37,7 @@ from remuda.runtime.webhook_server import MUTATING, VALIDATING
 
 from . import norman
 from .dependencies import Services
-from .routing import RequestContext, Who
+from .routing import Access, RequestContext
 
 Obj = dict[str, Any]
 Source = Callable[[], Iterable[Wait]]
@@ -118,7 +118,7 @@ class Waits:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._sources: list[Source] = []
-        services.routes.add("GET", WAITS, self.read, Who.USER, largest=0, quiet=True)
+        services.routes.add("GET", WAITS, self.read, Access.USER, largest=0, quiet=True)
 
     def follow(self, source: Source) -> Callable[[], None]:
         """Add running controllers; call the result when they stop."""
@@ -246,7 +246,7 @@ VERSIONS: Final = "/v1-remuda/versions"
 class Versions:
     def __init__(self, services: Services) -> None:
         self._client = services.client
-        services.routes.add("GET", VERSIONS, self.read, Who.USER, largest=0, quiet=True)
+        services.routes.add("GET", VERSIONS, self.read, Access.USER, largest=0, quiet=True)
 
     async def read(self, asked: RequestContext) -> web.StreamResponse:
         """By distribution, the oldest first."""

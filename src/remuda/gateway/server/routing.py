@@ -18,7 +18,7 @@ from aiohttp import web
 
 from remuda.apiserver.http.handler import ANNOTATIONS, WHO
 from remuda.apiserver.http.listener import Handler
-from remuda.kube.authorization.users import NOBODY, User
+from remuda.kube.authorization.users import ANONYMOUS_USER, User
 
 from .credentials import Presented
 from .path_validation import Target
@@ -64,15 +64,15 @@ Answer = Callable[[RequestContext], Awaitable[web.StreamResponse]]
 LARGEST_BODY = 1 << 20
 
 
-class Who(enum.Enum):
+class Access(enum.Enum):
     """The callers allowed on a route."""
 
     # No credentials are checked: the route reads its own (an agent's, a node's) or needs none.
-    ANYBODY = "anybody"
+    PUBLIC = "public"
     # A user of Remuda, by token, cookie (where cookies count) or client certificate; 401 without.
     USER = "user"
     # The same, and also a user who must change their password first; such a caller is allowed nothing else (403).
-    NEWCOMER = "newcomer"
+    PASSWORD_CHANGE = "password change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Route:
     methods: frozenset[str]
     pattern: tuple[str, ...]
     answer: Answer
-    who: Who
+    access: Access
     largest: int | None = LARGEST_BODY
     quiet: bool = False
 
@@ -109,13 +109,20 @@ class Routes:
         self._by_first: dict[str, list[Route]] = {}
 
     def add(
-        self, methods: str, pattern: str, answer: Answer, who: Who, *, largest: int | None = LARGEST_BODY, quiet: bool = False
+        self,
+        methods: str,
+        pattern: str,
+        answer: Answer,
+        access: Access,
+        *,
+        largest: int | None = LARGEST_BODY,
+        quiet: bool = False,
     ) -> None:
         """`methods` are words, or `*` for every method."""
         parts = tuple(pattern.strip("/").split("/"))
         if parts[0].startswith("{"):
             raise ValueError(f"{pattern}: the first segment of a route must be a word, all others are the management API's")
-        route = Route(frozenset(methods.split()), parts, answer, who, largest, quiet)
+        route = Route(frozenset(methods.split()), parts, answer, access, largest, quiet)
         self._by_first.setdefault(parts[0], []).append(route)
 
     def __iter__(self) -> Iterator[Route]:
@@ -168,7 +175,7 @@ class InProcess:
             found: tuple[User, User] | None = asked.request.get(WHO)
             if found is not None:
                 asker, acting = found
-                if asked.caller is None and asker is not NOBODY:
+                if asked.caller is None and asker is not ANONYMOUS_USER:
                     asked.caller = Caller(asker)
                 if acting is not asker:
                     asked.impersonated = acting.name

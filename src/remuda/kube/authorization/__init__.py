@@ -1,7 +1,6 @@
 """Users, actions, and RBAC: which stored roles and bindings allow a user's action.
 
 `rbac.Rbac` decides from any `kube.objects.ObjectSource`: the embedded API's cache, or informers on another Kubernetes.
-Authentication (tokens, certificates), default roles and escalation are `apiserver/auth/`; Rancher's roles are
-`access/roles/`.
+Not here: authentication, default roles and escalation (`apiserver/auth/`), Rancher's roles (`access/roles/`).
 Begin with `actions`.
 """

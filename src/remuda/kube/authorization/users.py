@@ -38,7 +38,7 @@ class User:
 
 # In-process controllers act as this user: they are the server.
 SYSTEM = User("system:apiserver", groups=(MASTERS, AUTHENTICATED))
-NOBODY = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
+ANONYMOUS_USER = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
 
 
 def service_account_name(namespace: str, name: str) -> str:

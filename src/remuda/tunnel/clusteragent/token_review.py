@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 
 GROUP: Final = "authentication.k8s.io"
-EVERYBODY: Final = "system:cattle:authenticated"
+AUTHENTICATED: Final = "system:cattle:authenticated"
 PATHS: Final = ("/v1/authenticate", "/v1beta1/authenticate")
 _LARGEST: Final = 64 << 10
 _LONGEST_HEADER: Final = 8 << 10
@@ -90,7 +90,7 @@ class Reviewer:
             return {"authenticated": False}
         groups = [group for group in user.get("groups") or () if isinstance(group, str) and not group.startswith("system:")]
         named = str(token["userName"])
-        return {"authenticated": True, "user": {"username": named, "uid": named, "groups": [*groups, EVERYBODY]}}
+        return {"authenticated": True, "user": {"username": named, "uid": named, "groups": [*groups, AUTHENTICATED]}}
 
     def _refusal(self, token: Obj, user: Obj | None, secret: str) -> str:
         if not same_secret(str(token.get("hash") or ""), True, secret):

@@ -9,7 +9,7 @@ from remuda.apiserver.auth.bootstrap_policy import AUTO_UPDATE, Operation, expan
 from remuda.kcm.clusterrole_aggregation import aggregated_rules
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
-from remuda.kube.authorization.users import NOBODY, User
+from remuda.kube.authorization.users import ANONYMOUS_USER, User
 from remuda.kube.encoding import jsonio
 from tests.unit.kube.authorization.stored import Obj, Stored, binding, role, rule
 
@@ -96,7 +96,7 @@ def test_who_may_what_in_a_namespace(stored: Stored, user: str, verb: str, group
 def test_who_may_ask_which_path(stored: Stored, path: str, known: bool, unknown: bool) -> None:
     rbac = Rbac(stored)
     assert rbac.authorize(Action.on_path(User("x", groups=("system:authenticated",)), "get", path)).allowed == known
-    assert rbac.authorize(Action.on_path(NOBODY, "get", path)).allowed == unknown
+    assert rbac.authorize(Action.on_path(ANONYMOUS_USER, "get", path)).allowed == unknown
 
 
 # -- keeping up to date ------------------------------------------------------------------------------------------------
