@@ -6,6 +6,8 @@ stands for all of its rows in `--controllers`, and the programs that run it: `se
 `gateway` on another Kubernetes, which has controllers of its own for its kinds. `--controllers=-NAME` switches a row off, and
 `--controllers=-WORD` a group.
 
+A new row may also need an argument in :mod:`.parts`, and rights on another Kubernetes in :mod:`.manifests`.
+
 Background tasks are not controllers: a program's parts start them (`beside` of the manager, and of the gateway's services).
 
 :mod:`.embedded`, :mod:`.attached` and :mod:`.attached_gateway` are the programs. They call :func:`add`, and never make a
@@ -256,7 +258,7 @@ def reconcilers(parts: Parts, wanted: Collection[str]) -> Iterator[Reconciler]:
 
 
 def serve_gateway(parts: Parts) -> None:
-    """What the gateway of the process that runs controllers has besides: the tunnels of agents, and the controllers' waits."""
+    """The parts of a gateway in the process that runs controllers: the tunnels of agents, and the controllers' waits."""
     parts.manager.beside(parts.gateway.tunnels.own)
     tell_waits(parts)
 

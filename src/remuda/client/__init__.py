@@ -1,7 +1,7 @@
 """One async client of a Kubernetes API. Controllers know `interface.Client` and nothing else of a server.
 
 `https` is the implementation for any Kubernetes, on `connection` (`kubeconfig`, `credentials`, `proxies`, `tls`, `responses`).
-The in-process implementation is `apiserver/inprocess`; informers are `runtime/`.
+Not here: the in-process implementation (`apiserver/inprocess`), informers (`runtime/`).
 Begin with `interface`.
 """
 

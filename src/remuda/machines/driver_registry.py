@@ -1,7 +1,9 @@
 """The known drivers: ours, and those that other packages bring as entry points of the group `remuda.drivers`.
 
 Ours are in a table, so that they need no metadata of an installed package. Other packages can't take the name of one of ours,
-since a driver gets the credentials for its machines.
+since a driver gets the credentials for its machines. A new driver also has lines in
+:mod:`.nodedrivers.builtin_drivers` and, where the defaults don't fit, :mod:`.options` and
+`provisioning.planner.render.node_addresses`.
 """
 
 from __future__ import annotations

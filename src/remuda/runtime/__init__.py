@@ -1,7 +1,7 @@
 """The parts of controllers: informers, work queues, workers, leader election, events, patches; webhooks for our own types.
 
 A controller is declared in `controller`, run by `lifecycle.Manager`; `docs/controllers.md` shows how to write one.
-`app/` has the controllers and where they run; the embedded API's own admission chain is `apiserver/admission/`.
+Not here: the controllers and the programs that run them (`app/`), the embedded API's admission chain (`apiserver/admission/`).
 Begin with `controller`, then `lifecycle`.
 """
 

@@ -1,8 +1,9 @@
 """Images that carry installers: saved on this host or pulled from a registry (``pull``), then unpacked.
 
 ``stager`` finds the image; ``registries`` reads registries.yaml and parses names, ``extract`` unpacks layers safely. The agent
-runs this as a process of its own (``stage_process``). How the images are made is the server's ``images`` package. Read ``stager``
-first.
+runs this as a process of its own (``stage_process``).
+Not here: the build of the images (the server's ``images`` package).
+Read ``stager`` first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The agent's installation: the agent as one file, the script that installs it, and its uninstaller.
 
 ``install.sh`` and ``uninstall.sh`` are the scripts; ``root.sh``, which they share, has the paths of a host that is only a
-directory. Not part of the agent's file itself. ``python -m remuda.agent.install DIRECTORY`` writes them; the server gives them to
-hosts (``gateway/registration/agent_downloads``).
+directory. ``python -m remuda.agent.install DIRECTORY`` writes them. This package is not part of the agent's file.
+Not here: the downloads by hosts (``gateway/registration/agent_downloads``).
+Read ``install.sh`` first.
 """
 
 from __future__ import annotations

@@ -3,5 +3,5 @@ escalation, review APIs.
 
 `authenticator` calls the module of each kind of credential; RBAC itself is `kube.authorization.rbac`; `reviews` answers
 SubjectAccessReview and similar requests.
-Users, logins and Rancher's tokens are `access/` and `gateway/auth/`. Begin with `authenticator`.
+Not here: users, logins and Rancher's tokens (`access/`, `gateway/auth/`). Begin with `authenticator`.
 """

@@ -2,5 +2,5 @@
 
 `watch_cache` follows the store's watch, `resource_cache` holds one resource sorted by key, `entries` one object;
 `entries.Detector` finds, in tests, changes of shared objects.
-Watchers are `watch/`; the store is `storage/`. Begin with `watch_cache`.
+Not here: watchers (`watch/`), the store (`storage/`). Begin with `watch_cache`.
 """

@@ -2,5 +2,5 @@
 
 `documents` is both forms of discovery, `openapi` one document per group and version, `openapi_schemas` operations and CRDs'
 schemas, and our words for kubectl explain.
-The served resources are in `registry/`; the paths are in `http/nonresource_paths`. Begin with `documents`.
+Not here: the served resources (`registry/`), the paths (`http/nonresource_paths`). Begin with `documents`.
 """

@@ -2,6 +2,6 @@
 
 `handler` takes a request from first byte to answer; `nonresource_paths` are health, version, discovery, OpenAPI, metrics;
 `rotation_paths` is /remuda/rotation.
-Verbs are in `verbs/`, authentication and authorization in `auth/`, the gateway's listener in front of it in `gateway/server/`.
+Not here: verbs (`verbs/`), authentication and authorization (`auth/`), the gateway in front (`gateway/server/`).
 Begin with `handler`.
 """

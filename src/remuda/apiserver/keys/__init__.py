@@ -3,7 +3,7 @@ and their rotation.
 
 `key_agreement` checks at start that servers have the same keys; `rotation` exchanges
 them while servers run, in the steps of `rotation_record`.
-Making and reading certificates as such is `kube.certificates`; the layout of keys in the store is `storage/key_layout`. For
-users: docs/rotation.md.
+Not here: making and reading certificates as such (`kube.certificates`), the layout of keys in the store
+(`storage/key_layout`). For users: docs/rotation.md.
 Begin with `shared_keys`.
 """

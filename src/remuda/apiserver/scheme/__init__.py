@@ -2,6 +2,6 @@
 `builtins.json`.
 
 `builtin_types` answers questions about a kind, `codec` and `protobuf` decode bodies as Go would.
-Validation and defaults of kinds are in `builtin/`; custom resources are `schema/` and `crd/`.
+Not here: validation and defaults of kinds (`builtin/`), custom resources (`schema/`, `crd/`).
 Begin with `builtin_types`.
 """

@@ -2,6 +2,6 @@
 
 Every verb takes a `context.Api` (the services of a server) and a `context.Call` (one request) and is the same over HTTP and
 in process.
-Decoding by path and headers is `http/`; the parts of each kind are in its Strategy (`registry/strategy`).
+Not here: decoding by path and headers (`http/`), the parts of each kind (its Strategy, `registry/strategy`).
 Begin with `context`, then `create` and `update.guaranteed_update`.
 """

@@ -1,7 +1,7 @@
 """The MachineHealthCheck controller: unhealthy machines are marked for remediation, within a budget.
 
 `machine_health` decides, also on the budget; `controller` serves remediation by other controllers, too.
-Replacement of the machine itself is `..machineset.remediation`. Read :mod:`.controller` first.
+Not here: the replacement of the machine itself (`..machineset.remediation`). Read :mod:`.controller` first.
 """
 
 from .controller import MachineHealthChecks

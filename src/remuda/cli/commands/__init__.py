@@ -1,6 +1,7 @@
 """The commands, one module each; opposite commands (`backup` and `restore`, `login` and `logout`, `install` and `uninstall`) and
 commands on the same objects (`machine` and `ssh`, `cluster` and `explain`, `manifests` and `crds`) share one.
 
-Commands that run until they are stopped are in `..programs`. :mod:`remuda.cli.command_tree` lists all commands with their
-modules. Nothing heavy is imported at the top: `--help` must feel instant. Read :mod:`.token` first, a small one.
+Nothing heavy is imported at the top: `--help` must feel instant.
+Not here: commands that run until they are stopped (`..programs`), the list of all commands with their modules
+(:mod:`remuda.cli.command_tree`). Read :mod:`.token` first, a small one.
 """

@@ -2,8 +2,8 @@
 
 Of objects only harmless fields are taken (:mod:`.objects`): names, times, conditions, reasons, never a spec or data.
 Free text goes through a :class:`.scrubbing.Scrubber`, which hides what looks like a secret and every value that the server's
-Secrets hold. :mod:`.machine` has what is on disk, :mod:`.collector` is the file. The command is `..commands.support_bundle`.
-Read :mod:`.collector` first.
+Secrets hold. :mod:`.machine` has what is on disk, :mod:`.collector` is the file. Not here: the command
+(`..commands.support_bundle`). Read :mod:`.collector` first.
 """
 
 from __future__ import annotations

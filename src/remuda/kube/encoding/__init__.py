@@ -1,6 +1,6 @@
 """Bytes and texts in and out: JSON and YAML as Kubernetes reads them, JSON patches and JSONPath, Go's formatting of values.
 
 `jsonio` and `yamlio` are the only parsers in use; `gojson` and `go_format` repeat Go byte for byte.
-Strategic merge patch and server-side apply need types and are in `apiserver/apply/`; protobuf is in `apiserver/scheme/`.
+Not here: strategic merge patch and server-side apply, which need types (`apiserver/apply/`), protobuf (`apiserver/scheme/`).
 Begin with `jsonio`.
 """

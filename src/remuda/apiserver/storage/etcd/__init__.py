@@ -5,7 +5,7 @@
     watch() ◀── hub ◀── feed: one watch ◀────┘
 
 `engine` is the store, `transactions` its writes and the leases of keys that expire, `watch_feed` etcd's events. `members` chooses
-the `member` to ask; `rpc` has the calls and messages (`protobuf`), `grpc` the HTTP/2 connection with `hpack`.
+the `member` to ask; `rpc` has the calls and messages, `grpc` the HTTP/2 connection with `hpack`.
 :mod:`..watch_hub` is shared with sqlite.
 Not here: running etcd (`lab/distro/etcd`). Begin with `engine`, then `transactions`.
 """
