@@ -1,4 +1,4 @@
-"""What the groups of Rancher (`*.cattle.io`) have in common.
+"""Types that the groups of Rancher (`*.cattle.io`) share.
 
 Rancher is written in Go and its clients send `null` for what is not set, so its own definitions allow that nearly everywhere;
 ours do where they do, or a cluster that Rancher takes would be refused here.
@@ -26,9 +26,9 @@ class Condition(TypedDict, total=False):
     lastTransitionTime: Annotated[str, Doc("When the status last changed.")]
     lastUpdateTime: Annotated[str, Doc("When anything of the condition last changed.")]
     message: Annotated[str, Doc("Details for people.")]
-    reason: Annotated[str, Doc("Why the condition has this status, as one word; Error after a failure.")]
+    reason: Annotated[str, Doc("The reason for the status, as one word; Error after a failure.")]
     status: Required[Annotated[str, Doc("True, False or Unknown.")]]
-    type: Required[Annotated[str, Doc("Which aspect this is.")]]
+    type: Required[Annotated[str, Doc("The type of the condition.")]]
 
 
 class LocalClusterAuthEndpoint(TypedDict, total=False):
@@ -50,21 +50,21 @@ _Share = Annotated[Text, Length(most=10), Pattern(SHARE)]
 
 
 class PodDisruptionBudgetSpec(TypedDict, total=False):
-    """How many pods an eviction must leave; one of the two, not both."""
+    """The number of pods that an eviction must leave; one of the two, not both."""
 
-    maxUnavailable: Annotated[_Share, Doc("How many may be missing, as a number or a percentage.")]
-    minAvailable: Annotated[_Share, Doc("How many must be there, as a number or a percentage.")]
+    maxUnavailable: Annotated[_Share, Doc("The number that may be missing, as a number or a percentage.")]
+    minAvailable: Annotated[_Share, Doc("The number that must be there, as a number or a percentage.")]
 
 
 class AgentSchedulingCustomization(TypedDict, total=False):
-    """How important the agent's pods are."""
+    """The priority and the disruption budget of the agent's pods."""
 
-    podDisruptionBudget: Annotated[PodDisruptionBudgetSpec | None, Doc("How many of its pods an eviction must leave.")]
+    podDisruptionBudget: Annotated[PodDisruptionBudgetSpec | None, Doc("The number of its pods that an eviction must leave.")]
     priorityClass: Annotated[PriorityClassSpec | None, Doc("The priority class that it gets.")]
 
 
 class DeploymentCustomization(TypedDict, total=False):
-    """What is changed about a deployment that this server makes in the cluster."""
+    """Changes to a deployment that this server makes in the cluster."""
 
     appendTolerations: Annotated[list[Toleration] | None, Doc("Tolerations on top of its own.")]
     overrideAffinity: Annotated[Affinity | None, Doc("The affinity instead of its own.")]
@@ -72,16 +72,18 @@ class DeploymentCustomization(TypedDict, total=False):
 
 
 class AgentDeploymentCustomization(DeploymentCustomization, total=False):
-    """What is changed about the deployment of an agent."""
+    """Changes to the deployment of an agent."""
 
-    schedulingCustomization: Annotated[AgentSchedulingCustomization | None, Doc("How important its pods are.")]
+    schedulingCustomization: Annotated[
+        AgentSchedulingCustomization | None, Doc("The priority and the disruption budget of its pods.")
+    ]
 
 
 class WebhookDeploymentCustomization(DeploymentCustomization, total=False):
-    """What is changed about the deployment of the webhook."""
+    """Changes to the deployment of the webhook."""
 
-    podDisruptionBudget: Annotated[PodDisruptionBudgetSpec | None, Doc("How many of its pods an eviction must leave.")]
-    replicaCount: Annotated[Int32 | None, Doc("How many pods there are."), AtLeast(1)]
+    podDisruptionBudget: Annotated[PodDisruptionBudgetSpec | None, Doc("The number of its pods that an eviction must leave.")]
+    replicaCount: Annotated[Int32 | None, Doc("The number of pods."), AtLeast(1)]
 
 
 # --- shared types ---------------------------------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ class EnvVar(TypedDict, total=False):
 
     name: Required[Annotated[str, Doc("Its name.")]]
     value: Annotated[Text, Doc("Its value.")]
-    valueFrom: Annotated[Opaque, Doc("Where its value comes from, if it is not said here.")]
+    valueFrom: Annotated[Opaque, Doc("The source of its value, if `value` is not set.")]
 
 
 # --- shared types ---------------------------------------------------------------------------------------------------------
@@ -118,6 +120,6 @@ Conditions = Annotated[list[Condition], Doc("The state of this object, aspect by
 
 @rules(MinProperties(1))
 class Provisioning(TypedDict, total=False):
-    """How far it is, as Cluster API asks of infrastructure."""
+    """The progress, in the form of Cluster API's contract of infrastructure."""
 
     provisioned: Annotated[bool, Doc("The infrastructure is there; never changes back.")]

@@ -1,8 +1,8 @@
 """CustomResourceDefinitions from declarations: a :class:`Kind` says what a kind is called and how each version is served.
 
-The types of the versions are written in the words of :mod:`.schema`. `spec.conversion` is left out: the API server says `None`
-where nobody says anything, the embedded one asks the in-process converters first, and a real one is told by whoever serves
-the webhook (`runtime.webhook_server` keeps it right). Left out, it also survives when the definition is applied again.
+The types of the versions are written in the words of :mod:`.schema`. `spec.conversion` is left out: the API server's default is
+`None`, the embedded one asks the in-process converters first, and on a real one the program that serves the webhook sets it
+(`runtime.webhook_server` keeps it right). Left out, it also survives when the definition is applied again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def condition_column(name: str, condition: str, doc: str = "", priority: int = 0
     return Column(name, f'.status.conditions[?(@.type=="{condition}")].status', "string", doc, priority)
 
 
-def age_column(doc: str = "How long ago it was created") -> Column:
+def age_column(doc: str = "The time since it was created") -> Column:
     return Column("Age", ".metadata.creationTimestamp", "date", doc)
 
 

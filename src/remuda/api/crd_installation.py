@@ -1,8 +1,8 @@
-"""Definitions on a server: put there, brought up to date, and what is stored in an older version rewritten in the present one.
+"""Definitions on a server: installed, updated, and stored objects of an older version rewritten in the present one.
 
-:func:`install` applies definitions and leaves alone what is newer than ours; `spec.conversion` is never touched, since it belongs
-to whoever serves the conversion. :func:`migrate` comes when that is served: it writes every object once, which stores it anew,
-and only then says in `status.storedVersions` that the old version is not needed any more. Either may be repeated, or die
+:func:`install` applies definitions and skips those that are newer than ours; `spec.conversion` is never changed, since it belongs
+to the program that serves the conversion. :func:`migrate` runs once that is served: it writes every object once, which stores it
+in the present version, and only then removes the old version from `status.storedVersions`. Both may be repeated, or be killed
 half way, at any time.
 """
 
@@ -161,11 +161,11 @@ async def established(client: Client, clock: Clock, names: Iterable[str], second
 
 
 class NotConverted(InstallError):
-    """Objects of several versions, and nobody who converts between them: rewriting them would lose what only one can say."""
+    """Objects of several versions, without a converter: rewriting them would lose fields that only one version has."""
 
     def __init__(self, name: str, stored: Sequence[str]) -> None:
         which = ", ".join(stored)
-        super().__init__(f"{name} has objects stored in {which}, and nobody who converts them: run remuda controllers")
+        super().__init__(f"{name} has objects stored in {which}, and no program converts them: run remuda controllers")
 
 
 async def migrate(client: Client, clock: Clock, name: str, *, in_process: bool = False) -> int:
@@ -188,7 +188,7 @@ async def migrate(client: Client, clock: Clock, name: str, *, in_process: bool =
 
 
 async def _check_converted(client: Client, crd: Obj, version: str, in_process: bool) -> None:
-    """Nothing that is stored may be called `version` by somebody who can't convert it. Raises NotConverted."""
+    """Raises NotConverted unless stored objects are in `version` or can be converted."""
     others = [each for each in dig(crd, "status", "storedVersions") or () if each != version]
     if not others or in_process or dig(crd, "spec", "conversion", "strategy") == "Webhook":
         return
@@ -214,7 +214,7 @@ async def _forget_others(client: Client, crd: Obj, version: str) -> None:
 
 
 async def _rewrite(client: Client, crd: Obj, version: str) -> int:
-    """Write every object once, as it is. One that somebody else writes at the same time is stored anew by them."""
+    """Write every object once, as it is. An object that is written concurrently is rewritten by that write."""
     resource = GroupVersionResource(crd["spec"]["group"], version, crd["spec"]["names"]["plural"])
     failures, count = [], 0
     for obj in await _all(client, resource):

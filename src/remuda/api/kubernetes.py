@@ -23,7 +23,7 @@ class LabelSelectorRequirement(TypedDict, total=False):
     """A test of one label."""
 
     key: Required[Annotated[str, Doc("The label's key.")]]
-    operator: Required[Annotated[str, Doc("How key and values relate: In, NotIn, Exists or DoesNotExist.")]]
+    operator: Required[Annotated[str, Doc("The relation of key and values: In, NotIn, Exists or DoesNotExist.")]]
     values: Annotated[list[str], Doc("The values of In and NotIn; empty with Exists and DoesNotExist."), Atomic()]
 
 
@@ -44,13 +44,13 @@ class Condition(TypedDict, total=False):
     reason: Required[
         Annotated[
             str,
-            Doc("Why the condition has this status, as one CamelCase word."),
+            Doc("The reason for the status, as one CamelCase word."),
             Length(1, 1024),
             Pattern("^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
         ]
     ]
     status: Required[Annotated[ConditionStatus, Doc("True, False or Unknown.")]]
-    type: Required[Annotated[str, Doc("Which aspect this is, in CamelCase."), Length(most=316), Pattern(QUALIFIED_NAME)]]
+    type: Required[Annotated[str, Doc("The type of the condition, in CamelCase."), Length(most=316), Pattern(QUALIFIED_NAME)]]
 
 
 Conditions = Annotated[list[Condition], Doc("The state of this object, aspect by aspect."), Items(most=32), ListMap("type")]
@@ -72,11 +72,11 @@ class ObjectReference(TypedDict, total=False):
 class NodeSwapStatus(TypedDict, total=False):
     """The swap memory of a node."""
 
-    capacity: Annotated[Int64, Doc("How much there is, in bytes.")]
+    capacity: Annotated[Int64, Doc("The capacity, in bytes.")]
 
 
 class NodeSystemInfo(TypedDict, total=False):
-    """What a node says about its system."""
+    """The node's report of its system."""
 
     architecture: Required[Annotated[str, Doc("The processor architecture.")]]
     bootID: Required[Annotated[str, Doc("Changes each time the node boots.")]]
@@ -109,15 +109,15 @@ class Toleration(TypedDict, total=False):
 
     effect: Annotated[str, Doc("The taint's effect; empty: any. NoSchedule, PreferNoSchedule or NoExecute.")]
     key: Annotated[str, Doc("The taint's key; empty: any, with the operator Exists.")]
-    operator: Annotated[str, Doc("How the value is compared: Exists, Equal, Lt or Gt. Default Equal.")]
-    tolerationSeconds: Annotated[Int64, Doc("How long a taint that evicts is tolerated, in seconds; unset: forever.")]
+    operator: Annotated[str, Doc("The comparison of the value: Exists, Equal, Lt or Gt. Default Equal.")]
+    tolerationSeconds: Annotated[Int64, Doc("The time that a taint that evicts is tolerated, in seconds; unset: forever.")]
     value: Annotated[str, Doc("The taint's value.")]
 
 
 class Taint(TypedDict, total=False):
     """Keeps pods that do not tolerate it away from a node."""
 
-    effect: Required[Annotated[str, Doc("What happens to such pods: NoSchedule, PreferNoSchedule or NoExecute.")]]
+    effect: Required[Annotated[str, Doc("The effect on such pods: NoSchedule, PreferNoSchedule or NoExecute.")]]
     key: Required[Annotated[str, Doc("The taint's key.")]]
     timeAdded: Annotated[Time, Doc("When the taint was added.")]
     value: Annotated[str, Doc("The taint's value.")]
@@ -127,9 +127,9 @@ class NodeSelectorRequirement(TypedDict, total=False):
     """A test of one label or field of a node."""
 
     key: Required[Annotated[str, Doc("The label's key, or the field.")]]
-    operator: Required[Annotated[str, Doc("How key and values relate: In, NotIn, Exists, DoesNotExist, Gt or Lt.")]]
+    operator: Required[Annotated[str, Doc("The relation of key and values: In, NotIn, Exists, DoesNotExist, Gt or Lt.")]]
     values: Annotated[
-        list[str], Doc("What is compared with; none with Exists and DoesNotExist, one number with Gt and Lt."), Atomic()
+        list[str], Doc("The values of the comparison; none with Exists and DoesNotExist, one number with Gt and Lt."), Atomic()
     ]
 
 
@@ -151,12 +151,12 @@ class NodeSelector(TypedDict, total=False):
 class PreferredSchedulingTerm(TypedDict, total=False):
     """Nodes that are liked better than others."""
 
-    preference: Required[Annotated[NodeSelectorTerm, Doc("Which nodes.")]]
-    weight: Required[Annotated[Int32, Doc("How much better, from 1 to 100.")]]
+    preference: Required[Annotated[NodeSelectorTerm, Doc("The selected nodes.")]]
+    weight: Required[Annotated[Int32, Doc("The weight of the preference, from 1 to 100.")]]
 
 
 class NodeAffinity(TypedDict, total=False):
-    """Which nodes a pod wants."""
+    """The nodes that a pod requires or prefers."""
 
     preferredDuringSchedulingIgnoredDuringExecution: Annotated[
         list[PreferredSchedulingTerm], Doc("Nodes that would be good."), Atomic()
@@ -167,7 +167,7 @@ class NodeAffinity(TypedDict, total=False):
 class PodAffinityTerm(TypedDict, total=False):
     """Pods to be near to, or away from."""
 
-    labelSelector: Annotated[LabelSelector, Doc("Which pods; unset: none.")]
+    labelSelector: Annotated[LabelSelector, Doc("The selected pods; unset: none.")]
     matchLabelKeys: Annotated[list[str], Doc("Labels in which those pods must be like this one."), Atomic()]
     mismatchLabelKeys: Annotated[list[str], Doc("Labels in which those pods must be unlike this one."), Atomic()]
     namespaces: Annotated[list[str], Doc("In which namespaces, by name; nothing at all: that of this pod."), Atomic()]
@@ -178,27 +178,27 @@ class PodAffinityTerm(TypedDict, total=False):
 class WeightedPodAffinityTerm(TypedDict, total=False):
     """Places that are liked better than others."""
 
-    podAffinityTerm: Required[Annotated[PodAffinityTerm, Doc("Which pods there.")]]
-    weight: Required[Annotated[Int32, Doc("How much better, from 1 to 100.")]]
+    podAffinityTerm: Required[Annotated[PodAffinityTerm, Doc("The selected pods.")]]
+    weight: Required[Annotated[Int32, Doc("The weight of the preference, from 1 to 100.")]]
 
 
 class PodAffinity(TypedDict, total=False):
-    """Which other pods decide where a pod runs."""
+    """The other pods that decide where a pod runs."""
 
     preferredDuringSchedulingIgnoredDuringExecution: Annotated[
         list[WeightedPodAffinityTerm], Doc("Places that would be good."), Atomic()
     ]
     requiredDuringSchedulingIgnoredDuringExecution: Annotated[
-        list[PodAffinityTerm], Doc("What must hold of a place; all of it."), Atomic()
+        list[PodAffinityTerm], Doc("The requirements of a place; all must be met."), Atomic()
     ]
 
 
 class Affinity(TypedDict, total=False):
-    """Where a pod may run."""
+    """The constraints on the nodes of a pod."""
 
-    nodeAffinity: Annotated[NodeAffinity, Doc("Which nodes it wants.")]
-    podAffinity: Annotated[PodAffinity, Doc("Which pods it wants to be near to.")]
-    podAntiAffinity: Annotated[PodAffinity, Doc("Which pods it wants to be away from.")]
+    nodeAffinity: Annotated[NodeAffinity, Doc("The affinity to nodes.")]
+    podAffinity: Annotated[PodAffinity, Doc("The affinity to other pods.")]
+    podAntiAffinity: Annotated[PodAffinity, Doc("The anti-affinity to other pods.")]
 
 
 class ResourceClaim(TypedDict, total=False):
@@ -209,8 +209,8 @@ class ResourceClaim(TypedDict, total=False):
 
 
 class ResourceRequirements(TypedDict, total=False):
-    """What a container may use."""
+    """The resources of a container."""
 
     claims: Annotated[list[ResourceClaim], Doc("Resource claims of the pod that it uses."), ListMap("name")]
     limits: Annotated[dict[str, Quantity], Doc("The most it gets of each resource.")]
-    requests: Annotated[dict[str, Quantity], Doc("What it is sure to get of each resource.")]
+    requests: Annotated[dict[str, Quantity], Doc("The guaranteed amount of each resource.")]

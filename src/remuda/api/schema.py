@@ -6,7 +6,7 @@ A type is a TypedDict; what a client may send is said beside each field, with `A
     class Rollout(TypedDict, total=False):
         '''How Machines are replaced.'''
         after: Annotated[Time, Doc("Machines made before this moment are replaced.")]
-        type: Required[Annotated[Literal["RollingUpdate", "OnDelete"], Doc("How it is done.")]]
+        type: Required[Annotated[Literal["RollingUpdate", "OnDelete"], Doc("The strategy.")]]
         maxSurge: Annotated[IntOrString, Doc("How many may exist beyond the wanted number.")]
         hooks: Annotated[list[Hook], Doc("What to call."), Items(1, 32), ListMap("name")]
 
@@ -17,7 +17,7 @@ hold wherever the class is used; a class that extends it does not inherit them. 
 :class:`Names`; that adds nothing to the schema, and :func:`naming_fields` lists those fields. A field that is accepted and not
 used has :class:`NoEffect` in place of its Doc, and :func:`fields_without_effect` lists those.
 
-Nothing is made before somebody asks. :mod:`.crd` makes whole CustomResourceDefinitions of these schemas.
+Schemas are built on first use. :mod:`.crd` makes whole CustomResourceDefinitions of these schemas.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RULES = "__schema_rules__"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one word adds to a schema, given what is there already."""
+    """The part of a schema that one annotation adds, given the schema so far."""
 
     add: Callable[[Obj], None]
 
@@ -52,7 +52,7 @@ def _sets(**keywords: Any) -> Rule:
 
 
 def Doc(text: str) -> Rule:
-    """What `kubectl explain` says."""
+    """The description in `kubectl explain`."""
     return _sets(description=text)
 
 
@@ -61,7 +61,7 @@ def Length(least: int | None = None, most: int | None = None) -> Rule:
 
 
 def Items(least: int | None = None, most: int | None = None) -> Rule:
-    """How many items a list may have."""
+    """The number of items that a list may have."""
     return _sets(minItems=least, maxItems=most)
 
 
@@ -88,7 +88,7 @@ def Format(name: str) -> Rule:
 
 
 def Default(value: Any) -> Rule:
-    """What the API server fills in when the field is missing."""
+    """The default that the API server sets when the field is missing."""
     return Rule(lambda schema: schema.update(default=deepcopy(value)))
 
 
@@ -115,7 +115,7 @@ def Preserve() -> Rule:
 
 
 class Form(Enum):
-    """How a field names an object."""
+    """A reference from a field to an object."""
 
     NAME = "name"  # in the namespace of the object that has the field
     CREDENTIAL = "cattle-global-data:name"  # or, without that namespace, as NAME
@@ -172,7 +172,7 @@ IntOrString = int | str
 
 
 class Object(TypedDict, total=False):
-    """What every kind has. The API server knows the rest of metadata, so a schema says nothing about it."""
+    """The fields of every kind. The API server knows the rest of metadata, so a schema leaves it out."""
 
     apiVersion: str
     kind: str
@@ -181,7 +181,7 @@ class Object(TypedDict, total=False):
 
 _OBJECT_FIELDS: dict[str, Obj] = {
     "apiVersion": {"type": "string", "description": "The version of the schema that this object is written in: group/version."},
-    "kind": {"type": "string", "description": "What this object is."},
+    "kind": {"type": "string", "description": "The kind of this object."},
     "metadata": {"type": "object"},
 }
 

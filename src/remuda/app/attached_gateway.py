@@ -115,7 +115,7 @@ class AttachedGateway(Attached):
         await super().run(stop, told)
 
     async def _has_gateway(self) -> bool:
-        """Whether the API is served by a gateway: kube-apiserver does not know the path. Errors of the connection are raised."""
+        """True if the API is served by a gateway: kube-apiserver does not know the path. Errors of the connection are raised."""
         try:
             found = await self._https.raw("GET", _GATEWAYS_PATH)
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""What controllers need, as far as a program has it: the arguments of the classes in :mod:`.controllers`."""
+"""The arguments of the classes in :mod:`.controllers`, as far as a program has them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _IN_SCRIPTS = frozenset({"server-url", "cacerts", "agent-tls-mode"})
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """How Jobs that make machines run. `runner` is LOCAL or CLUSTER; `ground` the surroundings of their processes. `drivers` is
-    the directory of downloaded drivers; without it they are downloaded again when this process restarts."""
+    """Options of the Jobs that make machines. `runner` is LOCAL or CLUSTER; `ground` the surroundings of their processes.
+    `drivers` is the directory of downloaded drivers; without it they are downloaded again when this process restarts."""
 
     ground: RunnerConfig
     runner: str = LOCAL

@@ -1,4 +1,4 @@
-"""What a command may end with: an exit code, and on failure one clear sentence on stderr. Never a traceback.
+"""The ends of a command: an exit code, and on failure one clear sentence on stderr. Never a traceback.
 
 (Unless `REMUDA_DEBUG=1` asks for it.)
 """
@@ -51,7 +51,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None, program:
     except (KeyboardInterrupt, click.Abort):
         return Code.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has gone (`| head`); they know. Python would complain once more when it flushes at exit.
+        # The reader closed the pipe (`| head`). Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Code.FAILURE
     except Exception as error:
@@ -79,7 +79,7 @@ def explain(error: Exception) -> tuple[str, Code]:
 
 
 def _with_advice(message: str) -> str:
-    """What one meets first of all, and what there is to do: a server that does not run, and one that is something else."""
+    """Errors that users meet first, with their remedies: a server that does not run, and one that is not Remuda."""
     if message.endswith("can't be reached: Connection refused"):
         return f"{message}; nothing listens there: start the server, or correct the address"
     if message == "the server could not find the requested resource":

@@ -29,11 +29,11 @@ Say = Callable[[str], None]
 
 
 class InstallError(Exception):
-    """Why it could not be done, and what to do."""
+    """The reason of a failure, and the remedy."""
 
 
 def runs_here() -> bool:
-    """Whether systemd runs this machine."""
+    """True if systemd runs this machine."""
     return _BOOTED.is_dir()
 
 
@@ -135,7 +135,7 @@ def _remove(directory: Path, say: Say) -> None:
 
 
 def said(text: str, key: str) -> str:
-    """What a unit says of something; empty when it says nothing."""
+    """The value of a unit's setting; empty when it is not set."""
     return next((line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}=")), "")
 
 
@@ -224,13 +224,13 @@ def _is_active(unit: str) -> bool:
 
 
 def _why(unit: str) -> str:
-    """What it said last, if that is a sentence of ours; else what systemd says of its end."""
+    """The last sentence of the service, if it is one of ours; else systemd's result."""
     done = _run(["journalctl", "-u", unit, "-o", "cat", "--no-pager", "-n", str(_LAST_LINES)], _COMMAND_SECONDS)
     lines = [line for line in done.stdout.splitlines() if line.startswith("remuda: ")]
     if lines:
         return lines[-1].removeprefix("remuda: ")
     told = _asked("show", "-p", "Result", "-p", "ExecMainStatus", unit)
-    return f"{told.replace(chr(10), ', ')}" or "nobody says why"
+    return f"{told.replace(chr(10), ', ')}" or "no reason was reported"
 
 
 # --- systemd --------------------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def _systemctl(*words: str) -> None:
 
 
 def _asked(*words: str) -> str:
-    """What systemctl answers, whether or not it is content."""
+    """The output of systemctl, also when it fails."""
     return _run(["systemctl", *words], _COMMAND_SECONDS).stdout.strip()
 
 
@@ -287,7 +287,7 @@ class Program:
 
     @property
     def closed(self) -> Path | None:
-        """What other users can't read or pass."""
+        """Paths that other users can't read or enter."""
         return next((path for path in _with_parents(self.places) if not open_to_all(path)), None)
 
 
@@ -392,7 +392,7 @@ class Service:
     writable: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     local_machines: bool = False
-    # The program is below somebody's home.
+    # The program is below a user's home.
     at_home: bool = False
 
     @property
@@ -401,7 +401,7 @@ class Service:
 
     @property
     def state_directory(self) -> bool:
-        """Whether systemd makes the data directory, and hands it to the user."""
+        """True if systemd makes the data directory, and hands it to the user."""
         return self.data_dir == Path("/var/lib") / self.name
 
 

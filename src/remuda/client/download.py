@@ -72,7 +72,7 @@ def _next(url: str, place: URL, location: str) -> URL:
     except ValueError:
         raise FetchError(f"{url} leads to what is no URL") from None
     if found.scheme not in ("http", "https") or (place.scheme == "https" and found.scheme != "https"):
-        raise FetchError(f"{url} leads away from https, where anybody could answer")
+        raise FetchError(f"{url} redirects to a URL without https, where any host could answer")
     return found
 
 

@@ -87,7 +87,7 @@ def _problem(notes: Path, place: HostDirectory, address: str, listening: Mapping
     if holder and holder != str(place.directory) and _is_at(HostDirectory(Path(holder)), address):
         return f"{address} is the address of the host in {holder}"
     if address in listening:
-        return f"somebody listens on {address}:{listening[address]}, which must be the host's own"
+        return f"another program listens on {address}:{listening[address]}, which must be the host's own"
     return ""
 
 

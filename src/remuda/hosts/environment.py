@@ -80,7 +80,7 @@ def _outside(path: str) -> str:
 
 _SUDO = """\
 #!/bin/sh
-# A host belongs to whoever made it: there is nobody else to become.
+# A host belongs to the user that made it: there is no other user to become.
 while [ $# -gt 0 ]; do
     case "$1" in
         -u | -g | -h | -p | -C | -T) shift ;;

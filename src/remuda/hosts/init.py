@@ -130,7 +130,7 @@ class Init:
     async def _answer(self, systemctl: Systemctl, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
         peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         if _PEER.unpack(peer)[1] not in (os.getuid(), 0):
-            return Answer(1, err="this host belongs to somebody else")
+            return Answer(1, err="this host belongs to another user")
         async with deadline(self._clock, _PATIENCE):
             line = await reader.readline()
         arguments = json.loads(line)["arguments"]
@@ -165,9 +165,9 @@ def main(directory: str, ready: int) -> int:
 def _again(lock: int) -> NoReturn:
     """Start again as a new program: no earlier state is left."""
     os.close(lock)
-    nobody = os.open(os.devnull, os.O_WRONLY)
-    os.set_inheritable(nobody, True)
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:-1], str(nobody)])
+    null_output = os.open(os.devnull, os.O_WRONLY)
+    os.set_inheritable(null_output, True)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:-1], str(null_output)])
 
 
 def _say(text: str) -> None:

@@ -229,6 +229,6 @@ def _status(quota: Obj, count: _Count) -> Obj | None:
 
 
 def _named(obj: Obj) -> Obj:
-    """What is left of an object that is only counted."""
+    """The part of an object that is enough to count it."""
     meta = metadata(obj)
     return {"metadata": {name: meta[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in meta}}

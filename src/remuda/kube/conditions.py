@@ -189,10 +189,10 @@ def merged(
         now = _find(found, condition["type"])
         if condition["type"] not in owned:
             if old is not None and now is None:
-                raise ConditionConflict(f"the condition {condition['type']} was deleted by somebody else")
+                raise ConditionConflict(f"the condition {condition['type']} was deleted by another client")
             if now is not None and now != old:
                 if not same_state(now, condition, of):
-                    raise ConditionConflict(f"the condition {condition['type']} was changed by somebody else")
+                    raise ConditionConflict(f"the condition {condition['type']} was changed by another client")
                 continue
         if now is not None and now.get("status") == condition.get("status") and not of.moves_with_all:
             condition = {**condition, "lastTransitionTime": now.get("lastTransitionTime")}
@@ -204,6 +204,6 @@ def merged(
         if kind in kinds or now is None:
             continue
         if kind not in owned and not same_state(now, old, of):
-            raise ConditionConflict(f"the condition {kind} was changed by somebody else")
+            raise ConditionConflict(f"the condition {kind} was changed by another client")
         found = [each for each in found if each is not now]
     return sorted(found, key=of.order)

@@ -106,7 +106,7 @@ def _sum(lists: Iterable[Amounts]) -> Amounts:
 
 
 def _effective(pod: Obj, container: Obj, what: str) -> Amounts:
-    """What a container may use now: while it is resized, the larger of both sizes."""
+    """The resources of a container: while it is resized, the larger of both sizes."""
     wanted = read(dig(container, "resources", what))
     sidecar = container.get("restartPolicy") == "Always"
     listed = "initContainerStatuses" if sidecar else "containerStatuses"

@@ -1,4 +1,4 @@
-"""What an object counts for in a ResourceQuota: the names that a quota may limit, the amounts, and the scopes.
+"""The usage of an object in a ResourceQuota: the names that a quota may limit, the amounts, and the scopes.
 
 Every namespaced resource has an :class:`Evaluator`: pods, services and claims have amounts of their own, all others are only
 counted. Admission charges a quota before an object is stored (:mod:`remuda.apiserver.admission.resource_quota`), and the quota
@@ -330,5 +330,5 @@ def subtracted(left: Amounts, right: Amounts) -> Amounts:
 
 
 def raised(new: Amounts, old: Amounts) -> Amounts:
-    """What `new` has more than `old`."""
+    """The amounts by which `new` exceeds `old`."""
     return {name: value for name, value in subtracted(new, old).items() if value > ZERO}

@@ -114,4 +114,4 @@ class MachineConfigCleanup:
             if not (error.is_not_found or error.is_conflict):
                 raise
             return
-        log.info("the machine config %s was used by nobody", Key.of(config))
+        log.info("the machine config %s was not used", Key.of(config))

@@ -51,7 +51,7 @@ class HostKeyChanged(DriverError):
         super().__init__(
             Reason.CONFLICT,
             f"{login.address} shows another host key ({fingerprint}) than at first contact: it is another host, "
-            f"or somebody is in between",
+            f"or the connection is intercepted",
         )
 
 

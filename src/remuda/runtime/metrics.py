@@ -154,10 +154,10 @@ class QueueMetrics:
         self._depth = registry.gauge("workqueue_depth", "Keys that wait, by priority.", (*both, "priority"))
         self._adds = registry.counter("workqueue_adds_total", "Keys added.", both)
         self._latency = registry.histogram(
-            "workqueue_queue_duration_seconds", "How long a key waits before it is taken.", both, _QUEUE_BUCKETS
+            "workqueue_queue_duration_seconds", "The time that a key waits before it is taken.", both, _QUEUE_BUCKETS
         )
         self._work = registry.histogram(
-            "workqueue_work_duration_seconds", "How long the work on a key takes.", both, _QUEUE_BUCKETS
+            "workqueue_work_duration_seconds", "The time that the work on a key takes.", both, _QUEUE_BUCKETS
         )
         self._unfinished = registry.gauge(
             "workqueue_unfinished_work_seconds", "Seconds of work in progress, all keys in hand together.", both
@@ -204,13 +204,13 @@ class ReconcileMetrics:
         self._total = registry.counter("controller_runtime_reconcile_total", "Reconciles by result.", (*one, "result"))
         self._errors = registry.counter("controller_runtime_reconcile_errors_total", "Reconciles that failed.", one)
         self._panics = registry.counter(
-            "controller_runtime_reconcile_panics_total", "Reconciles that failed in a way nobody foresaw.", one
+            "controller_runtime_reconcile_panics_total", "Reconciles that failed with an unexpected error.", one
         )
         self._timeouts = registry.counter(
             "controller_runtime_reconcile_timeouts_total", "Reconciles cut for taking too long.", one
         )
         self._time = registry.histogram(
-            "controller_runtime_reconcile_time_seconds", "How long a reconcile takes.", one, _RECONCILE_BUCKETS
+            "controller_runtime_reconcile_time_seconds", "The time that a reconcile takes.", one, _RECONCILE_BUCKETS
         )
         self._most = registry.gauge("controller_runtime_max_concurrent_reconciles", "Reconciles allowed at once.", one)
         self._active = registry.gauge("controller_runtime_active_workers", "Reconciles that run now.", one)

@@ -63,7 +63,7 @@ def test_a_host_has_a_name_an_address_and_a_root_of_its_own(kit: HostKit) -> Non
 
 
 def test_an_address_that_somebody_listens_on_is_not_taken(tmp_path: Path) -> None:
-    with socket.create_server(("127.63.255.9", 0)), pytest.raises(HostError, match=r"somebody listens on 127\.63\.255\.9"):
+    with socket.create_server(("127.63.255.9", 0)), pytest.raises(HostError, match=r"another program listens on 127\.63\.255\.9"):
         addresses.claim(HostDirectory(tmp_path), "127.63.255.9")
     assert addresses.claim(HostDirectory(tmp_path), "127.63.255.9") == "127.63.255.9"
     addresses.release(HostDirectory(tmp_path), "127.63.255.9")

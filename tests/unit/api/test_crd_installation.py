@@ -196,7 +196,7 @@ async def test_objects_in_an_old_version_are_stored_anew_before_that_version_is_
 async def test_nothing_is_rewritten_and_nothing_forgotten_where_nobody_converts() -> None:
     async with ranch() as made:
         await upgraded(made, "bay")
-        with pytest.raises(NotConverted, match="has objects stored in v1, and nobody who converts them: run remuda controllers"):
+        with pytest.raises(NotConverted, match="has objects stored in v1, and no program converts them: run remuda controllers"):
             await migrate(made.client, made.clock, NAME)
         assert (await made.stored(), await made.stored_versions()) == (["v1"], ["v1", "v2"])
 

@@ -26,11 +26,11 @@ NEVER = frozenset(("system:anonymous", "system:unauthenticated"))
 UserOf = Callable[[str], str]
 
 
-def nobody(principal: str) -> str:
+def no_user(principal: str) -> str:
     return ""
 
 
-def user_id(binding: Obj, user_of: UserOf = nobody) -> str:
+def user_id(binding: Obj, user_of: UserOf = no_user) -> str:
     """The user's id, "" for a binding of a group or of a user who has never logged in."""
     if name := binding.get("userName"):
         return str(name)
@@ -46,7 +46,7 @@ def group_name(binding: Obj) -> str:
     return str(binding.get("groupPrincipalName") or binding.get("groupName") or "")
 
 
-def subject_of(binding: Obj, user_of: UserOf = nobody) -> Obj | None:
+def subject_of(binding: Obj, user_of: UserOf = no_user) -> Obj | None:
     """The subject of an RBAC binding; None while the user is unknown."""
     kind, name = ("Group", group_name(binding)) if group_name(binding) else ("User", user_id(binding, user_of))
     if not name or name in NEVER:

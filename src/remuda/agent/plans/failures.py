@@ -1,4 +1,4 @@
-"""What a failed instruction says: the lines of its output that explain the failure. Pure.
+"""The reason of a failed instruction: the lines of its output that explain the failure. Pure.
 
 Installers write much that is no reason: progress, a shell's trace, and how to look for the reason. The last lines that are none
 of that, and the journal of a unit that did not start, go to the server (docs/reference/agent.md#decision), so that a user need

@@ -19,7 +19,7 @@ _LABELS = {
 _HIDDEN = 10  # columns for `-o wide`
 _CLUSTER = Column("Cluster", ".spec.clusterName", "string", "The Cluster it belongs to")
 _PAUSED = condition_column("Paused", "Paused", "Whether reconciling is paused", _HIDDEN)
-_PHASE = Column("Phase", ".status.phase", "string", "Where it is in its life")
+_PHASE = Column("Phase", ".status.phase", "string", "The phase")
 _AGE = age_column()
 
 
@@ -37,11 +37,11 @@ def _count(name: str, path: str, doc: str, priority: int = 0) -> Column:
 
 def _machine_counts(prefix: str, path: str, who: str) -> tuple[Column, ...]:
     return (
-        _count(f"{prefix} Desired", f"{path}.desiredReplicas", f"How many {who} are wanted"),
-        _count(f"{prefix} Current", f"{path}.replicas", f"How many {who} there are", _HIDDEN),
-        _count(f"{prefix} Ready", f"{path}.readyReplicas", f"How many {who} are ready", _HIDDEN),
-        _count(f"{prefix} Available", f"{path}.availableReplicas", f"How many {who} are available"),
-        _count(f"{prefix} Up-to-date", f"{path}.upToDateReplicas", f"How many {who} are as they are wanted"),
+        _count(f"{prefix} Desired", f"{path}.desiredReplicas", f"The number of {who} that are wanted"),
+        _count(f"{prefix} Current", f"{path}.replicas", f"The number of {who}", _HIDDEN),
+        _count(f"{prefix} Ready", f"{path}.readyReplicas", f"The number of {who} that are ready", _HIDDEN),
+        _count(f"{prefix} Available", f"{path}.availableReplicas", f"The number of {who} that are available"),
+        _count(f"{prefix} Up-to-date", f"{path}.upToDateReplicas", f"The number of {who} that are up to date"),
     )
 
 
@@ -122,16 +122,16 @@ MACHINE = _kind(
 
 _TEMPLATE_VERSION = _version(".spec.template.spec.version")
 _REPLICAS = (
-    _count("Desired", ".spec.replicas", "How many Machines are wanted"),
-    _count("Current", ".status.replicas", "How many Machines there are"),
-    _count("Ready", ".status.readyReplicas", "How many Machines are ready"),
-    _count("Available", ".status.availableReplicas", "How many Machines are available"),
-    _count("Up-to-date", ".status.upToDateReplicas", "How many Machines are as the template wants them"),
+    _count("Desired", ".spec.replicas", "The number of Machines that are wanted"),
+    _count("Current", ".status.replicas", "The number of Machines"),
+    _count("Ready", ".status.readyReplicas", "The number of Machines that are ready"),
+    _count("Available", ".status.availableReplicas", "The number of Machines that are available"),
+    _count("Up-to-date", ".status.upToDateReplicas", "The number of Machines that are as the template wants them"),
 )
 _OLD_REPLICAS = (
-    _count("Desired", ".spec.replicas", "How many Machines are wanted", _HIDDEN),
-    _count("Replicas", ".status.replicas", "How many Machines there are"),
-    _count("Ready", ".status.readyReplicas", "How many Machines have a ready node"),
+    _count("Desired", ".spec.replicas", "The number of Machines that are wanted", _HIDDEN),
+    _count("Replicas", ".status.replicas", "The number of Machines"),
+    _count("Ready", ".status.readyReplicas", "The number of Machines that have a ready node"),
 )
 
 MACHINE_SET = _kind(
@@ -149,7 +149,7 @@ MACHINE_SET = _kind(
         (
             _CLUSTER,
             *_OLD_REPLICAS,
-            _count("Available", ".status.availableReplicas", "How many Machines have had a ready node for long enough"),
+            _count("Available", ".status.availableReplicas", "The number of Machines that have had a ready node for long enough"),
             _AGE,
             _TEMPLATE_VERSION,
         ),
@@ -182,8 +182,8 @@ MACHINE_DEPLOYMENT = _kind(
         (
             _CLUSTER,
             *_OLD_REPLICAS,
-            _count("Updated", ".status.updatedReplicas", "How many Machines are made from the template as it is now"),
-            _count("Unavailable", ".status.unavailableReplicas", "How many Machines are not available"),
+            _count("Updated", ".status.updatedReplicas", "The number of Machines that are made from the template as it is now"),
+            _count("Unavailable", ".status.unavailableReplicas", "The number of Machines that are not available"),
             _PHASE,
             _AGE,
             _TEMPLATE_VERSION,
@@ -201,8 +201,8 @@ MACHINE_HEALTH_CHECK = _kind(
         machinehealthcheck.MachineHealthCheck,
         (
             _CLUSTER,
-            _count("Replicas", ".status.expectedMachines", "How many Machines are watched"),
-            _count("Healthy", ".status.currentHealthy", "How many of them are healthy"),
+            _count("Replicas", ".status.expectedMachines", "The number of Machines that are watched"),
+            _count("Healthy", ".status.currentHealthy", "The number of them that are healthy"),
             _PAUSED,
             _AGE,
         ),
@@ -213,9 +213,11 @@ MACHINE_HEALTH_CHECK = _kind(
         v1beta1.MachineHealthCheck,
         (
             _CLUSTER,
-            _count("ExpectedMachines", ".status.expectedMachines", "How many Machines are watched"),
-            Column("MaxUnhealthy", ".spec.maxUnhealthy", "string", "How many may be unhealthy before nothing is done any more"),
-            _count("CurrentHealthy", ".status.currentHealthy", "How many of them are healthy"),
+            _count("ExpectedMachines", ".status.expectedMachines", "The number of Machines that are watched"),
+            Column(
+                "MaxUnhealthy", ".spec.maxUnhealthy", "string", "The number that may be unhealthy before nothing is done any more"
+            ),
+            _count("CurrentHealthy", ".status.currentHealthy", "The number of them that are healthy"),
             _AGE,
         ),
         deprecated=True,
@@ -225,8 +227,8 @@ MACHINE_HEALTH_CHECK = _kind(
 )
 
 _DRAIN_COLUMNS = (
-    Column("Behavior", ".spec.drain.behavior", "string", "What happens to the pods"),
-    Column("Order", ".spec.drain.order", "string", "Whose turn it is"),
+    Column("Behavior", ".spec.drain.behavior", "string", "The treatment of the pods"),
+    Column("Order", ".spec.drain.order", "string", "The order among drained pods"),
     _AGE,
 )
 

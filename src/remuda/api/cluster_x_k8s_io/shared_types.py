@@ -1,4 +1,4 @@
-"""What the kinds of this group share, in both versions."""
+"""Types that the kinds of this group share, in both versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNWATCHABLE = ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated",
 ClusterName = Annotated[str, Doc("The name of the Cluster that this object belongs to."), Length(1, 63)]
 KubernetesVersion = Annotated[str, Doc("The version of Kubernetes, such as v1.33.1."), Length(1, 256)]
 FailureDomainName = Annotated[str, Doc("The failure domain, one that the infrastructure offers."), Length(1, 256)]
-Replicas = Annotated[Int32, Doc("How many Machines are wanted.")]
+Replicas = Annotated[Int32, Doc("The number of Machines that are wanted.")]
 Subdomain = Annotated[str, Length(1, 253), Pattern(DNS_SUBDOMAIN)]
 SelectorText = Annotated[str, Doc("The selector as text, for the scale subresource."), Length(1, 4096)]
 MachineSelector = Annotated[LabelSelector, Doc("Chooses Machines by their labels.")]
@@ -30,18 +30,20 @@ UnhealthyRange = Annotated[
     Pattern(r"^\[[0-9]+-[0-9]+\]$"),
 ]
 
-DeleteOrder = Annotated[Literal["Random", "Newest", "Oldest"], Doc("Which Machines go first when there are too many.")]
+DeleteOrder = Annotated[
+    Literal["Random", "Newest", "Oldest"], Doc("The Machines that are deleted first when there are too many.")
+]
 StrategyType = Annotated[
     Literal["RollingUpdate", "OnDelete"],
-    Doc("RollingUpdate replaces Machines step by step; OnDelete replaces those that somebody deletes."),
+    Doc("RollingUpdate replaces Machines step by step; OnDelete replaces those that are deleted."),
 ]
 ClusterPhase = Annotated[
     Literal["Pending", "Provisioning", "Provisioned", "Deleting", "Failed", "Unknown"],
-    Doc("Where the Cluster is in its life, in one word. Conditions say more."),
+    Doc("The phase of the Cluster, in one word. Conditions say more."),
 ]
 MachineDeploymentPhase = Annotated[
     Literal["ScalingUp", "ScalingDown", "Running", "Failed", "Unknown"],
-    Doc("What the MachineDeployment is doing, in one word. Conditions say more."),
+    Doc("The phase of the MachineDeployment, in one word. Conditions say more."),
 ]
 
 # Conditions that sum up others, or say what health checks did: a health check that looked at them would chase itself.
@@ -78,7 +80,7 @@ class Taint(TypedDict, total=False):
     """A taint of the node."""
 
     effect: Required[
-        Annotated[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"], Doc("What happens to pods that do not tolerate it.")]
+        Annotated[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"], Doc("The effect on pods that do not tolerate it.")]
     ]
     key: Required[Annotated[str, Doc("The taint's key."), Length(1, 317), Pattern(_TAINT_KEY)]]
     propagation: Required[
@@ -96,7 +98,7 @@ Taints = Annotated[list[Taint], Doc("Taints for the nodes."), Items(1, 64), List
 class StatusVersion(TypedDict, total=False):
     """A version of Kubernetes that is in use."""
 
-    replicas: Annotated[Int32, Doc("How many Machines have it."), AtLeast(1)]
+    replicas: Annotated[Int32, Doc("The number of Machines that have it."), AtLeast(1)]
     version: Required[KubernetesVersion]
 
 
@@ -110,10 +112,10 @@ class LegacyCondition(TypedDict, total=False):
 
     lastTransitionTime: Required[Annotated[Time, Doc("When the status last changed.")]]
     message: Annotated[str, Doc("Details for people."), Length(1, 10240)]
-    reason: Annotated[str, Doc("Why the condition has this status, as one CamelCase word."), Length(1, 256)]
-    severity: Annotated[str, Doc("How bad a False is: Error, Warning or Info."), Length(most=32)]
+    reason: Annotated[str, Doc("The reason for the status, as one CamelCase word."), Length(1, 256)]
+    severity: Annotated[str, Doc("The severity of False: Error, Warning or Info."), Length(most=32)]
     status: Required[Annotated[str, Doc("True, False or Unknown.")]]
-    type: Required[Annotated[str, Doc("Which aspect this is, in CamelCase."), Length(1, 256)]]
+    type: Required[Annotated[str, Doc("The type of the condition, in CamelCase."), Length(1, 256)]]
 
 
 LegacyConditions = Annotated[list[LegacyCondition], Doc("The state of this object, aspect by aspect, in the form of v1beta1.")]
@@ -150,17 +152,17 @@ ObservedGeneration = Annotated[Int64, Doc("The metadata.generation that this sta
 
 
 class DeletionTimeouts(TypedDict, total=False):
-    """How long each step of a Machine's deletion may take."""
+    """The timeouts of the steps of a Machine's deletion."""
 
-    nodeDeletionTimeout: Annotated[Duration, Doc("How long to try to delete the node; 0: until it is done. Default 10s.")]
-    nodeDrainTimeout: Annotated[Duration, Doc("How long draining the node may take; 0, the default: as long as it needs.")]
+    nodeDeletionTimeout: Annotated[Duration, Doc("The time to try to delete the node; 0: until it is done. Default 10s.")]
+    nodeDrainTimeout: Annotated[Duration, Doc("The time that draining the node may take; 0, the default: as long as it needs.")]
     nodeVolumeDetachTimeout: Annotated[
-        Duration, Doc("How long to wait for volumes to be detached; 0, the default: as long as it needs.")
+        Duration, Doc("The time to wait for volumes to be detached; 0, the default: as long as it needs.")
     ]
 
 
 class NewConditions(TypedDict, total=False):
-    """What v1beta2 says of the status."""
+    """The fields of the status that v1beta2 has."""
 
     conditions: Conditions
 

@@ -39,14 +39,14 @@ from .v1beta2.machineset import MachineCounts, MachineSetLegacyStatus
 
 
 class Bootstrap(TypedDict, total=False):
-    """Where the data comes from that turns the machine into a node: one of both."""
+    """The source of the bootstrap data, which turns the machine into a node: one of both."""
 
     configRef: Annotated[ObjectReference, Doc("The object of a bootstrap provider that makes the data.")]
     dataSecretName: Annotated[str, Doc("The Secret that holds the data. Set by hand, no provider is asked."), Length(0, 253)]
 
 
 class MachineSpec(DeletionTimeouts, total=False):
-    """What is wanted of a Machine."""
+    """The desired state of a Machine."""
 
     bootstrap: Required[Bootstrap]
     clusterName: Required[ClusterName]
@@ -59,7 +59,7 @@ class MachineSpec(DeletionTimeouts, total=False):
 
 
 class MachineStatus(LegacyFailingStatus, total=False):
-    """What is known of a Machine."""
+    """The observed state of a Machine."""
 
     addresses: Annotated[list[MachineAddress], Doc("The machine's addresses.")]
     bootstrapReady: Annotated[bool, Doc("The bootstrap provider has made the data.")]
@@ -72,7 +72,7 @@ class MachineStatus(LegacyFailingStatus, total=False):
     observedGeneration: ObservedGeneration
     phase: Annotated[
         Literal["Pending", "Provisioning", "Provisioned", "Running", "Deleting", "Deleted", "Failed", "Unknown"],
-        Doc("Where the Machine is in its life, in one word."),
+        Doc("The phase of the Machine, in one word."),
     ]
     v1beta2: NewConditions
 
@@ -85,7 +85,7 @@ class Machine(Object, total=False):
 
 
 class MachineTemplate(TypedDict, total=False):
-    """What Machines are made from."""
+    """The template of Machines."""
 
     metadata: TemplateLabels
     spec: MachineSpec
@@ -93,17 +93,17 @@ class MachineTemplate(TypedDict, total=False):
 
 # --- machineset -----------------------------------------------------------------------------------------------------------
 
-MinReadySeconds = Annotated[Int32, Doc("How long a node must have been ready to count as available, in seconds.")]
+MinReadySeconds = Annotated[Int32, Doc("The time that a node must have been ready to count as available, in seconds.")]
 
 
 class MachineNaming(TypedDict, total=False):
-    """How Machines are named."""
+    """The names of new Machines."""
 
     template: NameTemplate
 
 
 class MachineSetSpec(TypedDict, total=False):
-    """What is wanted of a MachineSet."""
+    """The desired state of a MachineSet."""
 
     clusterName: Required[ClusterName]
     deletePolicy: DeleteOrder
@@ -115,16 +115,16 @@ class MachineSetSpec(TypedDict, total=False):
 
 
 class NewCounts(MachineCounts, total=False):
-    """What v1beta2 says of the status."""
+    """The fields of the status that v1beta2 has."""
 
     conditions: Conditions
 
 
 class MachineSetStatus(MachineSetLegacyStatus, total=False):
-    """What is known of a MachineSet."""
+    """The observed state of a MachineSet."""
 
     observedGeneration: ObservedGeneration
-    replicas: Annotated[Int32, Doc("How many Machines there are.")]
+    replicas: Annotated[Int32, Doc("The number of Machines.")]
     selector: SelectorText
     v1beta2: NewCounts
     versions: Versions
@@ -144,18 +144,20 @@ class RollingUpdate(TypedDict, total=False):
     """The bounds of a rolling update; not both may be 0."""
 
     deletePolicy: DeleteOrder
-    maxSurge: Annotated[IntOrString, Doc("How many Machines may exist beyond the wanted number, or a percentage. Default 1.")]
-    maxUnavailable: Annotated[IntOrString, Doc("How many Machines may be unavailable, or a percentage. Default 0.")]
+    maxSurge: Annotated[
+        IntOrString, Doc("The number of Machines that may exist beyond the wanted number, or a percentage. Default 1.")
+    ]
+    maxUnavailable: Annotated[IntOrString, Doc("The number of Machines that may be unavailable, or a percentage. Default 0.")]
 
 
 class RemediationStrategy(TypedDict, total=False):
-    """How unhealthy Machines are replaced."""
+    """The limits for the replacement of unhealthy Machines."""
 
     maxInFlight: MaxInFlight
 
 
 class Strategy(TypedDict, total=False):
-    """How Machines are replaced."""
+    """The strategy by which Machines are replaced."""
 
     remediation: RemediationStrategy
     rollingUpdate: RollingUpdate
@@ -163,7 +165,7 @@ class Strategy(TypedDict, total=False):
 
 
 class MachineDeploymentSpec(TypedDict, total=False):
-    """What is wanted of a MachineDeployment."""
+    """The desired state of a MachineDeployment."""
 
     clusterName: Required[ClusterName]
     machineNamingStrategy: MachineNaming
@@ -179,11 +181,11 @@ class MachineDeploymentSpec(TypedDict, total=False):
 
 
 class MachineDeploymentStatus(MachineDeploymentLegacyStatus, total=False):
-    """What is known of a MachineDeployment."""
+    """The observed state of a MachineDeployment."""
 
     observedGeneration: ObservedGeneration
     phase: MachineDeploymentPhase
-    replicas: Annotated[Int32, Doc("How many Machines there are.")]
+    replicas: Annotated[Int32, Doc("The number of Machines.")]
     selector: SelectorText
     v1beta2: NewCounts
     versions: Versions
@@ -198,7 +200,7 @@ class MachineDeployment(Object, total=False):
 
 # --- machinehealthcheck ---------------------------------------------------------------------------------------------------
 
-_Timeout = Annotated[Duration, Doc("How long the condition must have had this status.")]
+_Timeout = Annotated[Duration, Doc("The time that the condition must have had this status.")]
 
 
 class UnhealthyNodeCondition(TypedDict, total=False):
@@ -218,13 +220,15 @@ class UnhealthyMachineCondition(TypedDict, total=False):
 
 
 class Checks(TypedDict, total=False):
-    """What makes a Machine unhealthy, and what is done about it."""
+    """The checks that find a Machine unhealthy, and its remediation."""
 
     maxUnhealthy: Annotated[
         IntOrString, Doc("Remediate only while at most this many Machines are unhealthy, as a number or a percentage.")
     ]
-    nodeStartupTimeout: Annotated[Duration, Doc("How long a Machine may take to become a node; 0: forever. Default 10m.")]
-    remediationTemplate: Annotated[ObjectReference, Doc("What remediates, instead of the owner of the Machine.")]
+    nodeStartupTimeout: Annotated[Duration, Doc("The time that a Machine may take to become a node; 0: forever. Default 10m.")]
+    remediationTemplate: Annotated[
+        ObjectReference, Doc("The template of the objects that remediate in place of the Machine's owner.")
+    ]
     unhealthyConditions: Annotated[
         list[UnhealthyNodeCondition], Doc("Conditions of the node that tell of bad health."), Items(most=100)
     ]
@@ -235,19 +239,19 @@ class Checks(TypedDict, total=False):
 
 
 class MachineHealthCheckSpec(Checks, total=False):
-    """Which Machines are watched, and for what."""
+    """The selected Machines, and the checks."""
 
     clusterName: Required[ClusterName]
     selector: Required[MachineSelector]
 
 
 class MachineHealthCheckStatus(LegacyStatus, total=False):
-    """What is known of the Machines that are watched."""
+    """The observed state of the Machines that are watched."""
 
-    currentHealthy: Annotated[Int32, Doc("How many of the Machines are healthy."), AtLeast(0)]
-    expectedMachines: Annotated[Int32, Doc("How many Machines are watched."), AtLeast(0)]
+    currentHealthy: Annotated[Int32, Doc("The number of the Machines that are healthy."), AtLeast(0)]
+    expectedMachines: Annotated[Int32, Doc("The number of Machines that are watched."), AtLeast(0)]
     observedGeneration: ObservedGeneration
-    remediationsAllowed: Annotated[Int32, Doc("How many more Machines may be remediated now."), AtLeast(0)]
+    remediationsAllowed: Annotated[Int32, Doc("The number of further Machines that may be remediated now."), AtLeast(0)]
     targets: Annotated[
         list[Annotated[str, Length(1, 253)]], Doc("The names of the Machines that are watched."), Items(most=10000)
     ]
@@ -286,13 +290,13 @@ class VariableOverrides(TypedDict, total=False):
 
 
 class HealthCheck(Checks, total=False):
-    """When Machines are unhealthy, and what is done about it."""
+    """The health check of Machines, and their remediation."""
 
     enable: Annotated[bool, Doc("Whether there is a MachineHealthCheck; missing: as the ClusterClass has it.")]
 
 
 class ControlPlaneTopology(DeletionTimeouts, total=False):
-    """What is wanted of the control plane."""
+    """The desired state of the control plane."""
 
     machineHealthCheck: HealthCheck
     metadata: TemplateLabels
@@ -332,7 +336,7 @@ class MachinePoolTopology(OfClass, DeletionTimeouts, total=False):
 
 
 class WorkersTopology(TypedDict, total=False):
-    """What is wanted of the workers."""
+    """The desired state of the workers."""
 
     machineDeployments: Annotated[
         list[MachineDeploymentTopology], Doc("The MachineDeployments that are wanted."), Items(most=2000), ListMap("name")
@@ -349,7 +353,7 @@ _FromClass = TypedDict(
 
 
 class Topology(_FromClass, total=False):
-    """What is wanted of the Cluster in terms of a ClusterClass."""
+    """The desired state of the Cluster in terms of a ClusterClass."""
 
     classNamespace: Annotated[
         str, Doc("The namespace of the ClusterClass; missing: the Cluster's own."), Length(1, 63), Pattern(DNS_LABEL)
@@ -374,20 +378,20 @@ class ClusterNetwork(TypedDict, total=False):
     """The network inside the cluster."""
 
     apiServerPort: Annotated[Int32, Doc("The port that API servers listen on.")]
-    pods: Annotated[NetworkRanges, Doc("Where addresses of pods come from.")]
+    pods: Annotated[NetworkRanges, Doc("The ranges of the addresses of pods.")]
     serviceDomain: Annotated[str, Doc("The DNS domain of services."), Length(1, 253)]
-    services: Annotated[NetworkRanges, Doc("Where addresses of services come from.")]
+    services: Annotated[NetworkRanges, Doc("The ranges of the addresses of services.")]
 
 
 class Endpoint(TypedDict, total=False):
-    """Where the cluster's API is found; valid with host and port."""
+    """The endpoint of the cluster's API; valid with host and port."""
 
     host: Annotated[str, Doc("The host name or address."), Length(most=512)]
     port: Annotated[Int32, Doc("The port.")]
 
 
 class ClusterSpec(TypedDict, total=False):
-    """What is wanted of a Cluster."""
+    """The desired state of a Cluster."""
 
     availabilityGates: Annotated[AvailabilityGates, Items(most=32)]
     clusterNetwork: ClusterNetwork
@@ -401,12 +405,12 @@ class ClusterSpec(TypedDict, total=False):
 class FailureDomain(TypedDict, total=False):
     """A part of the infrastructure that may fail by itself."""
 
-    attributes: Annotated[dict[str, str], Doc("What the provider says of it.")]
+    attributes: Annotated[dict[str, str], Doc("The provider's attributes of it.")]
     controlPlane: Annotated[bool, Doc("Whether control-plane machines may run there.")]
 
 
 class NewStatus(TypedDict, total=False):
-    """What v1beta2 says of the status."""
+    """The fields of the status that v1beta2 has."""
 
     conditions: Conditions
     controlPlane: Annotated[ClusterMachines, Doc("Control-plane Machines, counted.")]
@@ -414,7 +418,7 @@ class NewStatus(TypedDict, total=False):
 
 
 class ClusterStatus(LegacyFailingStatus, total=False):
-    """What is known of a Cluster."""
+    """The observed state of a Cluster."""
 
     controlPlaneReady: Annotated[bool, Doc("The control plane has answered for the first time.")]
     failureDomains: Annotated[dict[str, FailureDomain], Doc("The failure domains that the infrastructure offers, by name.")]

@@ -1,6 +1,6 @@
 """The kinds of this group: names, how each is served, and the columns of `kubectl get`.
 
-Most have no status subresource, as in Rancher: whoever may write such an object may write its status with it.
+Most have no status subresource, as in Rancher: permission to write such an object includes its status.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from . import GROUP, VERSION, cluster, node, nodedriver, roles, users
 class Setting(Object, total=False):
     """Something that can be chosen, by name."""
 
-    customized: Annotated[bool, Doc("Somebody chose a value.")]
-    default: Annotated[Text, Doc("What holds when nothing was chosen.")]
-    source: Annotated[Text, Doc("Where the value comes from: db, default or env.")]
-    value: Annotated[Text, Doc("What was chosen; empty: the default holds.")]
+    customized: Annotated[bool, Doc("A value was set.")]
+    default: Annotated[Text, Doc("The default.")]
+    source: Annotated[Text, Doc("The source of the value: db, default or env.")]
+    value: Annotated[Text, Doc("The chosen value; empty: the default holds.")]
 
 
 class FeatureSpec(TypedDict, total=False):
-    """What was chosen."""
+    """The chosen value."""
 
     value: Annotated[bool | None, Doc("On or off; unset: the default holds.")]
 
 
 class FeatureStatus(TypedDict, total=False):
-    """What can be chosen."""
+    """A setting: its default and its chosen value."""
 
-    default: Annotated[bool, Doc("What holds when nothing was chosen.")]
-    description: Annotated[Text, Doc("What it is for.")]
+    default: Annotated[bool, Doc("The default.")]
+    description: Annotated[Text, Doc("Its purpose.")]
     dynamic: Annotated[bool, Doc("It can be changed without a restart.")]
-    lockedValue: Annotated[bool | None, Doc("What must hold for now, whatever was chosen.")]
+    lockedValue: Annotated[bool | None, Doc("The value that is enforced for now, whatever was chosen.")]
     prime: Annotated[bool, Doc("It is there with a subscription only.")]
 
 
@@ -45,7 +45,7 @@ class Feature(Object, total=False):
     status: FeatureStatus
 
 
-_AGE = Column("AGE", ".metadata.creationTimestamp", "date", "How long ago it was created")
+_AGE = Column("AGE", ".metadata.creationTimestamp", "date", "The time since it was created")
 _SUMMARY = (Column("STATUS", ".status.summary", "string", "Complete, or what is missing"), _AGE)
 
 
@@ -60,9 +60,9 @@ KINDS = (
     _kind(nodedriver.DynamicSchema),
     _kind(
         Feature,
-        Column("Custom Value", ".spec.value", "string", "What was chosen"),
-        Column("Default", ".status.default", "string", "What holds when nothing was chosen"),
-        Column("Description", ".status.description", "string", "What it is for"),
+        Column("Custom Value", ".spec.value", "string", "The chosen value"),
+        Column("Default", ".status.default", "string", "The default"),
+        Column("Description", ".status.description", "string", "Its purpose"),
     ),
     _kind(cluster.FleetWorkspace),
     _kind(roles.GlobalRole, *_SUMMARY, status=True),
@@ -72,12 +72,12 @@ KINDS = (
         nodedriver.NodeDriver,
         Column("Active", ".spec.active", "boolean", "Whether machine pools can be made with it"),
         Column("Builtin", ".spec.builtin", "boolean", "Whether it came with the server"),
-        Column("URL", ".spec.url", "string", "Where it comes from", 1),
+        Column("URL", ".spec.url", "string", "The source", 1),
         _AGE,
     ),
     _kind(cluster.PodSecurityAdmissionConfigurationTemplate),
     _kind(roles.RoleTemplate),
-    _kind(Setting, Column("Value", ".value", "string", "What was chosen")),
+    _kind(Setting, Column("Value", ".value", "string", "The chosen value")),
     _kind(users.Token),
     _kind(users.User),
 )

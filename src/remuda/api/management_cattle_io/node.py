@@ -11,10 +11,10 @@ from ..schema import Doc, NoEffect, Object, Preserve, rules
 
 @rules(Preserve())
 class CustomConfig(TypedDict, total=False):
-    """What a node said of itself when it was registered by hand."""
+    """The node's own description at its registration by a user."""
 
-    address: Annotated[Text, Doc("Where others reach it.")]
-    internalAddress: Annotated[Text, Doc("Where the other nodes reach it.")]
+    address: Annotated[Text, Doc("The address for clients outside of the cluster.")]
+    internalAddress: Annotated[Text, Doc("The address for the other nodes.")]
     label: Annotated[Strings, Doc("Labels it is to have.")]
     taints: Annotated[list[str] | None, Doc("Taints it is to have, as key=value:effect.")]
 
@@ -23,8 +23,8 @@ class CustomConfig(TypedDict, total=False):
 class LabelChanges(TypedDict, total=False):
     """Changes to a map."""
 
-    add: Annotated[Strings, Doc("What is set.")]
-    delete: Annotated[dict[str, bool] | None, Doc("What is taken out, by key.")]
+    add: Annotated[Strings, Doc("The entries to set.")]
+    delete: Annotated[dict[str, bool] | None, Doc("The keys to remove.")]
 
 
 @rules(Preserve())
@@ -37,10 +37,10 @@ class MetadataUpdate(TypedDict, total=False):
 
 @rules(Preserve())
 class DrainInput(TypedDict, total=False):
-    """How the node is drained."""
+    """The options of draining a node."""
 
     deleteLocalData: Annotated[bool | None, Doc("Go on although pods lose what is in their emptyDir volumes.")]
-    force: Annotated[bool | None, Doc("Go on although there are pods that nobody would make again.")]
+    force: Annotated[bool | None, Doc("Also delete pods that no controller recreates.")]
     gracePeriod: Annotated[int | None, Doc("The seconds a pod has to end; negative: what the pod itself says.")]
     ignoreDaemonSets: Annotated[bool | None, Doc("Leave pods of DaemonSets alone.")]
     timeout: Annotated[int | None, Doc("The seconds it may take.")]
@@ -48,11 +48,11 @@ class DrainInput(TypedDict, total=False):
 
 @rules(Preserve())
 class NodeSpec(TypedDict, total=False):
-    """What the node is to be like."""
+    """The desired state of the node."""
 
     controlPlane: Annotated[bool | None, Doc("It runs the control plane.")]
-    customConfig: Annotated[CustomConfig | None, Doc("What it said of itself when it was registered by hand.")]
-    description: Annotated[Text, Doc("What it is, in somebody's words.")]
+    customConfig: Annotated[CustomConfig | None, Doc("The node's own description at its registration by a user.")]
+    description: Annotated[Text, Doc("A description, for people.")]
     desiredNodeTaints: Annotated[list[Taint] | None, NoEffect("taint the node in its cluster")]
     desiredNodeUnschedulable: Annotated[Text, NoEffect("cordon or drain the node in its cluster")]
     displayName: Annotated[Text, Doc("Its name for people.")]
@@ -71,7 +71,7 @@ class NodeSpec(TypedDict, total=False):
 
 @rules(Preserve())
 class NodeStatus(TypedDict, total=False):
-    """What the node is like."""
+    """The observed state of the node."""
 
     appliedNodeVersion: Annotated[int | None, Doc("The plan that it last carried out, by number.")]
     conditions: Annotated[list[OpenCondition] | None, Doc("The state of this object, aspect by aspect.")]
@@ -88,5 +88,5 @@ class NodeStatus(TypedDict, total=False):
 class Node(Object, total=False):
     """A node of a managed cluster, in the namespace of that cluster."""
 
-    spec: Annotated[NodeSpec | None, Doc("What the node is to be like.")]
-    status: Annotated[NodeStatus | None, Doc("What the node is like.")]
+    spec: Annotated[NodeSpec | None, Doc("The desired state of the node.")]
+    status: Annotated[NodeStatus | None, Doc("The observed state of the node.")]

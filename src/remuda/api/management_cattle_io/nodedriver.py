@@ -10,22 +10,22 @@ from ..schema import Doc, Object
 
 
 class NodeDriverSpec(TypedDict, total=False):
-    """Where the driver comes from, and whether it may be used."""
+    """The source of the driver, and whether it may be used."""
 
     active: Annotated[bool, Doc("Machine pools can be made with it. Its kinds go when it is not active and nothing uses them.")]
     addCloudCredential: Annotated[bool, Doc("Cloud credentials can be made for it, also while it is not active.")]
     builtin: Annotated[bool, Doc("It came with the server.")]
     checksum: Annotated[Text, Doc("The SHA-256 of what `url` gives; required for everything that is downloaded.")]
-    description: Annotated[Text, Doc("What it is for.")]
+    description: Annotated[Text, Doc("Its purpose.")]
     displayName: Annotated[Text, Doc("The driver's own name, of which the names of its kinds are made.")]
-    externalId: Annotated[Text, Doc("Where it was taken from, for those who manage many.")]
-    uiUrl: Annotated[Text, Doc("Where a page finds a form for it.")]
+    externalId: Annotated[Text, Doc("The origin of the driver, for the administration of many.")]
+    uiUrl: Annotated[Text, Doc("The URL of the form for its options.")]
     url: Annotated[Text, Doc("local:// for one that the server has; else an https address that it is downloaded from.")]
     whitelistDomains: Annotated[list[str] | None, Doc("Hosts that a page may ask through the server.")]
 
 
 class NodeDriverStatus(TypedDict, total=False):
-    """What became of it."""
+    """The observed state."""
 
     appliedChecksum: Annotated[Text, Doc("The checksum that its fields were last read for.")]
     appliedDockerMachineVersion: Annotated[Text, Doc("The version of the program that its fields were last read from.")]
@@ -53,16 +53,16 @@ class Field(TypedDict, total=False):
     """One field of a schema."""
 
     create: Annotated[bool, Doc("It can be said when an object is made.")]
-    default: Annotated[Values, Doc("What holds when nothing is said.")]
-    description: Annotated[Text, Doc("What it is for.")]
+    default: Annotated[Values, Doc("The default.")]
+    description: Annotated[Text, Doc("Its purpose.")]
     dynamicField: Annotated[bool, Doc("It came with a driver.")]
     invalidChars: Annotated[Text, Doc("Characters that must not be in it.")]
     max: Annotated[int, Doc("The largest number.")]
-    maxLength: Annotated[int, Doc("How long it may be.")]
+    maxLength: Annotated[int, Doc("The maximum length.")]
     min: Annotated[int, Doc("The smallest number.")]
-    minLength: Annotated[int, Doc("How long it must be.")]
+    minLength: Annotated[int, Doc("The minimum length.")]
     nullable: Annotated[bool, Doc("It may be null.")]
-    options: Annotated[list[str] | None, Doc("What it may be.")]
+    options: Annotated[list[str] | None, Doc("The allowed values.")]
     required: Annotated[bool, Doc("It must be said.")]
     type: Annotated[Text, Doc("string, password, boolean, int, array[string], …, or the name of another schema.")]
     unique: Annotated[bool, Doc("No two objects have the same.")]
@@ -78,24 +78,24 @@ class Action(TypedDict, total=False):
 
 
 class Filter(TypedDict, total=False):
-    """How a list can be narrowed by a field."""
+    """The filters of a list for one field."""
 
     modifiers: Annotated[list[str] | None, Doc("Ways to compare.")]
 
 
 class DynamicSchemaSpec(TypedDict, total=False):
-    """What the schema is called and what it has."""
+    """The names of the schema, its fields and its actions."""
 
-    collectionActions: Annotated[dict[str, Action] | None, Doc("What can be done with a list.")]
-    collectionFields: Annotated[dict[str, Field] | None, Doc("What a list has besides its items.")]
-    collectionFilters: Annotated[dict[str, Filter] | None, Doc("How a list can be narrowed.")]
+    collectionActions: Annotated[dict[str, Action] | None, Doc("The actions on a list.")]
+    collectionFields: Annotated[dict[str, Field] | None, Doc("The fields of a list besides its items.")]
+    collectionFilters: Annotated[dict[str, Filter] | None, Doc("The filters of a list.")]
     collectionMethods: Annotated[list[str] | None, Doc("HTTP methods for a list.")]
     dynamicSchemaVersion: Annotated[Text, Doc("The version of the program that the fields were read from.")]
     embed: Annotated[bool, Doc("Its fields are added to those of another schema.")]
     embedType: Annotated[Text, Doc("That other schema.")]
-    includeableLinks: Annotated[list[str] | None, Doc("What can be shown along with an object.")]
-    pluralName: Annotated[Text, Doc("What several of them are called.")]
-    resourceActions: Annotated[dict[str, Action] | None, Doc("What can be done with an object.")]
+    includeableLinks: Annotated[list[str] | None, Doc("The objects that can be included with an object.")]
+    pluralName: Annotated[Text, Doc("The plural name.")]
+    resourceActions: Annotated[dict[str, Action] | None, Doc("The actions on an object.")]
     resourceFields: Annotated[dict[str, Field] | None, Doc("The fields of an object, by name.")]
     resourceMethods: Annotated[list[str] | None, Doc("HTTP methods for an object.")]
     schemaName: Annotated[Text, Doc("Its name, where that differs from the object's.")]

@@ -1,4 +1,4 @@
-"""GlobalRole and RoleTemplate, and the bindings that give them to somebody: everywhere, or in one cluster."""
+"""GlobalRole and RoleTemplate, and the bindings that grant them to a subject: everywhere, or in one cluster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class PolicyRule(TypedDict, total=False):
     nonResourceURLs: Annotated[list[str], Doc("To which paths that are no resources; * at the end for all below."), Atomic()]
     resourceNames: Annotated[list[str], Doc("To which objects, by name; none: to all."), Atomic()]
     resources: Annotated[list[str], Doc("To which resources; * for all."), Atomic()]
-    verbs: Required[Annotated[list[str], Doc("What may be done; * for everything."), Atomic()]]
+    verbs: Required[Annotated[list[str], Doc("The allowed verbs; * for all."), Atomic()]]
 
 
 class FleetWorkspacePermission(TypedDict, total=False):
-    """What may be done in fleet workspaces."""
+    """The rules in fleet workspaces."""
 
-    resourceRules: Annotated[list[PolicyRule], Doc("What may be done in their namespaces.")]
-    workspaceVerbs: Annotated[list[str], Doc("What may be done to the workspaces themselves.")]
+    resourceRules: Annotated[list[PolicyRule], Doc("The rules in their namespaces.")]
+    workspaceVerbs: Annotated[list[str], Doc("The rules on the workspaces themselves.")]
 
 
 _RoleConditions = Annotated[list[Condition], Doc("The state of the roles that were made for this object.")]
@@ -30,7 +30,7 @@ _Updated = Annotated[str, Doc("When this status last changed, in RFC 3339.")]
 
 
 class GlobalRoleStatus(TypedDict, total=False):
-    """What became of the role."""
+    """The observed state of the role."""
 
     conditions: _RoleConditions
     lastUpdateTime: _Updated
@@ -39,41 +39,41 @@ class GlobalRoleStatus(TypedDict, total=False):
 
 
 class GlobalRole(Object, total=False):
-    """What somebody may do on this server, and in every cluster."""
+    """Rules on this server, and in every cluster."""
 
     builtin: Annotated[bool, Doc("It came with the server and can't be changed.")]
-    description: Annotated[str, Doc("What it is for.")]
+    description: Annotated[str, Doc("Its purpose.")]
     displayName: Annotated[str, Doc("Its name for people.")]
     inheritedClusterRoles: Annotated[list[str], Doc("The RoleTemplates it gives in every cluster but this server's own.")]
     inheritedFleetWorkspacePermissions: Annotated[
-        FleetWorkspacePermission, Doc("What may be done in every fleet workspace but this server's own.")
+        FleetWorkspacePermission, Doc("The rules in every fleet workspace but this server's own.")
     ]
-    namespacedRules: Annotated[dict[str, list[PolicyRule]], Doc("What may be done on this server, by namespace.")]
+    namespacedRules: Annotated[dict[str, list[PolicyRule]], Doc("The rules on this server, by namespace.")]
     newUserDefault: Annotated[bool, NoEffect("a user gets a role by a GlobalRoleBinding")]
-    rules: Annotated[list[PolicyRule], Doc("What may be done on this server.")]
+    rules: Annotated[list[PolicyRule], Doc("The rules on this server.")]
     status: GlobalRoleStatus
 
 
 class RoleTemplate(Object, total=False):
-    """What somebody may do in a cluster or project that it is given for."""
+    """Rules in the clusters or projects that it is bound for."""
 
     administrative: Annotated[bool, Doc("It is for administrators.")]
     builtin: Annotated[bool, Doc("It came with the server and can't be changed.")]
-    clusterCreatorDefault: Annotated[bool, Doc("Who makes a cluster gets it there.")]
-    context: Annotated[Literal["project", "cluster", ""], Doc("What it is given for: cluster or project.")]
-    description: Annotated[str, Doc("What it is for.")]
+    clusterCreatorDefault: Annotated[bool, Doc("The creator of a cluster gets it there.")]
+    context: Annotated[Literal["project", "cluster", ""], Doc("The scope of its bindings: cluster or project.")]
+    description: Annotated[str, Doc("Its purpose.")]
     displayName: Annotated[str, Doc("Its name for people.")]
-    external: Annotated[bool, Doc("What may be done is said by the ClusterRole of the same name.")]
-    externalRules: Annotated[list[PolicyRule], Doc("What that ClusterRole says, where there is none to look at.")]
+    external: Annotated[bool, Doc("The rules are those of the ClusterRole of the same name.")]
+    externalRules: Annotated[list[PolicyRule], Doc("The rules of that ClusterRole, if it can't be read.")]
     hidden: Annotated[bool, Doc("Pages do not show it.")]
-    locked: Annotated[bool, Doc("It can't be given to anybody any more.")]
+    locked: Annotated[bool, Doc("No new binding may name it.")]
     projectCreatorDefault: Annotated[bool, NoEffect("there are no projects yet")]
     roleTemplateNames: Annotated[list[str], Doc("RoleTemplates that it includes.")]
-    rules: Annotated[list[PolicyRule], Doc("What may be done.")]
+    rules: Annotated[list[PolicyRule], Doc("The rules.")]
 
 
 class BindingStatus(TypedDict, total=False):
-    """What became of the binding."""
+    """The observed state of the binding."""
 
     lastUpdateTime: _Updated
     localConditions: Annotated[list[Condition], Doc("The state of the roles that were made on this server.")]

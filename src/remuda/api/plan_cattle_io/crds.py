@@ -20,12 +20,12 @@ class BeaconSpec(TypedDict, total=False):
 
 
 class BeaconStatus(TypedDict, total=False):
-    """Who holds it."""
+    """The holder of the beacon."""
 
-    active: Required[Annotated[bool, Doc("Somebody sends plans: machines should look for them.")]]
+    active: Required[Annotated[bool, Doc("A holder sends plans: machines should read them.")]]
     conditions: Annotated[list[Condition], Doc("The state of this object, aspect by aspect."), ListMap("type")]
-    delegates: Annotated[list[str], Doc("Who acts for the owner, one for the other; the last of them acts now.")]
-    owner: Annotated[str, Doc("Who holds it, such as planner; empty: nobody.")]
+    delegates: Annotated[list[str], Doc("The delegates of the owner, one for the other; the last of them acts now.")]
+    owner: Annotated[str, Doc("The holder, such as planner; empty: none.")]
     registrationEndpoint: Annotated[str, Doc("The URL at which a machine asks for its plan.")]
 
 
@@ -46,8 +46,13 @@ BEACON = Kind(
             VERSION,
             Beacon,
             (
-                Column("Active", ".status.active", "string", "Whether somebody sends plans"),
-                Column("Registration Endpoint", ".status.registrationEndpoint", "string", "Where machines ask for their plans"),
+                Column("Active", ".status.active", "string", "Whether plans are sent"),
+                Column(
+                    "Registration Endpoint",
+                    ".status.registrationEndpoint",
+                    "string",
+                    "The address from which machines get their plans",
+                ),
             ),
             storage=True,
         ),

@@ -1,4 +1,4 @@
-"""Cluster: a Kubernetes that somebody wants to have, or has and wants to be known here (without `rkeConfig`)."""
+"""Cluster: a Kubernetes cluster to provision, or an existing one to register (without `rkeConfig`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EtcdSnapshotRestore(TypedDict, total=False):
     name: Annotated[Text, Doc("The ETCDSnapshot, or the name of a file on the node where there is none.")]
     restoreRKEConfig: Annotated[
         Text,
-        Doc("What of this spec is put back too: none (or empty), kubernetesVersion or all."),
+        Doc("The part of this spec that is put back too: none (or empty), kubernetesVersion or all."),
         Pattern("^(none|kubernetesVersion|all|)$"),
     ]
 
@@ -51,8 +51,9 @@ class RotateEncryptionKeys(TypedDict, total=False):
     generation: Annotated[Int64, Doc("Change it to have the key replaced.")]
 
 
+# A new field also needs a line in `CONFIGURATION` or `OPERATIONS` of `provisioning/graph/cluster_objects.py`.
 class RKEConfig(ClusterConfiguration, total=False):
-    """What the cluster is made of, and what is done to it."""
+    """The machines of the cluster, their configuration, and operations on it."""
 
     controlPlaneConfig: Annotated[
         FreeMap, NoEffect("write these arguments in machineGlobalConfig, which replaced it in Rancher 2.6")
@@ -67,7 +68,7 @@ class RKEConfig(ClusterConfiguration, total=False):
         Names("", "", Form.OBJECT),
     ]
     localClusterAuthEndpoint: Annotated[Opaque, NoEffect("write it in spec.localClusterAuthEndpoint")]
-    machinePoolDefaults: Annotated[MachinePoolDefaults, Doc("What holds for pools that do not say it themselves.")]
+    machinePoolDefaults: Annotated[MachinePoolDefaults, Doc("Defaults of the pools.")]
     machinePools: Annotated[
         list[MachinePool] | None,
         Doc("The machines to make; none where nodes are registered by hand."),
@@ -97,7 +98,7 @@ class EnvVar(TypedDict, total=False):
 
 
 class ClusterSpec(TypedDict, total=False):
-    """What the cluster is to be like."""
+    """The desired state of the cluster."""
 
     agentEnvVars: Annotated[list[EnvVar] | None, Doc("Environment variables of the agents on the nodes and in the cluster.")]
     cloudCredentialSecretName: Annotated[
@@ -105,7 +106,7 @@ class ClusterSpec(TypedDict, total=False):
     ]
     clusterAPIConfig: Annotated[ClusterAPIConfig | None, NoEffect("import that cluster as any other")]
     clusterAgentDeploymentCustomization: Annotated[
-        AgentDeploymentCustomization | None, Doc("What is changed about the deployment of the cluster agent.")
+        AgentDeploymentCustomization | None, Doc("Changes to the deployment of the cluster agent.")
     ]
     defaultClusterRoleForProjectMembers: Annotated[Text, NoEffect("there are no projects yet")]
     defaultPodSecurityAdmissionConfigurationTemplateName: Annotated[
@@ -128,7 +129,7 @@ class ClusterSpec(TypedDict, total=False):
     rancherValues: Annotated[Opaque, NoEffect("the cluster agent has no chart with values")]
     redeploySystemAgentGeneration: Annotated[Int64, Doc("Change it to have the system agents installed again.")]
     rkeConfig: Annotated[
-        RKEConfig | None, Doc("What the cluster is made of; without it, the cluster is one that is there already.")
+        RKEConfig | None, Doc("The machines and their configuration; without it, the cluster is an existing one.")
     ]
     webhookDeploymentCustomization: Annotated[WebhookDeploymentCustomization | None, NoEffect("there is no such webhook yet")]
 
@@ -141,7 +142,7 @@ class BoundReference(TypedDict, total=False):
 
 
 class ClusterStatus(TypedDict, total=False):
-    """What became of it."""
+    """The observed state."""
 
     agentDeployed: Annotated[bool, Doc("The cluster agent was deployed.")]
     clientSecretName: Annotated[str, Doc("The Secret with the kubeconfig, in the same namespace."), Length(most=253)]
@@ -152,12 +153,12 @@ class ClusterStatus(TypedDict, total=False):
     ready: Annotated[bool, Doc("It has been connected; stays true.")]
     references: Annotated[
         dict[str, BoundReference],
-        Doc("Which objects the spec means, by what it names: group/resource/namespace/name."),
+        Doc("The objects to which the spec's names refer: group/resource/namespace/name."),
     ]
 
 
 class Cluster(Object, total=False):
-    """A Kubernetes that somebody wants to have, or has and wants to be known here."""
+    """A Kubernetes cluster to provision, or an existing one to register."""
 
     spec: ClusterSpec
     status: ClusterStatus

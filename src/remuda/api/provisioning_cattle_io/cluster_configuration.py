@@ -1,4 +1,4 @@
-"""How the machines of a cluster are configured: what :mod:`.cluster` wants, and what its control plane is told in turn."""
+"""The configuration of a cluster's machines: a part of :mod:`.cluster`'s spec, and of its control plane's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Arguments = Annotated[FreeMap, Names("", "secrets", Form.URL, "cloud-provider-c
 
 
 class DrainHook(TypedDict, total=False):
-    """Somebody else who has a say before a drain goes on."""
+    """A hook that must approve before a drain goes on."""
 
     annotation: Annotated[
         Text, Doc("The annotation of the plan secret that they copy the value of pre-drain or post-drain into."), Length(most=317)
@@ -24,17 +24,17 @@ class DrainHook(TypedDict, total=False):
 
 
 class DrainOptions(TypedDict, total=False):
-    """How a node is drained."""
+    """The options of draining a node."""
 
     deleteEmptyDirData: Annotated[bool, Doc("Go on although pods lose what is in their emptyDir volumes.")]
     disableEviction: Annotated[bool, Doc("Delete pods instead of evicting them, past all disruption budgets.")]
     enabled: Annotated[bool, Doc("Whether nodes are drained at all; the only machine of a cluster never is.")]
-    force: Annotated[bool, Doc("Go on although there are pods that nobody would make again.")]
+    force: Annotated[bool, Doc("Also delete pods that no controller recreates.")]
     gracePeriod: Annotated[int, Doc("The seconds a pod has to end; unset or negative: what the pod itself says.")]
     ignoreDaemonSets: Annotated[bool | None, Doc("Leave pods of DaemonSets alone. Default true.")]
     ignoreErrors: Annotated[bool, NoEffect("a drain that fails is tried again, and its error is shown")]
-    postDrainHooks: Annotated[list[DrainHook] | None, Doc("Who has a say when the node is drained and updated.")]
-    preDrainHooks: Annotated[list[DrainHook] | None, Doc("Who has a say before the node is drained.")]
+    postDrainHooks: Annotated[list[DrainHook] | None, Doc("Hooks that must approve after the node is drained and updated.")]
+    preDrainHooks: Annotated[list[DrainHook] | None, Doc("Hooks that must approve before the node is drained.")]
     skipWaitForDeleteTimeoutSeconds: Annotated[
         int, Doc("Do not wait for pods that have been going for this many seconds; 0: wait for all.")
     ]
@@ -42,19 +42,19 @@ class DrainOptions(TypedDict, total=False):
 
 
 class UpgradeStrategy(TypedDict, total=False):
-    """How many nodes change at the same time, and how."""
+    """The number of nodes that change at the same time, and how."""
 
     controlPlaneConcurrency: Annotated[
-        _Concurrency, Doc("How many servers change at the same time: a number, a percentage, empty for 1, 0 for all.")
+        _Concurrency, Doc("The number of servers that change at the same time: a number, a percentage, empty for 1, 0 for all.")
     ]
-    controlPlaneDrainOptions: Annotated[DrainOptions, Doc("How servers are drained.")]
+    controlPlaneDrainOptions: Annotated[DrainOptions, Doc("The options of draining servers.")]
     workerConcurrency: Annotated[
-        _Concurrency, Doc("How many workers change at the same time: a number, a percentage, empty for 1, 0 for all.")
+        _Concurrency, Doc("The number of workers that change at the same time: a number, a percentage, empty for 1, 0 for all.")
     ]
-    workerDrainOptions: Annotated[DrainOptions, Doc("How workers are drained.")]
+    workerDrainOptions: Annotated[DrainOptions, Doc("The options of draining workers.")]
 
 
-_Machines = Annotated[LabelSelector | None, Doc("Which machines, by the labels of their Machines; unset: all.")]
+_Machines = Annotated[LabelSelector | None, Doc("The selected machines, by the labels of their Machines; unset: all.")]
 
 
 class SelectorConfig(TypedDict, total=False):
@@ -70,7 +70,7 @@ class KeyToPath(TypedDict, total=False):
     dynamic: Annotated[bool, Doc("Whether nodes go on without a restart when the content changes.")]
     hash: Annotated[Text, Doc("The SHA-256 that the content must have, in base64; empty: any.")]
     key: Required[Annotated[Text, Doc("The key in the Secret or ConfigMap.")]]
-    path: Required[Annotated[Text, Doc("Where the file is on the machine, from the root.")]]
+    path: Required[Annotated[Text, Doc("The absolute path of the file on the machine.")]]
     permissions: Annotated[Text, Doc("The mode of the file, such as 0644; empty: defaultPermissions, else 0600.")]
 
 
@@ -83,7 +83,7 @@ class ObjectFileSource(TypedDict, total=False):
 
 
 class FileSource(TypedDict, total=False):
-    """Where files come from: a Secret or a ConfigMap, one of the two."""
+    """The source of files: a Secret or a ConfigMap, one of the two."""
 
     configMap: Annotated[ObjectFileSource, Doc("Files from a ConfigMap."), Names("", "configmaps", key="name")]
     secret: Annotated[ObjectFileSource, Doc("Files from a Secret."), Names("", "secrets", key="name")]
@@ -92,19 +92,19 @@ class FileSource(TypedDict, total=False):
 class SelectorFiles(TypedDict, total=False):
     """Files for some machines."""
 
-    fileSources: Annotated[list[FileSource] | None, Doc("Where the files come from.")]
+    fileSources: Annotated[list[FileSource] | None, Doc("The sources of the files.")]
     machineLabelSelector: _Machines
 
 
 class Mirror(TypedDict, total=False):
-    """Where images of a registry come from instead."""
+    """The mirrors of a registry."""
 
     endpoint: Annotated[list[str] | None, Doc("URLs that are tried one by one.")]
     rewrite: Annotated[dict[str, str] | None, Doc("New names of repositories, by a regular expression on their names.")]
 
 
 class RegistryConfig(TypedDict, total=False):
-    """How to talk to one registry."""
+    """The connection to one registry."""
 
     authConfigSecretName: Annotated[
         _SecretName, Doc("The Secret with username, password, auth or identityToken, in the namespace of the cluster.")
@@ -115,9 +115,9 @@ class RegistryConfig(TypedDict, total=False):
 
 
 class Registries(TypedDict, total=False):
-    """Where images come from."""
+    """The sources of images."""
 
-    configs: Annotated[dict[str, RegistryConfig] | None, Doc("How to talk to a registry, by its host name or address.")]
+    configs: Annotated[dict[str, RegistryConfig] | None, Doc("The connection to each registry, by its host name or address.")]
     mirrors: Annotated[dict[str, Mirror] | None, Doc("Mirrors, by the registry that they stand for.")]
 
 
@@ -132,7 +132,9 @@ class SnapshotS3(TypedDict, total=False):
     ]
     folder: Annotated[Text, Doc("A folder in the bucket.")]
     region: Annotated[Text, Doc("The region of the bucket.")]
-    retention: Annotated[int | None, Doc("How many snapshots are kept in the bucket; unset: as many as on a node."), AtLeast(0)]
+    retention: Annotated[
+        int | None, Doc("The number of snapshots that are kept in the bucket; unset: as many as on a node."), AtLeast(0)
+    ]
     skipSSLVerify: Annotated[bool, Doc("Do not verify the service.")]
 
 
@@ -145,41 +147,43 @@ class Etcd(TypedDict, total=False):
         bool | None,
         Doc("Take one before the minor version changes, which waits for it; unset: yes. Without effect where etcd is another's."),
     ]
-    snapshotRetention: Annotated[int, Doc("How many are kept; 0: as many as the distribution keeps.")]
+    snapshotRetention: Annotated[int, Doc("The number of snapshots that are kept; 0: as many as the distribution keeps.")]
     snapshotScheduleCron: Annotated[Text, Doc("When they are taken, in cron's notation; empty: as the distribution does.")]
 
 
 class Networking(TypedDict, total=False):
-    """Which addresses the machines use."""
+    """The address families of the machines."""
 
     stackPreference: Annotated[
-        Text, Doc("How probes reach the node itself: ipv4, ipv6 or dual. Default dual."), Pattern("^(ipv4|ipv6|dual|)$")
+        Text,
+        Doc("The address family by which probes reach the node itself: ipv4, ipv6 or dual. Default dual."),
+        Pattern("^(ipv4|ipv6|dual|)$"),
     ]
 
 
 class DataDirectories(TypedDict, total=False):
-    """Where things are on the machines; can't be changed later."""
+    """Directories on the machines; can't be changed later."""
 
     k8sDistro: Annotated[
         Text, Doc("The data of the distribution. Default /var/lib/rancher/rke2, or the name of another distribution.")
     ]
-    provisioning: Annotated[Text, Doc("What provisioning keeps for itself. Default /var/lib/rancher/capr.")]
+    provisioning: Annotated[Text, Doc("The directory of provisioning's own files. Default /var/lib/rancher/capr.")]
     systemAgent: Annotated[Text, Doc("The plans and the connection of the system agent. Default /var/lib/rancher/agent.")]
 
 
 class ClusterConfiguration(TypedDict, total=False):
-    """How the machines of a cluster are configured."""
+    """The configuration of a cluster's machines."""
 
     additionalManifest: Annotated[Text, Doc("YAML of objects that the cluster is to have; those that are taken out are deleted.")]
     chartValues: Annotated[FreeMap, Doc("Values for charts of the distribution, by the chart's name.")]
-    dataDirectories: Annotated[DataDirectories, Doc("Where things are on the machines; can't be changed later.")]
+    dataDirectories: Annotated[DataDirectories, Doc("Directories on the machines; can't be changed later.")]
     etcd: Annotated[Etcd | None, Doc("Scheduled snapshots of etcd.")]
     machineGlobalConfig: Annotated[
         _Arguments, Doc("Arguments of the distribution for all machines. Numbers are written as texts: others are left out.")
     ]
     machineSelectorConfig: Annotated[list[SelectorConfig] | None, Doc("Arguments of the distribution for some machines.")]
     machineSelectorFiles: Annotated[list[SelectorFiles] | None, Doc("Files for some machines.")]
-    networking: Annotated[Networking | None, Doc("Which addresses the machines use.")]
+    networking: Annotated[Networking | None, Doc("The address families of the machines.")]
     provisionGeneration: Annotated[int, Doc("Change it to have every node configured and restarted again.")]
-    registries: Annotated[Registries | None, Doc("Where images come from.")]
-    upgradeStrategy: Annotated[UpgradeStrategy, Doc("How many nodes change at the same time, and how.")]
+    registries: Annotated[Registries | None, Doc("The sources of images.")]
+    upgradeStrategy: Annotated[UpgradeStrategy, Doc("The number of nodes that change at the same time, and how.")]

@@ -25,7 +25,7 @@ from ..schema import (
 )
 
 HostnameLength = Annotated[
-    int, Doc("How long the host name of a machine may be; longer ones are cut. Default 63."), Between(10, 63)
+    int, Doc("The maximum length of a machine's host name; longer ones are cut. Default 63."), Between(10, 63)
 ]
 CredentialName = Annotated[Text, Length(most=317), Names("", "secrets", Form.CREDENTIAL)]
 
@@ -40,20 +40,20 @@ def _never_empty(role: str) -> Rule:
 
 
 class RollingUpdate(TypedDict, total=False):
-    """How machines are replaced."""
+    """The rollout strategy of the machines."""
 
-    maxSurge: Annotated[IntOrString | None, Doc("How many there may be too many, as a number or a percentage. Default 1.")]
-    maxUnavailable: Annotated[IntOrString | None, Doc("How many may be missing, as a number or a percentage. Default 0.")]
+    maxSurge: Annotated[IntOrString | None, Doc("The number of machines beyond the wanted number, or a percentage. Default 1.")]
+    maxUnavailable: Annotated[IntOrString | None, Doc("The number that may be missing, as a number or a percentage. Default 0.")]
 
 
 class Userdata(TypedDict, total=False):
-    """What the machines are given when they first start; for providers that are not Rancher's."""
+    """User data of the machines' first start; for providers that are not Rancher's."""
 
     inlineUserdata: Annotated[Text, Doc("The text of it, as cloud-config.")]
 
 
 class MachinePoolDefaults(TypedDict, total=False):
-    """What holds for pools that do not say it themselves."""
+    """Defaults of the pools."""
 
     hostnameLengthLimit: HostnameLength
 
@@ -79,8 +79,8 @@ class MachinePool(TypedDict, total=False):
     controlPlaneRole: Annotated[bool, Doc("The machines run the control plane.")]
     displayName: Annotated[Text, NoEffect("a pool is shown by its name")]
     drainBeforeDelete: Annotated[bool, Doc("Drain a machine before it is deleted.")]
-    drainBeforeDeleteTimeout: Annotated[Duration | None, Doc("How long that may take, such as 10m; unset: forever.")]
-    dynamicSchemaSpec: Annotated[Text, Doc("What the driver's machines had for fields when the pool was made, as JSON.")]
+    drainBeforeDeleteTimeout: Annotated[Duration | None, Doc("The time limit of the drain, such as 10m; unset: forever.")]
+    dynamicSchemaSpec: Annotated[Text, Doc("The fields of the driver's machines when the pool was made, as JSON.")]
     etcdRole: Annotated[bool, Doc("The machines run etcd.")]
     hostnameLengthLimit: HostnameLength
     hostnamePrefix: Annotated[Text, NoEffect("host names begin with the names of cluster and pool")]
@@ -106,17 +106,17 @@ class MachinePool(TypedDict, total=False):
     name: Required[Annotated[str, Doc("The name of the pool in its cluster."), Length(1)]]
     nodeStartupTimeout: Annotated[
         Duration | None,
-        Doc("How long a machine may take to become a node; 0: forever. Default 10m. Counts with unhealthyNodeTimeout."),
+        Doc("The time that a machine may take to become a node; 0: forever. Default 10m. Counts with unhealthyNodeTimeout."),
     ]
     paused: Annotated[
         bool, Doc("Leave the machines as they are, also when their machine config changes; how many there are still counts.")
     ]
-    quantity: Annotated[Int32 | None, Doc("How many machines there are to be; unset: somebody else says it."), AtLeast(0)]
-    rollingUpdate: Annotated[RollingUpdate | None, Doc("How machines are replaced.")]
+    quantity: Annotated[Int32 | None, Doc("The number of machines; unset: another controller sets it."), AtLeast(0)]
+    rollingUpdate: Annotated[RollingUpdate | None, Doc("The rollout strategy of the machines.")]
     taints: Annotated[list[Taint] | None, Doc("Taints of the nodes.")]
     unhealthyNodeTimeout: Annotated[
-        Duration | None, Doc("How long a node may be not ready before its machine is replaced; unset or 0: forever.")
+        Duration | None, Doc("The time that a node may be not ready before its machine is replaced; unset or 0: forever.")
     ]
     unhealthyRange: Annotated[Text, Doc("Unhealthy machines are replaced while their number is in this range, such as [1-3].")]
-    userdata: Annotated[Userdata | None, Doc("What the machines are given when they first start.")]
+    userdata: Annotated[Userdata | None, Doc("User data of the machines' first start.")]
     workerRole: Annotated[bool, Doc("The machines run what users bring.")]

@@ -30,10 +30,10 @@ KINDS = (
     _kind(
         infrastructure.ETCDSnapshot,
         Column("Cluster", ".spec.clusterName", "string", "The cluster that it was taken of"),
-        Column("Storage", r".metadata.annotations['etcdsnapshot\.rke\.io/storage']", "string", "Where it is: local or s3"),
+        Column("Storage", r".metadata.annotations['etcdsnapshot\.rke\.io/storage']", "string", "The storage: local or s3"),
         Column("Machine", ".metadata.ownerReferences[?(@.kind=='Machine')].name", "string", "The machine that has the file"),
-        Column("Size", ".snapshotFile.size", "integer", "How large it is, in bytes"),
-        Column("Created", ".snapshotFile.createdAt", "date", "How long ago it was taken"),
+        Column("Size", ".snapshotFile.size", "integer", "The size, in bytes"),
+        Column("Created", ".snapshotFile.createdAt", "date", "The time since it was taken"),
         Column("Missing", ".status.missing", "boolean", "Whether its storage can't be seen at the moment"),
     ),
     _kind(rkebootstrap.RKEBootstrap, categories=_CLUSTER_API),
@@ -42,7 +42,7 @@ KINDS = (
     _kind(
         rkecontrolplane.RKEControlPlane,
         Column("Cluster", r".metadata.labels['cluster\.x-k8s\.io/cluster-name']", "string", "The Cluster it belongs to"),
-        # Rancher's column looks at a field that nobody writes any more.
+        # Rancher's column looks at a field that is not written any more.
         Column("Initialized", _INITIALIZED, "string", "Whether the control plane is initialized"),
         Column("API Server Available", _INITIALIZED, "boolean", "Whether the cluster's API has answered"),
         age_column(),

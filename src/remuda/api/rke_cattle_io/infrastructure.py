@@ -12,16 +12,16 @@ from ..schema import Doc, Int64, Object, Time
 
 
 class RKEClusterSpec(TypedDict, total=False):
-    """What is wanted of it."""
+    """The desired state."""
 
     controlPlaneEndpoint: Annotated[
         Endpoint,
-        Doc("Where the cluster's API is found, such as a load balancer that is there already; unset: localhost, port 6443."),
+        Doc("The endpoint of the cluster's API, such as an existing load balancer; unset: localhost, port 6443."),
     ]
 
 
 class RKEClusterStatus(TypedDict, total=False):
-    """What became of it."""
+    """The observed state."""
 
     conditions: Conditions
     initialization: Provisioning
@@ -37,17 +37,17 @@ class RKECluster(Object, total=False):
 
 # --- custommachine --------------------------------------------------------------------------------------------------------
 #
-# CustomMachine: a host that somebody registered by hand, as infrastructure for Cluster API.
+# CustomMachine: a host that a user registered, as infrastructure for Cluster API.
 
 
 class CustomMachineSpec(TypedDict, total=False):
-    """What is known of the host."""
+    """The observed state of the host."""
 
     providerID: Annotated[Text, Doc("The identity of its node, as the node says it; set when there is one.")]
 
 
 class CustomMachineStatus(TypedDict, total=False):
-    """What became of it."""
+    """The observed state."""
 
     addresses: Annotated[list[MachineAddress], Doc("Its addresses, as its node says them.")]
     conditions: Conditions
@@ -56,7 +56,7 @@ class CustomMachineStatus(TypedDict, total=False):
 
 
 class CustomMachine(Object, total=False):
-    """A host that somebody registered by hand."""
+    """A host that a user registered."""
 
     spec: CustomMachineSpec
     status: CustomMachineStatus
@@ -66,15 +66,13 @@ class SnapshotFile(TypedDict, total=False):
     """The file."""
 
     createdAt: Annotated[Time, Doc("When it was taken.")]
-    location: Annotated[str, Doc("Where it is: file:// on its node, or s3://.")]
-    message: Annotated[str, Doc("What went wrong when it was taken.")]
-    metadata: Annotated[
-        str, Doc("What the cluster was to be like when it was taken: base64 of a JSON map, in which the spec is compressed.")
-    ]
+    location: Annotated[str, Doc("The location: file:// on its node, or s3://.")]
+    message: Annotated[str, Doc("The error when it was taken.")]
+    metadata: Annotated[str, Doc("The cluster's spec when it was taken: base64 of a JSON map, in which the spec is compressed.")]
     name: Annotated[str, Doc("The name of the file.")]
     nodeName: Annotated[str, Doc("The node that it was taken on; s3 where it is in a bucket.")]
     s3: Annotated[SnapshotS3, Doc("The bucket that it is in; unset: it is on its node.")]
-    size: Annotated[Int64, Doc("How large it is, in bytes.")]
+    size: Annotated[Int64, Doc("The size, in bytes.")]
     status: Annotated[str, Doc("successful or failed.")]
 
 
@@ -89,16 +87,16 @@ class SnapshotVerification(TypedDict, total=False):
 
     at: Annotated[Time, Doc("When it was checked.")]
     keys: Annotated[Int64, Doc("The number of keys in it.")]
-    message: Annotated[str, Doc("What is wrong with it.")]
+    message: Annotated[str, Doc("The problem that was found.")]
     result: Annotated[str, Doc("valid or invalid.")]
     revision: Annotated[Int64, Doc("The revision of etcd in it.")]
     sha256: Annotated[str, Doc("The SHA-256 of the file that was checked.")]
 
 
 class ETCDSnapshotStatus(TypedDict, total=False):
-    """What is known of it now."""
+    """The observed state."""
 
-    message: Annotated[str, Doc("Why its storage can't be seen.")]
+    message: Annotated[str, Doc("The reason why its storage can't be read.")]
     missing: Required[Annotated[bool, Doc("Its storage can't be seen at the moment, so that it may still be there, or not.")]]
     seenAt: Annotated[Time, Doc("When its storage was last seen, for one that is missing.")]
     sha256: Annotated[str, Doc("The SHA-256 of the file, as its host or the bucket says it.")]

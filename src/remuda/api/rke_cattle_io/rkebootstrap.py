@@ -11,21 +11,21 @@ _ClusterName = Annotated[str, Doc("The name of the Cluster that the machine belo
 
 
 class RKEBootstrapSpec(TypedDict, total=False):
-    """What is wanted of it."""
+    """The desired state."""
 
     clusterName: _ClusterName
-    userdata: Annotated[Userdata | None, Doc("What the machine is given when it first starts, besides what is made here.")]
+    userdata: Annotated[Userdata | None, Doc("User data of the machine's first start, besides the generated part.")]
 
 
 @rules(MinProperties(1))
 class BootstrapInitialization(TypedDict, total=False):
-    """How far it is, as Cluster API asks of bootstrap data."""
+    """The progress, in the form of Cluster API's contract of bootstrap data."""
 
     dataSecretCreated: Annotated[bool, Doc("The Secret is there; never changes back.")]
 
 
 class RKEBootstrapStatus(TypedDict, total=False):
-    """What became of it."""
+    """The observed state."""
 
     dataSecretName: Annotated[str, Doc("The Secret with the script that installs the system agent."), Length(1, 253)]
     initialization: BootstrapInitialization
@@ -33,7 +33,7 @@ class RKEBootstrapStatus(TypedDict, total=False):
 
 
 class RKEBootstrap(Object, total=False):
-    """How one machine becomes part of a cluster, for Cluster API."""
+    """The bootstrap config of one machine, for Cluster API."""
 
     spec: Required[RKEBootstrapSpec]
     status: RKEBootstrapStatus
@@ -60,13 +60,13 @@ class BootstrapTemplate(TypedDict, total=False):
 
 
 class RKEBootstrapTemplateSpec(TypedDict, total=False):
-    """What is wanted of it."""
+    """The desired state."""
 
     clusterName: _ClusterName
     template: Required[BootstrapTemplate]
 
 
 class RKEBootstrapTemplate(Object, total=False):
-    """What the RKEBootstraps of a pool are made from. Those that are there stay as they are when it changes."""
+    """The template of a pool's RKEBootstraps. Existing ones do not change with it."""
 
     spec: Required[RKEBootstrapTemplateSpec]

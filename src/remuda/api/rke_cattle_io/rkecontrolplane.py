@@ -42,7 +42,7 @@ RotationPhase = Literal[
 
 
 class RKEControlPlaneSpec(ClusterConfiguration, total=False):
-    """What the machines are told; a copy of what the cluster says."""
+    """The desired state of the machines; a copy of the cluster's spec."""
 
     agentEnvVars: Annotated[list[EnvVar] | None, Doc("Environment variables of the agents on the nodes and in the cluster.")]
     clusterName: Required[Annotated[str, Doc("The name of the clusters.provisioning.cattle.io."), Length(most=63)]]
@@ -59,12 +59,12 @@ class RKEControlPlaneSpec(ClusterConfiguration, total=False):
     rotateEncryptionKeys: Annotated[
         RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with, by a new generation.")
     ]
-    unmanagedConfig: Annotated[bool, Doc("Somebody else writes the files on the machines; plans have neither files nor tokens.")]
+    unmanagedConfig: Annotated[bool, Doc("Another program writes files on the machines; plans have neither files nor tokens.")]
 
 
 @rules(MinProperties(1))
 class ControlPlaneInitialization(TypedDict, total=False):
-    """How far it is, as Cluster API asks of a control plane."""
+    """The progress, in the form of Cluster API's contract of a control plane."""
 
     controlPlaneInitialized: Annotated[bool, Doc("The cluster's API has answered, so that workers may join.")]
 
@@ -83,7 +83,7 @@ class Recovery(TypedDict, total=False):
     generation: Required[Annotated[Int64, Doc("The generation of the request.")]]
     lost: Annotated[list[LostServer], Doc("The servers that did not answer."), Items(most=1000)]
     machine: Annotated[str, Doc("The Machine whose etcd data is used.")]
-    restoreRKEConfig: Annotated[str, Doc("What of the cluster's spec comes back with the snapshot.")]
+    restoreRKEConfig: Annotated[str, Doc("The part of the cluster's spec that comes back with the snapshot.")]
     snapshot: Annotated[str, Doc("The ETCDSnapshot that is restored.")]
 
 
@@ -101,10 +101,10 @@ class UpgradeSnapshot(_FromVersion, total=False):
 
 
 class RKEControlPlaneStatus(TypedDict, total=False):
-    """How far the machines are."""
+    """The observed state of the machines."""
 
     agentConnected: Annotated[bool, Doc("The cluster agent is connected.")]
-    appliedSpec: Annotated[RKEControlPlaneSpec, Doc("What all machines were told when all of them last had done it.")]
+    appliedSpec: Annotated[RKEControlPlaneSpec, Doc("The configuration that all machines had applied last.")]
     certificateRotationGeneration: Annotated[Int64, Doc("The rotation of certificates that was done last.")]
     clusterID: Annotated[
         str, Doc("The uid of the cluster's namespace kube-system, by which copies in a bucket name their cluster.")
@@ -112,23 +112,23 @@ class RKEControlPlaneStatus(TypedDict, total=False):
     conditions: Conditions
     configGeneration: Annotated[Int64, Doc("Goes up when a snapshot was restored, so that every node is configured again.")]
     etcdSnapshotCreate: Annotated[EtcdSnapshotCreate, Doc("The snapshot that is being taken, or was last.")]
-    etcdSnapshotCreatePhase: Annotated[CreatePhase, Doc("How far taking it is.")]
+    etcdSnapshotCreatePhase: Annotated[CreatePhase, Doc("The progress of the snapshot.")]
     etcdSnapshotRestore: Annotated[EtcdSnapshotRestore, Doc("The snapshot that is being restored, or was last.")]
-    etcdSnapshotRestorePhase: Annotated[RestorePhase, Doc("How far restoring it is.")]
+    etcdSnapshotRestorePhase: Annotated[RestorePhase, Doc("The progress of the restore.")]
     initialization: ControlPlaneInitialization
     initialized: Annotated[bool, Doc("Deprecated: use initialization.controlPlaneInitialized.")]
     observedGeneration: Required[Annotated[Int64, Doc("The metadata.generation that was looked at last.")]]
     ready: Annotated[bool, Doc("Deprecated: use initialization.controlPlaneInitialized.")]
     recover: Annotated[Recovery, Doc("The recovery that is being done, or was last.")]
-    recoverPhase: Annotated[RecoverPhase, Doc("How far the recovery is.")]
+    recoverPhase: Annotated[RecoverPhase, Doc("The progress of the recovery.")]
     rotateEncryptionKeys: Annotated[RotateEncryptionKeys, Doc("The key rotation that is being done, or was last.")]
     rotateEncryptionKeysLeader: Annotated[str, Doc("The Machine that the key rotation begins on.")]
-    rotateEncryptionKeysPhase: Annotated[RotationPhase, Doc("How far the key rotation is.")]
+    rotateEncryptionKeysPhase: Annotated[RotationPhase, Doc("The progress of the key rotation.")]
     upgradeSnapshot: Annotated[UpgradeSnapshot, Doc("The snapshot of etcd before a change of the minor version.")]
 
 
 class RKEControlPlane(Object, total=False):
-    """What all machines of a cluster are told, and how far they are."""
+    """The desired and the observed state of all machines of a cluster."""
 
     spec: RKEControlPlaneSpec
     status: RKEControlPlaneStatus

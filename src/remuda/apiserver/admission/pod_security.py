@@ -57,7 +57,7 @@ class _Standard:
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """What a namespace demands, and the errors of its labels."""
+    """The levels that a namespace requires, and the errors of its labels."""
 
     enforce: _Standard
     audit: _Standard
@@ -176,7 +176,7 @@ def _warn(attributes: Attributes, policy: _Policy, pod: Obj) -> None:
 
 
 def _images(pod: Obj) -> list[object]:
-    """What of a pod can be changed and matters here."""
+    """The fields of a pod that can be changed and are checked."""
     spec = pod.get("spec") or {}
     named = [(each.get("name"), each.get("image")) for each in spec.get("ephemeralContainers") or ()]
     return [[each.get("image") for each in spec.get(name) or ()] for name in ("initContainers", "containers")] + [named]

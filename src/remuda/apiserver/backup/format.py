@@ -143,7 +143,7 @@ def check_passphrase(passphrase: str) -> None:
     if len(passphrase) < SHORTEST_PASSPHRASE:
         raise BackupError(
             f"the passphrase has {len(passphrase)} characters, it must have at least {SHORTEST_PASSPHRASE}: "
-            "it is all that keeps every key and Secret in the file from whoever finds it"
+            "it is all that keeps every key and Secret in the file from the finder of the file"
         )
 
 

@@ -111,7 +111,7 @@ API_SERVICE = Strategy(
     name_problems=lambda name, prefix: names.path_segment_problems(name),
     columns=(
         NAME,
-        column("Service", _service, "Who serves this version."),
+        column("Service", _service, "The service of this version."),
         column("Available", _available, "Whether it can be reached."),
         AGE,
     ),

@@ -36,7 +36,7 @@ LEASE = Strategy(
         object_meta.validate_object_meta_update(sub(obj, "metadata"), sub(old, "metadata")) + _spec_errors(obj)
     ),
     name_problems=object_meta.subdomain_name,
-    columns=(NAME, column("Holder", at("spec", "holderIdentity"), "Who holds the lease."), AGE),
+    columns=(NAME, column("Holder", at("spec", "holderIdentity"), "The holder of the lease."), AGE),
     allow_create_on_update=True,
     allow_unconditional_update=False,
 )

@@ -178,9 +178,9 @@ INGRESS = Strategy(
     name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
-        column("Class", at("spec", "ingressClassName", default=NONE), "Who serves it."),
+        column("Class", at("spec", "ingressClassName", default=NONE), "The class of its controller."),
         column("Hosts", _hosts, "Hosts it answers for, the first few."),
-        column("Address", _address, "Where it is reached."),
+        column("Address", _address, "The address of the load balancer."),
         column("Ports", lambda obj: "80, 443" if sub(obj, "spec").get("tls") else "80", "Ports it is reached at."),
         AGE,
     ),
@@ -241,8 +241,8 @@ INGRESS_CLASS = Strategy(
     name_problems=object_meta.subdomain_name,
     columns=(
         default_marked(("ingressclass.kubernetes.io/is-default-class",)),
-        column("Controller", at("spec", "controller"), "Who serves ingresses of this class."),
-        column("Parameters", _parameters, "Where that one finds its settings."),
+        column("Controller", at("spec", "controller"), "The controller of ingresses of this class."),
+        column("Parameters", _parameters, "The reference to the controller's settings."),
         AGE,
     ),
     generation=True,

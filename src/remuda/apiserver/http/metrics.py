@@ -60,7 +60,7 @@ class Metrics:
         lines += _head("apiserver_request_duration_seconds", "Time to answer, watches left out.", "histogram")
         for key, values in self._durations.items():
             lines += _histogram("apiserver_request_duration_seconds", names, key, values)
-        lines += _head("remuda_event_loop_lag_seconds", "How late the event loop runs its timers.", "histogram")
+        lines += _head("remuda_event_loop_lag_seconds", "The delay of the event loop's timers.", "histogram")
         lines += _histogram("remuda_event_loop_lag_seconds", (), (), self.lag)
         for name, (help_, read, kind) in self._gauges.items():
             lines += _head(name, help_, kind)

@@ -136,7 +136,7 @@ def pinned_name(selector: str) -> str:
 
 
 def action_of(target: Target, user: User) -> Action:
-    """What authorization decides about."""
+    """The action that is to be authorized."""
     if not target.is_resource:
         return Action.on_path(user, target.verb, target.path)
     return Action(

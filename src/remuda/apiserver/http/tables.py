@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 _NAME_HELP = "Unique among the objects of this kind in its namespace; set at creation, never changed."
-_AGE_HELP = "How long ago the object was created."
+_AGE_HELP = "The time since the object was created."
 
 
 def _name(obj: Obj) -> Any:

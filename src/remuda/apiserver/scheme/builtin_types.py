@@ -50,7 +50,7 @@ class GoType(msgspec.Struct, frozen=True):
     name: str
     """As Go prints it: `int32`, `v1.Protocol`, `[]v1.Container`, `map[string]string`, `*v1.PodSpec`."""
     elem: GoType | None = None
-    """What a pointer points to, or a list or map holds."""
+    """The type that a pointer points to, or that a list or map holds."""
     definition: str = ""
     """For a struct: the name of its definition."""
 

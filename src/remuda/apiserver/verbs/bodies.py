@@ -66,7 +66,7 @@ class Repeated(list[str]):
         return [message for _, message in sorted(found, key=lambda each: each[0])][:_MOST_COMPLAINTS]
 
     def _place(self, path: str, time: int) -> int:
-        """Where the key is met for the first time, or again."""
+        """The path of the key when it is met for the first time, or again."""
         met = self._places.get(path, [])
         return met[time] if time < len(met) else 0
 

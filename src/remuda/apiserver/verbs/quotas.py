@@ -99,7 +99,7 @@ def _charged(api: Api, charge: Charge, sealed: ExitStack) -> Op:
 
 
 def _namespace(api: Api, attributes: Attributes, checks: Sequence[Check], sealed: ExitStack) -> list[Op]:
-    """Where other servers write too: new limits change their namespace, and all that they may concern compares it."""
+    """On a shared store, new limits change their namespace, and every write that they may concern compares it."""
     if not api.cache.shared or not attributes.namespace:
         return []
     if _sets_limits(attributes):

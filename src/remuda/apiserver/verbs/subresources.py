@@ -46,7 +46,7 @@ TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 
 _SCALE_STRATEGY = Strategy(
     columns=(
-        Column("Name", "string", "Whose scale it is.", at("metadata", "name")),
+        Column("Name", "string", "The resource of the scale.", at("metadata", "name")),
         column("Desired", at("spec", "replicas", default=0), "Pods there should be.", "integer"),
         column("Available", at("status", "replicas", default=0), "Pods there are.", "integer"),
         AGE,

@@ -42,7 +42,7 @@ def part_of(rbac: Rbac, action: Action) -> Permitted | None:
 
 
 def is_hidden(rbac: Rbac, action: Action) -> bool:
-    """Whether a refused `get` is answered with 404 in place of 403: if the caller may create objects there.
+    """True if a refused `get` is answered with 404 in place of 403: if the caller may create objects there.
 
     `kubectl apply` reads an object before it creates it, so a user who may create a cluster could not apply one. The answer does
     not depend on whether the object exists, so nothing is learned from it; the creation of a taken name says 409 as ever.
@@ -77,7 +77,7 @@ class FilteredLists:
         return VisiblePart(self, action, self._noted(action, permitted))
 
     def hides(self, action: Action) -> bool:
-        """Whether a refused `get` is answered as if there were no such object."""
+        """True if a refused `get` is answered as if there were no such object."""
         return action.group in self._groups and is_hidden(self._rbac, action)
 
     def _noted(self, action: Action, permitted: Permitted) -> _Since:

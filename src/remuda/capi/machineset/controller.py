@@ -309,7 +309,7 @@ _template_change = changed(owner_references_of, annotations_of)
 # Found through indexes: what the set controls, and what has no controller in its cluster. A set that is being deleted adopts
 # nothing: it would only delete a machine that its owner has just released.
 
-_UNCONTROLLED = "controlled by nobody"
+_UNCONTROLLED = "without a controller"
 
 
 def selector_of(machine_set: Obj) -> LabelSelector:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # --- passphrase -----------------------------------------------------------------------------------------------------------
 #
-# The passphrase of a backup: from a file, from the environment, or asked for. Never an argument, which everybody can see.
+# The passphrase of a backup: from a file, from the environment, or asked for. Never an argument: other users can see it.
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 VARIABLE = "REMUDA_PASSPHRASE"

@@ -121,7 +121,7 @@ def _now() -> float:
 @click.option("--worker", "roles", flag_value="worker", multiple=True, help="It runs pods.")
 @click.option("--all-roles", is_flag=True, help="All three; so it is without any.")
 @click.option("--insecure", is_flag=True, help="Rancher's form: what it downloads and runs is not verified.")
-@click.option("--node-name", default="", metavar="NAME", help="What the node is called.  [default: the host's name]")
+@click.option("--node-name", default="", metavar="NAME", help="The name of the node.  [default: the host's name]")
 @click.option("--address", default="", metavar="ADDRESS", help="The host's public address, or an interface that has it.")
 @click.option("--internal-address", default="", metavar="ADDRESS", help="Its address among the nodes, or an interface.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label of the node; may be given several times.")

@@ -46,7 +46,7 @@ _MOST = 9
     metavar="DURATION",
     default="10m",
     show_default=True,
-    help="How long one step may take.",
+    help="The time limit of one step.",
 )
 def command(servers: int | None, workers: int | None, data_dir: Path | None, leave: bool | None, timeout: float) -> None:
     """Show what Remuda does, on this machine and within minutes.

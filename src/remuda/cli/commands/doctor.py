@@ -186,12 +186,12 @@ def time(subject: Subject) -> Result:
     if state.exists() and state.stat().st_mtime > now + 60:
         return Result("clock", "fail", found, f"but {state} was written after that: set the clock, which went backwards")
     if not _synchronised():
-        return Result("clock", "warn", found, "the kernel says nobody keeps the clock right: run chrony or systemd-timesyncd")
+        return Result("clock", "warn", found, "the clock is not synchronised: run chrony or systemd-timesyncd")
     return Result("clock", "ok", found)
 
 
 def _synchronised() -> bool:
-    """What adjtimex(2) says; True when it can't be asked."""
+    """The answer of adjtimex(2); True when it can't be asked."""
     try:
         state = ctypes.create_string_buffer(512)  # struct timex, all zero: only ask
         return int(ctypes.CDLL(None).adjtimex(state)) != _TIME_ERROR

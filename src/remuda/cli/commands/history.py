@@ -34,7 +34,7 @@ _SHOWN_FIELDS = 3
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="How many steps, the newest first.",
+    help="The number of steps, the newest first.",
 )
 @click.option("--before", type=click.IntRange(1), metavar="REVISION", help="Only steps from before this revision.")
 @remote_options

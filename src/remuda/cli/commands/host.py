@@ -39,7 +39,7 @@ _timeout_option = click.option(
     metavar="DURATION",
     default="2m",
     show_default=True,
-    help="How long its units may take to stop; what is left then is killed.",
+    help="The time that its units may take to stop; the rest is killed then.",
 )
 
 

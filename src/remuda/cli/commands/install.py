@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
-# Engines of the driver `container`: whoever is in such a group may use them.
+# Engines of the driver `container`: members of such a group may use them.
 _ENGINES = ("docker", "podman")
 
 
@@ -46,9 +46,7 @@ def need_root(what: str) -> None:
 @click.command()
 @click.option("--systemd", is_flag=True, help="As a service of systemd.")
 @name_option
-@click.option(
-    "--user", metavar="NAME", default="remuda", show_default=True, help="Whom it runs as; made if there is no such user."
-)
+@click.option("--user", metavar="NAME", default="remuda", show_default=True, help="The user that it runs as; created if missing.")
 @click.option(
     "--local-machines",
     is_flag=True,
@@ -97,12 +95,12 @@ def command(
 
 
 def ways_in(data_dir: Path, given: dict[str, Any]) -> str:
-    """How to use what has been installed: as root, and as anybody else, since nobody else can read the kubeconfig."""
+    """The commands to use the installed server: as root, and as other users, who cannot read the kubeconfig."""
     from remuda.access.users.first_user import FILE
 
     own = data_dir / "kubeconfig"
     if given.get("only") or "-access" in str(given.get("wanted", "")).split(","):
-        others = f"sudo remuda kubeconfig --data-dir {data_dir} --output FILE, to be given to whoever may do everything"
+        others = f"sudo remuda kubeconfig --data-dir {data_dir} --output FILE, for users with full access"
     else:
         listen = given.get("listen") or parse_listen("")
         host = gethostname() if listen.host in ("0.0.0.0", "::") else listen.host
@@ -153,7 +151,7 @@ def _service(
 
 
 def _given(options: tuple[str, ...]) -> dict[str, Any]:
-    """What the options of serve say, by name; raises UsageError as serve would, and for what a service can't have."""
+    """The values of serve's options, by name; raises UsageError as serve would, and for options that a service can't have."""
     from ..programs import serve
 
     if any(word in ("--help", "-h") for word in options):
@@ -162,7 +160,7 @@ def _given(options: tuple[str, ...]) -> dict[str, Any]:
     source = click.core.ParameterSource.COMMANDLINE
     found = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is source}
     if "token" in found:
-        raise click.BadParameter("would be in a file that everybody can read: give --token-file", param_hint="--token")
+        raise click.BadParameter("would be in a file that every user can read: give --token-file", param_hint="--token")
     for key, value in found.items():
         if isinstance(value, Path) and not value.is_absolute():
             flag = f"--{key.replace('_', '-')}"
@@ -188,7 +186,7 @@ def _check_program(program: Program, service: Service) -> None:
 
 # --- uninstall -------------------------------------------------------------------------------------------------------------
 #
-# `remuda uninstall`: the service that `remuda install` made goes; the state stays unless somebody says otherwise.
+# `remuda uninstall`: the service that `remuda install` made goes; the state stays unless --purge is given.
 
 
 @click.command()

@@ -97,7 +97,7 @@ def _said_data_dir() -> bool:
 
 
 def _remote(clusters: tuple[str, ...], login: str, *, admin: bool) -> Remote | None:
-    """Where to ask; None for the data directory's own."""
+    """The server to ask; None for the data directory's own."""
     if admin:
         if login:
             raise click.UsageError("--login and --admin exclude each other")

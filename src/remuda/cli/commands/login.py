@@ -22,13 +22,13 @@ _CHANGE = "/v3/users?action=changepassword"
 
 @click.command()
 @click.argument("url", required=False, default="")
-@click.option("-u", "--username", metavar="NAME", default="", help="Who to log in as; asked for if it is not said.")
+@click.option("-u", "--username", metavar="NAME", default="", help="The user; asked for if it is not given.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from stdin, and from a second line the new one, if due.")
 @click.option("--token", default="", metavar="TOKEN", help="A token in place of a password; - reads it from stdin.")
 @click.option("--ca-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Trust this CA.")
 @click.option("--ca-checksum", default="", metavar="SHA256", help="Trust the server's CA if it has this checksum.")
-@click.option("--insecure-skip-tls-verify", "insecure", is_flag=True, help="Trust whoever answers.")
-@click.option("--name", metavar="NAME", default="", help="What to call this login.  [default: the server's host]")
+@click.option("--insecure-skip-tls-verify", "insecure", is_flag=True, help="Do not verify the server's certificate.")
+@click.option("--name", metavar="NAME", default="", help="The name of this login.  [default: the server's host]")
 @click.option("--use", default="", metavar="NAME", shell_complete=complete_names, help="Make another login the current one.")
 @click.option("--list", "listing", is_flag=True, help="Print the logins there are.")
 def command(
@@ -114,7 +114,7 @@ def _asked_name() -> str:
 
 
 def _who(server: str, trust: Trust, token: str) -> str:
-    """Whose token this is; a token that is none is refused."""
+    """The user of the token; raises for an invalid one."""
     found = _ask(server, trust, "GET", "/v3/users?me=true", None, token)
     data = found.get("data") if isinstance(found, dict) else None
     if not isinstance(data, list) or not data:
@@ -148,7 +148,7 @@ def logout(name: str, force: bool) -> None:
         # Not by its name: what ended already is no failure here.
         Remote(target_of(login)).ask("POST", "/v3/tokens?action=logout", {})
     except ApiError as error:
-        # Somebody who is not let in any more has been logged out already.
+        # A session that is refused has been logged out already.
         if error.code != 401:
             if not force:
                 raise

@@ -93,7 +93,7 @@ def list_(name: str, namespace: str, remote: Remote, output: Output) -> None:
         ]
         for machine, each in zip(found, data, strict=True)
     ]
-    # Of one cluster nobody has to be told which.
+    # With one cluster its name is not shown.
     shown = [position for position, column in enumerate(_COLUMNS) if not (name and column.title in ("CLUSTER", "NAMESPACE"))]
     columns, cells = [_COLUMNS[position] for position in shown], [[row[position] for position in shown] for row in rows]
     output.show(data, columns, cells, [each["name"] for each in data])
@@ -205,7 +205,7 @@ def attempts(name: str, namespace: str, pool: str, remote: Remote, output: Outpu
     "place",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where to put it; a directory of its name.",
+    help="The parent directory; a directory of its name is made there.",
 )
 @remote_options
 def keys(name: str, namespace: str, place: Path | None, remote: Remote) -> None:
@@ -247,7 +247,9 @@ def delete(name: str, namespace: str, shrink: bool, remote: Remote) -> None:
 @command.command()
 @click.option("--driver", default="", metavar="NAME", help="Of one node driver only.")
 @click.option("--credential", default="", metavar="NAME", help="A cloud credential to look with, too (with --driver).")
-@click.option("--set", "options", multiple=True, metavar="FIELD=VALUE", help="Where to look with it, such as region=us-west-2.")
+@click.option(
+    "--set", "options", multiple=True, metavar="FIELD=VALUE", help="A place to search with it, such as region=us-west-2."
+)
 @data_dir_option
 @remote_options
 @output_option(TABLE, JSON, YAML, NAME)
@@ -323,8 +325,8 @@ def ssh(name: str, namespace: str, words: tuple[str, ...], direct: bool, data_di
 
 
 def _within(machine: Obj, data_dir: Path, words: tuple[str, ...]) -> int:
-    """A shell in the directory that a local machine is, with its programs first: of whoever runs this, who must be able to get
-    there anyway. The server has no part in it."""
+    """A shell in the directory of a local machine, with its programs first on the PATH. It runs as the calling user, who needs
+    access to the directory; the server has no part in it."""
     import subprocess
 
     from remuda.hosts import HostError

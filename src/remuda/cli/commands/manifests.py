@@ -23,15 +23,20 @@ _COUNT = click.IntRange(1, 20)
 
 @click.command()
 @click.option("--image", metavar="IMAGE", required=True, help="The image of this program, where the cluster's nodes can pull it.")
-@click.option("--hostname", default="", metavar="HOST[:PORT]", help="How users, hosts and agents reach the gateway (server-url).")
-@click.option("--namespace", metavar="NAME", default="remuda-system", show_default=True, help="Where everything is put.")
+@click.option(
+    "--hostname",
+    default="",
+    metavar="HOST[:PORT]",
+    help="The address at which users, hosts and agents reach the gateway (server-url).",
+)
+@click.option("--namespace", metavar="NAME", default="remuda-system", show_default=True, help="The namespace of all objects.")
 @click.option(
     "--replicas",
     metavar="COUNT",
     type=_COUNT,
     default=2,
     show_default=True,
-    help="How many of the controllers run; one works at a time.",
+    help="The number of replicas of the controllers; one works at a time.",
 )
 @click.option(
     "--gateway-replicas",
@@ -39,7 +44,7 @@ _COUNT = click.IntRange(1, 20)
     type=_COUNT,
     default=1,
     show_default=True,
-    help="How many gateways run; more than one needs --tls-secret.",
+    help="The number of gateways; more than one needs --tls-secret.",
 )
 @click.option(
     "--tls-san",
@@ -156,7 +161,7 @@ def install(kubeconfig: Path | None, groups: str) -> None:
     """Install the definitions, or bring them up to date.
 
     What is newer than this program is left alone. Objects that are stored in an older version are rewritten in the present
-    one, where somebody converts between them; whoever does keeps doing it.
+    one where a conversion webhook is installed, which stays in use.
     """
     from remuda.client.https import HttpsClient
 

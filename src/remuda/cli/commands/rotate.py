@@ -97,7 +97,7 @@ def _wait_options(function: _Function) -> _Function:
         metavar="DURATION",
         default="10m",
         show_default=True,
-        help="How long to wait. Nothing is undone afterwards.",
+        help="The time to wait. Nothing is undone afterwards.",
     )
     return no_wait(timeout(function))
 
@@ -106,7 +106,7 @@ def _wait_options(function: _Function) -> _Function:
 def command() -> None:
     """Replace keys and certificates of a running server.
 
-    No request fails meanwhile, and whoever is killed goes on when it starts again.
+    No request fails meanwhile, and a server that is killed continues after its restart.
     """
 
 

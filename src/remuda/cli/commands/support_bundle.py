@@ -1,4 +1,4 @@
-"""`remuda support-bundle`: what somebody who helps needs to see, and no secret. What goes in is
+"""`remuda support-bundle`: the information for support, without secrets. What goes in is
 :mod:`remuda.cli.support_bundle`.
 """
 
@@ -48,7 +48,7 @@ _MIB = 1 << 20
     type=click.IntRange(1, 24 * 365),
     default=24,
     show_default=True,
-    help="How far back the journal is taken.",
+    help="The age up to which the journal is included.",
 )
 @click.option(
     "--max-size",
@@ -131,7 +131,7 @@ async def _collect(
 
 
 def _target(kubeconfig: Path | None, login: str, data_dir: Path) -> Target:
-    """Whom to ask as whom: what is said, else the administrator of the data directory, else whoever is logged in."""
+    """The server and the user: the options, else the administrator of the data directory, else the current login."""
     from remuda.client.kubeconfig import load, select
 
     from ..remote.connection import remote_of

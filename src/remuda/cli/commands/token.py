@@ -64,9 +64,9 @@ def _row(token: Obj) -> list[str]:
 
 
 @command.command()
-@click.option("--description", default="", help="What it is for.")
+@click.option("--description", default="", help="Its purpose.")
 @click.option(
-    "--ttl", type=parse_duration, metavar="DURATION", default="0", help="How long it is good: 12h, 30d.  [default: most]"
+    "--ttl", type=parse_duration, metavar="DURATION", default="0", help="The validity: 12h, 30d.  [default: the maximum]"
 )
 @click.option("--cluster", default="", metavar="ID", help="Good for this cluster only.")
 @remote_options
@@ -88,12 +88,12 @@ def create(description: str, ttl: int, cluster: str, remote: Remote, output: Out
 @click.argument("names", nargs=-1, required=True)
 @remote_options
 def delete(names: tuple[str, ...], remote: Remote) -> None:
-    """Remove tokens. Whoever has a copy is let in by it no more."""
+    """Remove tokens. Copies of a removed token stop working."""
     from remuda.kube.errors import ApiError
 
     missing: list[str] = []
     for name in names:
-        # Somebody may have the whole token at hand; its secret goes nowhere.
+        # A user may pass the whole token; its secret is sent nowhere.
         bare = name.partition(":")[0]
         try:
             remote.ask("DELETE", f"/v3/tokens/{_segment(bare)}")

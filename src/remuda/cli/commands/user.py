@@ -58,7 +58,7 @@ def _row(user: Obj) -> list[str]:
 @command.command()
 @click.argument("username")
 @click.option("--display-name", default="", help="The user's name for people.")
-@click.option("--description", default="", help="Who it is.")
+@click.option("--description", default="", help="A description of the account.")
 @click.option(
     "--role", "roles", multiple=True, metavar="NAME", default=("user",), show_default=True, help="A global role to give; several."
 )

@@ -1,4 +1,4 @@
-"""What the demo asks for: `demo.yaml`, and the same with more workers or another version. Pure.
+"""The demo's cluster: `demo.yaml`, and the same with more workers or another version. Pure.
 
 Changes are made to the text, so that what is applied is what is shown, comments and all.
 """
@@ -65,7 +65,7 @@ class Declared:
         return Declared(re.sub(r"(kubernetesVersion: )\S+", rf"\g<1>{version}", self.text))
 
     def with_timeout(self, timeout: str) -> Declared:
-        """How long a node may be unhealthy before its machine is replaced."""
+        """The time that a node may be unhealthy before its machine is replaced."""
         return Declared(re.sub(r"(unhealthyNodeTimeout: )\S+", rf"\g<1>{timeout}", self.text))
 
     @property
@@ -73,7 +73,7 @@ class Declared:
         return self.timers()["unhealthyNodeTimeout"]
 
     def timers(self) -> dict[str, str]:
-        """What it takes until a machine that has died is replaced, by name."""
+        """The times until a failed machine is replaced, by name."""
         config = dig(self.spec, "rkeConfig", "machineGlobalConfig") or {}
         said = dict(argument.split("=", 1) for listed in config.values() for argument in listed)
         pools: Iterable[Obj] = self.spec["rkeConfig"]["machinePools"]
@@ -130,12 +130,12 @@ def _row(node: Obj, now: float) -> tuple[str, ...]:
 
 
 def kubectl_program(environ: Mapping[str, str]) -> str:
-    """Where it is, or ""."""
+    """Its path, or ""."""
     return which("kubectl", path=environ.get("PATH")) or ""
 
 
 async def nodes_by_kubectl(program: str, kubeconfig: Path, environ: Mapping[str, str]) -> list[str]:
-    """What it says. Raises Failure."""
+    """Its content. Raises Failure."""
     # What it remembers of a server that will be gone belongs with that server.
     around = {**environ, "KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": str(kubeconfig.parent / "kubectl")}
     try:

@@ -1,7 +1,7 @@
-"""Whether the demo has left something behind: looked for where it would be, and not where the demo believes that it is.
+"""Leftovers of the demo: searched where they would be, not where the demo believes that they are.
 
 Processes by the marks of hosts, and because they are below the demo's own; addresses in the notes that all hosts of a user share,
-and because somebody listens there; files because they are there.
+and by listening sockets; files because they are there.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Seen:
 
 
 def of_hosts(seen: Seen) -> list[str]:
-    """What there still is of hosts; a sentence for each."""
+    """Leftovers of hosts; a sentence for each."""
     return [*_processes(seen.records.values()), *_addresses(seen), *_files(seen.hosts)]
 
 
 def of_all(seen: Seen) -> list[str]:
-    """What there still is of anything, once the server has stopped and the directory was removed."""
+    """Leftovers of any kind, once the server has stopped and the directory was removed."""
     found = [*_processes(seen.records.values()), *_below(), *_addresses(seen)]
     if seen.directory.exists():
         found.append(f"{seen.directory} still exists")
@@ -62,7 +62,7 @@ def _addresses(seen: Seen) -> Iterator[str]:
     for record in seen.records.values():
         if record.address not in listening:
             continue
-        # What was given back may be the address of a host of somebody else by now; one that has just gone listens no more.
+        # What was given back may be the address of another user's host by now; a removed host does not listen.
         holder = addresses.holder(record.address)
         if (holder is None or holder.parent == seen.hosts.absolute()) and record.address in addresses.listeners():
             yield f"a process listens on {record.address}:{listening[record.address]}, the address of host {record.name}"

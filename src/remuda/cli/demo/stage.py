@@ -1,4 +1,4 @@
-"""How the demo tells what happens: in colour and with pictures that move on a terminal, one line for each thing elsewhere."""
+"""The output of the demo: in colour and with moving pictures on a terminal, one line for each event elsewhere."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Audience:
 
 class Stage:
     def __init__(self, stream: TextIO, clock: Clock, gone: Callable[[], None] = lambda: None) -> None:
-        """`gone` is called once, when nobody listens any more."""
+        """`gone` is called once, when the last listener has left."""
         stream = cast("TextIO", Audience(stream, gone))
         self.live = is_terminal(stream)
         self._stream = stream
@@ -73,7 +73,7 @@ class Stage:
             self.say(f"  {line}".rstrip(), colour)
 
     def command(self, line: str) -> None:
-        """As somebody would have typed it."""
+        """As a user would type it."""
         self.say(f"$ {line}", "green")
 
     def begin(self, title: str) -> Act:
@@ -86,7 +86,7 @@ class Stage:
         self._write(f"[{self.elapsed:6.1f} s] {text}")
 
     def tell(self, facts: Mapping[str, str]) -> None:
-        """What has changed since it was told last."""
+        """The changes since the last report."""
         for line in cluster_tree.news(self._facts, facts):
             self.note(f"  {line}")
         self._facts = dict(facts)
@@ -113,7 +113,7 @@ class Act:
         return self._clock.monotonic() - self._began
 
     def show(self, picture: Sequence[Line] | None = None, facts: Mapping[str, str] | None = None) -> None:
-        """What there is to be seen now; without anything, that time goes by. `facts` are for who can't be shown pictures."""
+        """Shows the present state; without one, that time passes. `facts` are for output without pictures."""
         self._picture = self._picture if picture is None else picture
         if self._stage.live:
             elapsed = self.elapsed

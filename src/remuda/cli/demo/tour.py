@@ -46,7 +46,7 @@ _TIMEOUT = "10s"
 
 
 def settled(sight: ClusterView, wanted: Declared, gone: str = "") -> bool:
-    """Whether the cluster is what was asked for: as many machines, all ready, of that version, and one of them gone."""
+    """True if the cluster is as requested: so many machines, all ready, of that version, and one of them gone."""
     machines = sight.machines
     if states.of_cluster(sight.wanted, sight.managed, sight.plane).word != states.ACTIVE:
         return False
@@ -66,7 +66,7 @@ def facts(sight: ClusterView) -> dict[str, str]:
 
 
 def program(environ: Mapping[str, str]) -> str:
-    """How this program is called from here."""
+    """The command that starts this program from here."""
     beside = Path(sys.executable).with_name("remuda")
     if shutil.which("remuda", path=environ.get("PATH")) or not beside.exists():
         return "remuda"
@@ -271,7 +271,7 @@ class Tour:
     # --- the same for all steps --------------------------------------------------------------------------------------------
 
     async def _apply(self, wanted: Declared) -> None:
-        """What a server that has just started does not serve yet, it will."""
+        """Applies the documents; repeats one that a server cannot serve yet because it has just started."""
         client, until = self._connected(), self._clock.monotonic() + self._limit
         for resource, document in wanted.documents():
             while True:

@@ -65,7 +65,7 @@ _OPTIONS = (
         type=click.IntRange(1, 1000),
         default=10,
         show_default=True,
-        help="How many objects of a kind are worked on at a time.",
+        help="The number of objects of a kind that are reconciled at a time.",
     ),
     click.option(
         "--machineset-preflight-checks",
@@ -73,7 +73,7 @@ _OPTIONS = (
         metavar="LIST",
         default="All",
         show_default=True,
-        help="What must hold before machines are made: All, None, or some of "
+        help="Checks that must pass before machines are made: All, None, or some of "
         + ", ".join(check for check in _CHECKS if check not in ("All", "None"))
         + ".",
     ),
@@ -97,7 +97,7 @@ _OPTIONS = (
         metavar="DURATION",
         default="50s",
         show_default=True,
-        help="How long a cluster may be silent before its connection counts as down.",
+        help="The time that a cluster may be silent before its connection counts as down.",
     ),
     click.option(
         "--remote-conditions-grace-period",
@@ -105,7 +105,7 @@ _OPTIONS = (
         metavar="DURATION",
         default="5m",
         show_default=True,
-        help="How long what is known of its nodes stays true after that.",
+        help="The time after that in which the last known state of its nodes is still used.",
     ),
 )
 
@@ -169,7 +169,7 @@ controllers_option = click.option(
 
 
 def chosen_by(choose: Callable[[str], Choice], wanted: str) -> Choice:
-    """What `--controllers` says."""
+    """The value of `--controllers`."""
     from remuda.runtime.controller_table import UnknownController
 
     try:
@@ -189,7 +189,7 @@ _ELECTION = (
         metavar="DURATION",
         default="15s",
         show_default=True,
-        help="How long others wait for a leader that is silent.",
+        help="The time that other replicas wait for a silent leader.",
     ),
     click.option(
         "--leader-elect-renew-deadline",
@@ -197,7 +197,7 @@ _ELECTION = (
         metavar="DURATION",
         default="10s",
         show_default=True,
-        help="How long a leader tries to renew before it stops.",
+        help="The time that a leader tries to renew before it stops.",
     ),
     click.option(
         "--leader-elect-retry-period",
@@ -205,7 +205,7 @@ _ELECTION = (
         metavar="DURATION",
         default="2s",
         show_default=True,
-        help="How often it tries.",
+        help="The interval between attempts.",
     ),
 )
 

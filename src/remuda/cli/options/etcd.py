@@ -49,7 +49,7 @@ def _options(etcd: str, pki_dir: str, token_file: str) -> tuple[Callable[..., An
             default=DEFAULT_PREFIX,
             show_default=True,
             envvar="REMUDA_ETCD_PREFIX",
-            help="Where in etcd the objects are; must end in /registry.",
+            help="The prefix of the objects in etcd; must end in /registry.",
         ),
         _path("--pki-dir", "DIR", pki_dir),
         _path("--token-file", "FILE", token_file),
@@ -70,7 +70,7 @@ _SERVING = _options(
 )
 _BACKING_UP = _options(
     "Back up what is in this etcd instead of the data directory; its members, as the servers on it were given.",
-    "Where the servers' shared keys are, as they were given; they go into the backup, too.",
+    "The directory of the servers' shared keys, as given to serve; they go into the backup, too.",
     "Or: their keys are in etcd, sealed with the token in this file.",
 )
 _RESTORING = _options(
@@ -178,7 +178,7 @@ def _url(text: str) -> str:
 
 
 def _prefix(text: str) -> str:
-    """What the store puts before its keys, which begin with /registry themselves."""
+    """The prefix that the store adds to its keys, which begin with /registry themselves."""
     path = text.rstrip("/")
     if (
         not path.startswith("/")

@@ -1,4 +1,4 @@
-"""Where things are by default, and the options that say otherwise."""
+"""Default locations, and the options that change them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def owner_of(path: Path) -> str:
 
 
 class _DataDir(click.Path):
-    """A directory; of one that is somebody else's it says whose, since that is who the command is for."""
+    """A directory; for one of another user the error names that user, who can run the command."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(value)
@@ -105,7 +105,7 @@ def data_dir_option(function: _Function) -> _Function:
         type=_DataDir(file_okay=False, path_type=Path),
         default=default_data_dir,
         envvar="REMUDA_DATA_DIR",
-        help="Where the server keeps its state.  [default: /var/lib/remuda for root, else $XDG_DATA_HOME/remuda]",
+        help="The directory of the server's state.  [default: /var/lib/remuda for root, else $XDG_DATA_HOME/remuda]",
     )(function)
 
 

@@ -72,13 +72,13 @@ connections_option = click.option(
     "--connections-per-address",
     type=click.IntRange(1, 1_000_000),
     metavar="NUMBER",
-    help="How many connections one address (of IPv6 a /64) may hold. "
+    help="The number of connections that one address (of IPv6 a /64) may hold. "
     "[default: 4096, or half of what the limit of open files allows]",
 )
 
 
 def room(connections_per_address: int | None) -> MaxConnections:
-    """How many connections this process has room for, once it has raised its limit of open files to the highest."""
+    """The number of connections that this process may hold, once it has raised its limit of open files to the highest."""
     from remuda.apiserver.http.connection_limits import MaxConnections
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -99,5 +99,5 @@ def job_runner_option(default: str) -> Callable[[Any], Any]:
         type=click.Choice(_RUNNERS),
         default=default,
         show_default=True,
-        help="Who runs the Jobs that make machines: this server as processes (local), or the cluster as pods.",
+        help="The runner of Jobs that make machines: this server as processes (local), or the cluster as pods.",
     )

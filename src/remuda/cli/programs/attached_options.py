@@ -1,4 +1,4 @@
-"""The options of what runs on somebody else's Kubernetes, the same for `controllers` and `gateway`, and what becomes of them.
+"""The options of `controllers` and `gateway` on another Kubernetes, and their use.
 
 Where the two differ they say so: each has ports of its own, so that both can run on one machine.
 """
@@ -42,7 +42,7 @@ kubeconfig_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What was said; nothing is looked at before somebody asks."""
+    """The values of the options; nothing is read before it is needed."""
 
     leader_elect: bool
     term: Term
@@ -54,7 +54,7 @@ class Attachment:
     health_probe_bind_address: str
 
     def settings(self, client: HttpsClient, choice: Choice, **more: Any) -> Settings:
-        """What the attached program is told; `more` is what only one of the two has."""
+        """The options of both attached programs; `more` are those of only one."""
         from remuda.app.attached import Settings, Socket
 
         return Settings(
@@ -79,7 +79,7 @@ def attached_options(*, webhook_port: int, health_port: int) -> Callable[[_Funct
             "--system-namespace",
             metavar="NAMESPACE",
             default="",
-            help=f"Where the Lease and the certificates are; made if missing.  [default: the pod's own, else {_NAMESPACE}]",
+            help=f"The namespace of the Lease and certificates; made if missing.  [default: the pod's own, else {_NAMESPACE}]",
         ),
         click.option("--webhook-host", metavar="HOST", default="", help="Address for the webhooks to listen on.  [default: all]"),
         click.option(
@@ -94,7 +94,7 @@ def attached_options(*, webhook_port: int, health_port: int) -> Callable[[_Funct
             "--webhook-url",
             default="",
             metavar="URL",
-            help="How the API server reaches the webhooks.  [default: by the address that this machine has on the way there]",
+            help="The URL of the webhooks for the API server.  [default: by this machine's address on the way there]",
         ),
         click.option(
             "--webhook-service",
@@ -107,7 +107,7 @@ def attached_options(*, webhook_port: int, health_port: int) -> Callable[[_Funct
             default=f":{health_port}",
             show_default=True,
             metavar="HOST:PORT",
-            help="Where /healthz and /readyz are served; 0 nowhere.",
+            help="The address of /healthz and /readyz; 0 for none.",
         ),
     )
     names = Attachment.__dataclass_fields__

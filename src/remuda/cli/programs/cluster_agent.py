@@ -186,7 +186,7 @@ def _agent(
 
 
 def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVICE_ACCOUNT) -> Callable[[], Target]:
-    """Where the cluster's API is, read anew each time."""
+    """The address of the cluster's API, read again each time."""
     from remuda.client.kubeconfig import ConfigError, in_cluster, load, select
 
     if kubeconfig is not None:
@@ -205,7 +205,7 @@ def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVI
 
 
 def _hide(token: str) -> None:
-    """Everybody on the machine can read a command line: start again without the token on it, with the same process id."""
+    """Every user of the machine can read a command line: start again without the token on it, with the same process id."""
     rest = without_token(sys.orig_argv)
     if not token or rest == sys.orig_argv:
         return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     default="127.0.0.1:8080",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where metrics are served, without TLS; 0 nowhere.",
+    help="The address of metrics, without TLS; 0 for none.",
 )
 @click.option(
     "--outbound-policy",

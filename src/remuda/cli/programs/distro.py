@@ -53,7 +53,7 @@ def command(arguments: tuple[str, ...]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """What `remuda` is on a host."""
+    """The program that `remuda` is on a host."""
     from ..exit_codes import run as run_command
 
     return run_command(command, arguments)

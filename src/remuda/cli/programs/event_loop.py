@@ -56,7 +56,7 @@ def _calm(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
 
 
 def _without_broken_connections(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A connection that breaks while there is something to write is everyday life, and whoever used it is told anyway."""
+    """A connection that breaks while there is something to write is normal, and its user gets the error."""
     error = context.get("exception")
     if _is_broken_connection(error) and ("protocol" in context or _is_of_a_handshake(error)):
         log.debug("%s: %s", context.get("message"), context.get("exception"))
@@ -65,7 +65,7 @@ def _without_broken_connections(loop: asyncio.AbstractEventLoop, context: dict[s
 
 
 def _is_of_a_handshake(error: BaseException | None) -> bool:
-    """Who gave up as the connection came about does not ask how its handshake ended, and uvloop keeps that for nobody else."""
+    """True for a client that gave up before the handshake ended: uvloop alone has the error, and no caller asks for it."""
     trace = error.__traceback__ if error is not None else None
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -116,7 +116,7 @@ def raise_file_limit() -> None:
 # of what was there before: pages that have been used, and now belong to a connection that needs nothing of them. Told once to
 # map pieces of this size, come what may, it keeps about 100 KB less for an agent with two tunnels.
 #
-# By itself it gives back only what is free at the end of its heap, and after a crowd there is always somebody left who has a
+# By itself it gives back only what is free at the end of its heap, and after a peak a live connection still has a
 # piece there: three thousand watches that had come and gone left 94 MiB behind of which nothing was in use. Told to, it looks
 # for free pages everywhere; that took 15 ms then, and a few when there is nothing.
 #
@@ -132,7 +132,7 @@ _KEPT_FREE = 4 * 1024 * 1024
 
 
 def map_large_pieces() -> bool:
-    """Whether the C library could be told. It is harmless to say it again."""
+    """True if the C library accepted the setting. A second call is harmless."""
     mallopt = _of_glibc("mallopt")
     return mallopt is not None and bool(mallopt(_M_MMAP_THRESHOLD, MAPPED_FROM) and mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE))
 
@@ -142,7 +142,7 @@ def can_give_back() -> bool:
 
 
 def give_back() -> bool:
-    """Whether any memory that was free went back to the system. Meant for a thread: others go on meanwhile."""
+    """True if free memory was returned to the system. For a thread of its own: others go on meanwhile."""
     malloc_trim = _of_glibc("malloc_trim")
     return malloc_trim is not None and bool(malloc_trim(_KEPT_FREE))
 

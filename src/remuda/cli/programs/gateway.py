@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Run the gateway before any Kubernetes.
 
-    Users, tokens, roles and clusters are objects of that Kubernetes; its API is served at / as whoever asks. The kubeconfig must
-    be an administrator's. SIGTERM or Ctrl-C ends tunnels, lets requests finish and stops.
+    Users, tokens, roles and clusters are objects of that Kubernetes; its API is served at /, for each caller as that user. The
+    kubeconfig must be an administrator's. SIGTERM or Ctrl-C ends tunnels, lets requests finish and stops.
     """
     from remuda.app.attached import Socket
     from remuda.app.attached_gateway import GatewayEndpoint, chosen
@@ -97,7 +97,7 @@ async def _run(client: HttpsClient, settings: Settings, front: GatewayEndpoint, 
 
 
 async def _wait_for_cluster_api(client: HttpsClient, stop: asyncio.Event, told: Told) -> None:
-    """Until somebody has installed it: `remuda controllers`, which may be started at the same moment, or upstream's."""
+    """Waits until it is installed: `remuda controllers`, which may be started at the same moment, or upstream's."""
 
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.kube.errors import ApiError

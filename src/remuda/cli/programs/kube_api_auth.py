@@ -42,7 +42,7 @@ def _address(text: str | tuple[str, int]) -> tuple[str, int]:
     default="127.0.0.1:6440",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where the cluster's API server asks. Plain HTTP, so an address that only this host has.",
+    help="The address for the cluster's API server. Plain HTTP, so one that only this host can reach.",
 )
 @service_account_option
 @log_options

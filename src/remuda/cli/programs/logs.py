@@ -31,7 +31,7 @@ def set_up(form: str, verbosity: int) -> None:
 
 
 def say(text: str) -> None:
-    """What whoever starts a server should read, on stdout. Whether anybody can is no reason to serve or not."""
+    """Prints start-up text on stdout; a server starts even if stdout cannot be written."""
     try:
         click.echo(text)
     except OSError as error:
@@ -69,7 +69,7 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _on_one_line(text: str) -> str:
-    """Somebody else's words among ours must not look like a line of their own, nor be obeyed by a terminal."""
+    """Foreign text in a log line must not look like a line of its own, nor control a terminal."""
     return text if text.isprintable() else "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 

@@ -57,7 +57,7 @@ ROLES = ("api",)
     metavar="DURATION",
     default="7d",
     show_default=True,
-    help="How long past states of objects stay readable: 12h, 7d.",
+    help="The time that past states of objects stay readable: 12h, 7d.",
 )
 @click.option(
     "--watch-window",
@@ -65,7 +65,7 @@ ROLES = ("api",)
     metavar="DURATION",
     default="5m",
     show_default=True,
-    help="How far back watches and paged lists may go on from.",
+    help="The age up to which watches and paged lists may continue.",
 )
 @click.option(
     "--shutdown-delay-duration",
@@ -73,7 +73,7 @@ ROLES = ("api",)
     metavar="DURATION",
     default="0s",
     show_default=True,
-    help="How long to go on serving after a signal to stop, while /readyz already says so.",
+    help="The time to go on serving after a signal to stop, while /readyz already says so.",
 )
 @connections_option
 @job_runner_option("local")
@@ -140,7 +140,7 @@ def _check_history(sharing: Sharing) -> None:
 
 
 def _check(runner: asyncio.Runner, data_dir: Path, listen: Listen, tls: Files | None) -> None:
-    """Whether the options name what there is, before anything is made for them."""
+    """Checks that the options name existing things, before anything is made for them."""
     from remuda.apiserver.http.listener import check_address
 
     if tls is not None:

@@ -1,4 +1,4 @@
-"""Reading what there is to be seen of clusters from a server, as whoever is logged in there.
+"""Reads clusters from a server, as the user who is logged in there.
 
 The cluster itself has to be there and readable. What is beside it is shown as far as it is: a reader who may not see machines
 still sees the cluster, and a Kubernetes without a gateway before it knows nothing of hosts and waits.
@@ -45,7 +45,7 @@ _MOST_PLANS = 20
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All clusters that somebody sees; machines None where they are not for them to see."""
+    """All clusters that the user may see; machines None where they may not."""
 
     wanted: tuple[Obj, ...]
     managed: Mapping[str, Obj]
@@ -195,7 +195,7 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a host is registered with. Without roles it gets all of them."""
+    """The arguments with which a host is registered. Without roles it gets all of them."""
 
     roles: tuple[str, ...] = ()
     node_name: str = ""

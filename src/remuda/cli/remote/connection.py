@@ -1,4 +1,4 @@
-"""Asking a Remuda server from the command line: by a login, or as whoever a kubeconfig makes one.
+"""Requests to a Remuda server from the command line: with a login, or as a kubeconfig's user.
 
 In this order: `--kubeconfig`, `--login`, the current login, and on the server's own machine its data directory.
 """
@@ -76,7 +76,7 @@ def remote_of(kubeconfig: Path | None, login: str) -> Remote:
     own = Path(os.environ.get("REMUDA_DATA_DIR") or default_data_dir()) / "kubeconfig"
     if os.access(own, os.R_OK):
         return Remote(select(load([own])))
-    # Whoever has just started a server elsewhere, or as another user, meets this.
+    # The usual case: the server was started elsewhere, or by another user.
     why = "is not there" if _is_missing(own) else "this user can't read"
     raise Failure(
         "you are not logged in: remuda login URL, or say --kubeconfig FILE; "

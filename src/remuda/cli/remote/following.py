@@ -24,7 +24,7 @@ _EVERY = 1.0
 async def follow(
     client: Client, found: Obj, stream: TextIO, until: Callable[[ClusterView], _T | None], clock: Clock = SYSTEM_CLOCK
 ) -> _T | None:
-    """What `until` first returned, after it was shown; None if the cluster is gone. A server that is away is asked again.
+    """The first result of `until`, after it was shown; None if the cluster is gone. A server that is away is asked again.
 
     Raises ApiError, and what `until` raises.
     """

@@ -66,7 +66,7 @@ def merge(content: str, into: Path | None, name: str, *, use: bool, force: bool)
 
 
 def shown(name: str) -> str:
-    """A name for a terminal, from which people copy it into a shell. Whoever called the cluster that may be anybody."""
+    """A name for a terminal, from which people copy it into a shell. Names of clusters are untrusted."""
     if name.isprintable():
         return shlex.quote(name)
     # Bash's and zsh's own way to write what can't be seen; nothing of it reaches the terminal as it is.
@@ -128,7 +128,7 @@ def _is_named(entry: Any, member: str) -> bool:
 
 
 def conflict(theirs: Obj, ours: Obj) -> str:
-    """What of theirs would be replaced by something else; "" when nothing would."""
+    """The entry of the user's file that would be replaced by another one; "" when there is none."""
     servers = {entry["name"]: entry["cluster"]["server"] for entry in ours["clusters"]}
     for name, server in servers.items():
         present = _named(theirs.get("clusters"), name)
@@ -141,7 +141,7 @@ def conflict(theirs: Obj, ours: Obj) -> str:
         name, context = entry.get("name"), entry.get("context") or {}
         if name in contexts and context.get("cluster") != contexts[name]["cluster"]:
             return f"a context {name} for another cluster"
-        # Who one is elsewhere must not become somebody else by the same name.
+        # A user of another server must not be replaced by one of the same name.
         if context.get("user") in users and (context.get("cluster"), context.get("user")) not in pairs:
             cluster = _named(theirs.get("clusters"), str(context.get("cluster"))) or {}
             if not _same_origin(str((cluster.get("cluster") or {}).get("server") or ""), servers.values()):
@@ -150,7 +150,7 @@ def conflict(theirs: Obj, ours: Obj) -> str:
 
 
 def _same_origin(server: str, ours: Any) -> bool:
-    """Whether a server is one that we lead through, too: the same host, another cluster behind it."""
+    """True if a server is a gateway that we write entries for, too: the same host, another cluster behind it."""
     from urllib.parse import urlsplit
 
     return any(urlsplit(server)[:2] == urlsplit(other)[:2] for other in ours)
@@ -172,7 +172,7 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        raise Failure(f"{path} is being changed by somebody else; if not, remove {lock}", Code.CONFLICT) from None
+        raise Failure(f"{path} is being changed by another program; if not, remove {lock}", Code.CONFLICT) from None
     try:
         yield
     finally:

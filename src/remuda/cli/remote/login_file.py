@@ -1,4 +1,4 @@
-"""Where one is logged in: a file of servers, what they are trusted by, and the session's token; for its owner's eyes only.
+"""The file of logins: servers, their trusted CAs, and the session's token; readable by its owner only.
 
 `$XDG_CONFIG_HOME/remuda/logins.json`. One of them is the current one. What a newer version wrote and this one does not know
 stays.

@@ -106,7 +106,7 @@ async def look(client: Client, machine: Obj) -> Machine:
 
 
 async def attempts(client: Client, namespace: str, cluster: str, *pools: str) -> list[Attempt]:
-    """What was tried for the machines of some pools of a cluster; the oldest first."""
+    """The attempts to make machines of some pools of a cluster; the oldest first."""
     found = [await _if_any(client.get(CONFIG_MAPS, attempts_name(cluster, pool), namespace)) for pool in pools]
     return _in_order(found)
 
@@ -127,7 +127,7 @@ def _in_order(found: Iterable[Obj | None]) -> list[Attempt]:
 
 
 async def log_of(client: Client, machine: Obj) -> str | None:
-    """What the program said that made the machine, or removes it; None when nothing is kept of it. Raises ApiError."""
+    """The output of the program that made the machine, or removes it; None when none is kept. Raises ApiError."""
     infra, namespace = _infrastructure(machine), namespace_of(machine)
     kept = await _if_any(client.get(CONFIG_MAPS, log_name(infra), namespace))
     if kept is not None:
@@ -152,7 +152,7 @@ async def log_of_the_past(client: Client, namespace: str, name: str) -> str | No
 
 
 async def is_worked_on(client: Client, machine: Obj) -> bool:
-    """Whether a Job that makes or removes the machine is there, or is about to be. Raises ApiError."""
+    """True if a Job that makes or removes the machine exists, or is about to. Raises ApiError."""
     ref, namespace = dig(machine, "spec", "infrastructureRef") or {}, namespace_of(machine)
     fresh = await _if_any(client.get(capi.MACHINES, name_of(machine), namespace))
     if fresh is None or ref.get("apiGroup") != MACHINE_GROUP:
@@ -187,7 +187,7 @@ async def _if_any(asking: Awaitable[_T]) -> _T | None:
 
 # --- log follow -----------------------------------------------------------------------------------------------------------
 #
-# Following a log that grows, and loses its oldest lines where it is too long: what is new in it is printed, until nobody
+# Following a log that grows, and loses its oldest lines where it is too long: what is new in it is printed, until no program
 # writes.
 #
 # A local Job's log is a ConfigMap that its runner writes every few seconds, a pod's is its own; both are read whole and
@@ -199,7 +199,7 @@ Going = Callable[[], Awaitable[bool]]
 
 
 async def follow(read: Reading, going: Going, write: Callable[[str], None], warn: Callable[[str], None], clock: Clock) -> bool:
-    """Until nobody goes on writing; whether there was anything at all. A server that is away is asked again. Raises ApiError."""
+    """Follows the log until its writer ends; True if there was output. A server that is away is asked again. Raises ApiError."""
     before, trouble, anything = "", False, False
     while True:
         try:
@@ -224,7 +224,7 @@ async def follow(read: Reading, going: Going, write: Callable[[str], None], warn
 
 
 def added(before: str, now: str) -> str:
-    """What was written since: `now` begins with what is left of `before`, and that with one of its lines."""
+    """The new lines: `now` begins with the rest of `before`, and that with one of its lines."""
     start = 0
     while start < len(before):
         if now.startswith(before[start:]):
@@ -242,7 +242,7 @@ DELETE_FIRST = "cluster.x-k8s.io/delete-machine"
 
 
 async def delete(client: Client, machine: Obj, *, shrink: bool) -> str:
-    """What was done, in words. Raises ApiError, and Failure."""
+    """A sentence about the removal that was done. Raises ApiError, and Failure."""
     pool, name, namespace = labels_of(machine).get(POOL_NAME) or "", name_of(machine), namespace_of(machine)
     if not shrink:
         await client.delete(capi.MACHINES, name, namespace, uid=uid_of(machine))

@@ -75,7 +75,7 @@ def _refusal(sight: ClusterView, field: str) -> str:
 
 
 async def followed(client: Client, request: Request, stream: TextIO, clock: Clock = SYSTEM_CLOCK) -> Operation:
-    """How the request has ended, or a later one that does the same again. Raises ApiError, and Failure if it was replaced."""
+    """The end of the request, or of a later one that does the same again. Raises ApiError, and Failure if it was replaced."""
     name, title = name_of(request.cluster), operations.KINDS[request.field].title
 
     def until(sight: ClusterView) -> Operation | None:

@@ -112,7 +112,7 @@ async def _of_driver(
 
 
 async def _outbound(client: Client, here: Mapping[str, str]) -> Policy:
-    """Which addresses may be connected to: those that the server may. The machines whose options are read here are tenants'."""
+    """The addresses that may be connected to: the server's own policy. The options that are read here are tenants'."""
     try:
         return Settings([await client.get(SETTINGS, OUTBOUND)], here).outbound()
     except ApiError as error:
@@ -130,7 +130,7 @@ async def _environment(client: Client, place: SearchScope) -> dict[str, str]:
 
 
 def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> SearchScope | None:
-    """What somebody says on the command line. Raises ValueError."""
+    """Parses the arguments of the command line. Raises ValueError."""
     if not driver:
         if credential or options:
             raise ValueError("--credential and --set are for one --driver")

@@ -84,8 +84,8 @@ def matching(kinds: Iterable[Kind], text: str) -> list[Kind]:
 
 
 async def served(client: HttpsClient, before: str = "") -> list[Kind]:
-    """What can be read, each in the version that the server prefers and then in others. `before` is the path to another server
-    through this one."""
+    """The readable resources, each in the version that the server prefers and then in others. `before` is the path to another
+    server through this one."""
     found: list[Kind] = []
     for path in ("/api", "/apis"):
         document = await client.raw("GET", f"{before}{path}", accept=_AGGREGATED)
@@ -144,7 +144,7 @@ async def _defined_once(client: HttpsClient, name: str) -> list[Kind]:
 
 
 async def past(client: HttpsClient, path: str, query: dict[str, str], accept: str = "") -> Obj:
-    """What a server says of how things were. Raises Failure where nobody keeps that."""
+    """A server's answer about the past. Raises Failure if it keeps no history."""
     from remuda.kube.errors import ApiError
 
     try:

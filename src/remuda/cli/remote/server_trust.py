@@ -1,4 +1,4 @@
-"""Whether a server is the one it should be, before a password is sent to it.
+"""Verification of a server's identity, before a password is sent to it.
 
 By the system's authorities, a CA's file, or a CA's checksum. With none of these the server's own CA is shown by its checksum,
 and a person says whether it is the right one; from then on no other counts.
@@ -70,7 +70,7 @@ def establish(server: str, ca_file: Path | None, ca_checksum: str, insecure: boo
 def _fetched(server: str, wanted: str) -> str:
     ca = _told_ca(server)
     if not hmac.compare_digest(checksum(ca).encode(), wanted.strip().lower().encode(errors="replace")):
-        raise Failure(f"{server} has another CA than the one of that checksum: it may be somebody else's server")
+        raise Failure(f"{server} has another CA than the one of that checksum: it may be another server")
     return ca
 
 
@@ -99,7 +99,7 @@ def target_for(server: str, trust: Trust, token: str = "") -> Target:
 
 
 def _verified(server: str, trust: Trust) -> str:
-    """Why the server's certificate is not good; "" when it is. Raises when there is no server."""
+    """The reason why the server's certificate is not valid; "" if it is. Raises when there is no server."""
     import aiohttp
 
     from remuda.client.connection import Unreachable
@@ -129,7 +129,7 @@ def _get(server: str, trust: Trust, path: str) -> object:
 
 
 def _told_ca(server: str) -> str:
-    """The CA that whoever is there says is theirs. Worth nothing until it was compared."""
+    """The CA that the server presents; untrusted until it was compared."""
     ca = _get(server, Trust(insecure=True), "/cacerts")
     if not isinstance(ca, str) or "BEGIN CERTIFICATE" not in ca or len(ca) > _LARGEST_CA:
         raise Failure(f"{server} tells no CA, so its certificate should be one that this machine trusts")

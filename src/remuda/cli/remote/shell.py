@@ -107,7 +107,7 @@ async def _carried(socket: ClientWebSocketResponse, *, interactive: bool) -> int
 
 
 def _follow(loop: asyncio.AbstractEventLoop, read: Any) -> bool:
-    """Whether standard input can be followed: a file can't, and whoever gives one to a shell means nothing by it."""
+    """True if standard input can be followed: a file can't, and need not be."""
     try:
         loop.add_reader(sys.stdin.fileno(), read)
     except (OSError, ValueError, PermissionError):
@@ -131,7 +131,7 @@ async def _received(socket: ClientWebSocketResponse) -> int:
 
 
 def exit_code(status: bytes) -> int:
-    """What a program ended with, as Kubernetes says it."""
+    """The exit code of a program, from Kubernetes' Status."""
     try:
         said = json.loads(status)
         if said.get("status") == "Success":
@@ -166,7 +166,7 @@ def _raw_terminal() -> Iterator[None]:
 
 
 def direct(access: MachineAccess, command: tuple[str, ...]) -> int:
-    """With the program `ssh`, from here. The key is on disk for as long as that runs, readable by nobody else."""
+    """With the program `ssh`, from here. The key is on disk for as long as that runs, readable by this user only."""
     program = shutil.which("ssh")
     if program is None:
         raise Failure("there is no program ssh here: leave --direct out, and the server is asked")

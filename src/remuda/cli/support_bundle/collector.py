@@ -1,4 +1,4 @@
-"""What goes into a bundle, in this order, and what could not be had.
+"""The content of a bundle, in this order, and the parts that failed.
 
 Whatever fails is noted and the rest goes on: a bundle is made when something is broken.
 """
@@ -41,7 +41,7 @@ class Part:
         self.begun = False
 
     def line(self, text: str) -> bool:
-        """Whether it had room; after the first that has none nothing has."""
+        """True if it had room; after the first part without room no other is added."""
         content = f"{text}\n".encode(errors="replace")
         if self._left <= 0:
             return False
@@ -190,7 +190,7 @@ class Collector:
     # --- of the server ----------------------------------------------------------------------------------------------------------
 
     async def learn_secrets(self, client: HttpsClient) -> bool:
-        """Whether a server answers at all. Has to be done before any text is taken."""
+        """True if a server answers. To be called before any text is collected."""
         self.say(f"asking {client.target.server}")
         try:
             async with deadline(self.clock, _PART_SECONDS):

@@ -1,4 +1,4 @@
-"""What is on the server's own machine: versions, what is run with which options, sizes, when certificates end, and logs."""
+"""The server's own machine: versions, programs and their options, sizes, ends of certificates, and logs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _memory(entry: Path) -> Obj:
 
 
 def walked(data_dir: Path) -> list[Path]:
-    """Every file below it. What a server that works removes meanwhile, or nobody may look into, is left out."""
+    """Every file below it. Files that a running server removes meanwhile, or that are unreadable, are left out."""
     return sorted(Path(where, name) for where, _, names in os.walk(data_dir) for name in names)
 
 
@@ -106,7 +106,7 @@ def files(data_dir: Path) -> Obj:
 
 
 def certificates(data_dir: Path) -> list[Obj]:
-    """When each ends, and for whom it is. Keys are not looked at."""
+    """The end and the subject of each certificate. Keys are not read."""
     from cryptography import x509
 
     found: list[Obj] = []
@@ -142,7 +142,7 @@ def _certificate(certificate: Any) -> Obj:
 
 
 def unit(name: str) -> str:
-    """What systemd knows of the service; empty when it has none."""
+    """systemd's properties of the service; empty when it has none."""
     shown = "ActiveState,SubState,Result,NRestarts,ExecMainStartTimestamp,ExecMainStatus,StatusText,MemoryCurrent,ExecStart,User"
     told = _said(["systemctl", "show", "-p", f"LoadState,{shown}", f"{name}.service"])
     return "" if "LoadState=loaded" not in told else told

@@ -1,6 +1,6 @@
-"""What a server is asked for: how many objects of each kind there are, how they are, what happened to them, and its numbers.
+"""Data from the server: the number of objects of each kind, their conditions and events, and its metrics.
 
-Of an object only fields are taken that say how it is. A kind that nobody here knows is counted and no more.
+Of an object only fields are taken that say how it is. Objects of unknown kinds are only counted.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ async def pages(client: HttpsClient, resource: GroupVersionResource, *, metadata
 
 
 async def learn_secrets(client: HttpsClient, scrubber: Scrubber) -> int:
-    """What must be found nowhere; how many Secrets there are."""
+    """Learns the values that must appear nowhere; returns the number of Secrets."""
     number = 0
     async for secret in pages(client, SECRETS):
         number += 1
@@ -131,7 +131,7 @@ async def learn_secrets(client: HttpsClient, scrubber: Scrubber) -> int:
 
 
 def condition_view(obj: Obj, scrubber: Scrubber) -> Obj:
-    """How an object is."""
+    """The status of an object."""
     metadata = obj.get("metadata") or {}
     labels = metadata.get("labels") or {}
     kept = {key: value for key, value in labels.items() if any(each in key for each in _LABELS)}

@@ -1,6 +1,6 @@
 """Taking secrets out of text twice: by their form (:mod:`remuda.kube.redaction`), and by what the server's Secrets really hold.
 
-The second finds what has no form: a password that somebody chose, a key that a provider calls by a name of its own. Values are
+The second finds what has no form: a chosen password, a key that a provider calls by a name of its own. Values are
 known as words and as phrases, plain and encoded. A word is looked up, so it costs the same however many are known; phrases, which
 have blanks in them, are few. Short ones are left alone: hiding every `admin` would hide everything else, too.
 """
@@ -34,14 +34,14 @@ _SAID = re.compile(
     r"(?i)\b([\w.-]*(?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credential)[\w.-]*)"
     r"(\\?[\"']?\s*[:=]\s*\\?[\"']?)([^\s\"',;\\]+)"
 )
-# As a server tells whoever starts it first.
+# As printed at a server's first start.
 _FIRST = re.compile(r"(?i)(\bpassword(?: is)? )([^\s,;]{8,})(?= \(|$|,)")
 _OPTION = re.compile(r"(?i)(--[\w-]*(?:token|password|secret|key))([= ])(?!-)([^\s\"']+)")
 # What is said by such names without being secret: a file, a switch, a number.
 _HARMLESS = re.compile(r"(?i)/|(true|false|none|null|\d{1,5})\]?$|\[hidden\]")
 # The next word of a sentence, as in `failed to fetch anonymous token: Get "https://…"`. Passwords are words, too.
 _NEXT_WORD, _MAY_BE_WORDS = re.compile(r"[A-Za-z]{1,20}"), re.compile(r"(?i)passw|passphrase")
-# Of a Secret: where it belongs, and what everybody may know.
+# Of a Secret: where it belongs, and what is public.
 _PUBLIC_KEYS = frozenset(("namespace", "ca.crt", "tls.crt", "ca", "cacerts", "server", "last-apply-time"))
 _BEGIN, _END = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY-----"), re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY-----")
 
@@ -83,7 +83,7 @@ class Scrubber:
                 self._learn_decoded(text)
 
     def forget(self, names: Iterable[str]) -> None:
-        """What everybody may see anyway, and could not do without: names of namespaces and clusters."""
+        """Words that are not secret and must stay readable: names of namespaces and clusters."""
         self._words.difference_update(names)
 
     def _learn_decoded(self, text: str) -> bool:
@@ -104,7 +104,7 @@ class Scrubber:
             self._words.update((value, *_encoded(value)))
 
     def _learn_json(self, text: str) -> bool:
-        """Whether it is a document at all: a password may begin like one."""
+        """True if it is a document: a password may begin like one."""
         try:
             self._learn_value("", json.loads(text), _DEEPEST)
         except (ValueError, RecursionError):

@@ -187,7 +187,7 @@ def _age(obj: Obj, now: float) -> str:
 
 
 def facts(sight: ClusterView) -> dict[str, str]:
-    """What there is to be told, by what it is about. Without ages: they always change."""
+    """The reportable facts by subject, without ages, which always change."""
     wanted = sight.wanted
     about = f"cluster {name_of(wanted)}"
     state = states.of_cluster(wanted, sight.managed, sight.plane)

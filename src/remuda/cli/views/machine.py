@@ -1,4 +1,4 @@
-"""What is said of a machine and of what was tried for it: for people as lines, for programs as data. Pure."""
+"""The view of a machine and of the attempts to make it: for people as lines, for programs as data. Pure."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What became of the newest request of one kind. `since` is that of its result; "" while there is none."""
+    """The result of the newest request of one kind. `since` is that of its result; "" while there is none."""
 
     field: str
     generation: int
@@ -80,7 +80,7 @@ class Operation:
 
     @property
     def detail(self) -> str:
-        """How far it is, such as `3 of 7 (Restore)`, or what it waits for; "" if it has ended."""
+        """The progress, such as `3 of 7 (Restore)`, or what it waits for; "" if it has ended."""
         if self.after:
             return f"after the {KINDS[self.after].title}"
         phases = KINDS[self.field].phases if self.word == RUNNING else ()
@@ -118,7 +118,7 @@ def of_cluster(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
 
 
 def of(wanted: Obj, plane: Obj, field: str) -> Operation | None:
-    """What became of the newest request of this kind; None if nothing was requested. Of a queue it knows nothing."""
+    """The result of the newest request of this kind; None if nothing was requested. It does not know the queue."""
     asked = requested(wanted, field)
     if asked is None:
         return None

@@ -1,4 +1,4 @@
-"""How data leaves a command: a table for people, JSON or YAML for programs, names for pipes.
+"""The output of commands: a table for people, JSON or YAML for programs, names for pipes.
 
 Tables are plain columns, as kubectl's: the same on a terminal and in a pipe, so that what one reads one can also cut. Only a
 terminal that is too narrow for a row gets it in several lines. Colour and progress are for terminals only, and `NO_COLOR` is

@@ -1,4 +1,4 @@
-"""How a cluster or a machine is, in one word and a sentence. Pure.
+"""The state of a cluster or a machine, in one word and a sentence. Pure.
 
 Words have no spaces, so that a column of them can be cut. A cluster that can be used and is being changed is `updating`, not
 `provisioning`; one that nothing but a user can bring on says so in its word.
@@ -26,7 +26,7 @@ _COLOURS = {
     **dict.fromkeys((ERROR, FAILED, DISCONNECTED, NOT_READY), "red"),
 }
 _ROLES = ((ETCD_ROLE, "etcd"), (CONTROL_PLANE_ROLE, "controlplane"), (WORKER_ROLE, "worker"))
-# How the planner says that hosts are missing, and that a plan has failed; whoever waits for others says so.
+# How the planner says that hosts are missing, and that a plan has failed; waits for others say so.
 _NO_MACHINES, _PLAN_FAILED = "waiting for at least one", "failure while applying plan"
 _AGENT = "waiting for its agent to connect: run the command of `remuda cluster registration-command`"
 
@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 def is_administrated(wanted: Obj) -> bool:
-    """Whether its machines are ours to look after."""
+    """True if Remuda manages its machines."""
     return dig(wanted, "spec", "rkeConfig") is not None
 
 
@@ -74,7 +74,7 @@ def _in_use(managed: Obj | None) -> State:
 
 
 def _was_done(wanted: Obj, plane: Obj | None) -> bool:
-    """Whether all that was asked for had been done once; where the control plane can't be seen, whether it was ever in use."""
+    """True if the spec was reached once; if the control plane can't be read, true if it was ever in use."""
     return bool(dig(wanted, "status", "ready")) if plane is None else dig(plane, "status", "appliedSpec") is not None
 
 
@@ -89,7 +89,7 @@ def of_plane(plane: Obj) -> State:
 
 
 def version_of(wanted: Obj, managed: Obj | None) -> str:
-    """What is asked for; of a cluster that is not administrated here, what it says of itself."""
+    """The desired version; for a cluster that is not managed here, its own."""
     said = dig(wanted, "spec", "kubernetesVersion") if is_administrated(wanted) else None
     return str(said or dig(managed or {}, "status", "version", "gitVersion") or "")
 
@@ -99,7 +99,7 @@ def identifier_of(wanted: Obj) -> str:
 
 
 def count(wanted: Obj, managed: Obj | None, machines: Iterable[Obj] | None) -> str:
-    """Machines that are ready, and how many are wanted; of a cluster without machines, its nodes. "" if nobody knows."""
+    """Machines that are ready, and how many are wanted; of a cluster without machines, its nodes. "" if unknown."""
     if not is_administrated(wanted):
         found = dig(managed or {}, "status", "nodeCount")
         return str(found) if found is not None else ""
@@ -130,7 +130,7 @@ def of_machine(machine: Obj) -> State:
 
 
 def progress_of(machine: Obj) -> tuple[int, int]:
-    """How many steps to a ready machine are done, and of how many: asked for, there, told what to do, a node, ready."""
+    """The steps to a ready machine that are done, and their number: requested, created, bootstrapped, a node, ready."""
     passed = (
         True,
         conditions.is_true(machine, "InfrastructureReady"),
@@ -230,8 +230,8 @@ class LastLine:
 class ClusterView:
     """Of a provisioning Cluster, `wanted`. What is not there, or not for this reader, is None or empty.
 
-    `waits` None: nobody could be asked but the conditions; `leader` is the host where they are known, if that is told. `said` is
-    by the names of Machines, and so are `plans`, which are the plan Secrets of those that somebody wanted to know more about.
+    `waits` None: only conditions are known; `leader` is the host where they are known, if that is told. `said` is
+    by the names of Machines, and so are `plans`, which are the plan Secrets of those that were requested in detail.
     """
 
     wanted: Obj

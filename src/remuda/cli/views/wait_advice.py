@@ -1,4 +1,4 @@
-"""What to do about a wait, by its code and the party that can end it: sentences, and commands that can be run as they are. Pure.
+"""Advice on a wait, by its code and the party that can end it: sentences, and commands that can be run as they are. Pure.
 
 The words of docs/waits.md and docs/troubleshooting.md. :mod:`.wait_chain` finds the waits that are worth an advice.
 """
@@ -100,7 +100,7 @@ def who(wait: Wait) -> str:
 
 
 def about(wait: Wait, sight: ClusterView) -> Advice:
-    """What to do about this very wait."""
+    """The advice on this wait."""
     found = _particular(wait, sight) or Advice(_WHAT[wait.code])
     return Advice(found.text.replace("CLUSTER", name_of(sight.wanted)), found.commands)
 

@@ -1,4 +1,4 @@
-"""Why a cluster does not continue: the chain of waits, from the cluster down to the one thing to do. Pure.
+"""The reason why a cluster does not continue: the chain of waits, from the cluster down to the one thing to do. Pure.
 
 :mod:`.waits` collects the waits, :mod:`.wait_advice` says what to do about each.
 """
@@ -102,7 +102,7 @@ def _each_once(found: Iterable[Wait]) -> list[Wait]:
 
 
 def of_plan(secret: Obj, now: float) -> Iterable[str]:
-    """What became of a plan, and the last lines that it put out."""
+    """The result of a plan, and the last lines of its output."""
     try:
         found = decode(secret)
     except PlanSecretError:
@@ -190,7 +190,7 @@ def causes(links: Iterable[Link]) -> list[Wait]:
 
 
 def _follows(wait: Wait) -> bool:
-    """Whether it goes by itself when something else is gone, of which nothing more is known; no cause where there is another."""
+    """True if it ends by itself once something else is gone, of which nothing more is known; no cause where there is another."""
     return wait.code is Code.DELETION and wait.on is not None and wait.actor in (Actor.REMUDA, Actor.OTHER_CONTROLLER)
 
 
@@ -204,7 +204,7 @@ def _ends(links: Iterable[Link]) -> Iterable[Wait]:
 
 @dataclass(frozen=True, slots=True)
 class ToDo:
-    """What to do about causes of one kind: a sentence, and commands that can be run as they are."""
+    """Advice on causes of one kind: a sentence, and commands that can be run as they are."""
 
     text: str
     commands: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a cluster and its objects wait for: as controllers tell it, and where nobody does, read off conditions. Pure.
+"""The waits of a cluster and its objects: from controllers' waits, else from conditions. Pure.
 
 Typed waits come from the controllers (`/v1-remuda/waits`). For want of those, and for objects that only others look after, the
 texts of conditions are a closed list (docs/reference/planner.md#steps-of-a-pass), so a code can be found for each.
@@ -81,9 +81,9 @@ _MEANINGS: Final = (
     ("rotating certificates", Code.STEP, Actor.REMUDA),
     ("rotating encryption keys", Code.STEP, Actor.REMUDA),
 )
-# Whatever else is said is said to whoever can make sense of it.
+# All other texts are shown as they are.
 _SOMETHING_ELSE: Final = (Code.MALFORMED, Actor.USER)
-# Whoever says these waits for other machines, so no cluster waits because of them.
+# These machines wait for other machines, so no cluster waits because of them.
 FOR_OTHERS: Final = frozenset({Code.TIER, Code.TURN})
 # What is reported of a control plane beside its work.
 _NOTES: Final = NOTES | {Code.UNSUPPORTED}
@@ -241,7 +241,7 @@ def _with_time(machine: Obj, found: Obj) -> Obj:
 
 
 def meaning(text: str) -> tuple[Code, Actor]:
-    """What a text of the planner says."""
+    """The wait that a text of the planner describes."""
     return next(((code, actor) for part, code, actor in _MEANINGS if part in text), _SOMETHING_ELSE)
 
 
@@ -260,7 +260,7 @@ def machine_ref(machine: Obj) -> Ref:
 
 
 def in_order(sight: ClusterView) -> Iterable[Ref]:
-    """What brings the others on comes first."""
+    """Sorts first the waits that others depend on."""
     key = Key.of(sight.wanted)
     yield cluster_ref(sight.wanted)
     yield Ref(rke.GROUP, "RKECluster", *key)

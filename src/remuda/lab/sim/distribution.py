@@ -242,7 +242,7 @@ class Distribution:
         return {str(key): str(value) for key, value in (found.get("data") or {}).items()}
 
     def report(self, name: str) -> str:
-        """What a host prints about the files in its directory."""
+        """A host's report of the files in its directory."""
         return report(self.snapshots.get(name, {}), self._clock.time())
 
     def check(self, name: str, file: str) -> None:

@@ -267,7 +267,7 @@ class SimulatedHost:
         await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.boot))
 
     async def _run(self, task: Instruction, plan: Plan) -> None:
-        """What an operation has the host do. Raises CannotStart."""
+        """Runs an operation's commands on the host. Raises CannotStart."""
         distribution, words = self._distribution, task.args
         if task.name == SHUTDOWN:
             distribution.stop_for_restore(self.name, keep=instruction(plan, _TOMBSTONE) is None)

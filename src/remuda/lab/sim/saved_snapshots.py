@@ -32,7 +32,7 @@ class SavedSnapshot:
 
 
 def report(saved: Mapping[str, SavedSnapshot], now: float) -> str:
-    """What a host prints about these files (:mod:`remuda.provisioning.etcd.snapshot_reports` reads it)."""
+    """A host's report of these files (:mod:`remuda.provisioning.etcd.snapshot_reports` reads it)."""
     lines, told = [f"at {int(now)}", "directory /var/lib/rancher/remuda/server/db/snapshots"], set()
     for name, each in sorted(saved.items(), key=lambda item: (-item[1].taken, item[0])):
         content = jsonio.dumps(dict(each.metadata)) if each.metadata else b""

@@ -220,7 +220,7 @@ def _host_name(machine: Machine) -> str:
 
 def _taken(host: Host) -> DriverError:
     whose = _read_note(host.record.note).get("machine", "")
-    of = f", of the machine {whose}" if whose else ", which somebody made by hand: remuda host rm " + host.name
+    of = f", of the machine {whose}" if whose else ", which was made by hand: remuda host rm " + host.name
     return DriverError(Reason.CONFLICT, f"there is a host {host.name} already{of}")
 
 

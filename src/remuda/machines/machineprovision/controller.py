@@ -390,13 +390,13 @@ class MachineProvision:
         found = await find(self._client, resource, name_of(wanted), namespace_of(wanted))
         if found is None:
             if await make(self._client, resource, wanted, CONTROLLER) is None:
-                raise Retry(f"{wanted['kind']} {name_of(wanted)} was made by somebody else this moment")
+                raise Retry(f"{wanted['kind']} {name_of(wanted)} was made by another client at the same time")
             return
         patch = correction(found, wanted)
         if patch is None:
             # Perhaps put there by another user in the hope that it would be used.
             await remove(self._client, resource, found)
-            whose = f"{wanted['kind']} {name_of(wanted)} is somebody else's"
+            whose = f"{wanted['kind']} {name_of(wanted)} belongs to another owner"
             if await make(self._client, resource, wanted, CONTROLLER) is None:
                 raise NotYet(Wait(Code.DELETION, subject_of(infra), Actor.USER, None, whose))
         elif patch:

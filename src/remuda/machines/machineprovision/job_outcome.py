@@ -245,7 +245,7 @@ def pause(attempts: Sequence[Attempt]) -> float:
 
 
 def failures_in_a_row(attempts: Sequence[Attempt], removed: str = "") -> tuple[int, Failure | None]:
-    """How often machines of the pool could not be made since the last that could, and the last failure; or, with the name of a
+    """The failures of machines of the pool since the last success: their number, and the last one; or, with the name of a
     machine, how often its removal failed."""
     action = "remove" if removed else "create"
     found = (each for each in reversed(attempts) if each.action == action and (not removed or each.machine == removed))

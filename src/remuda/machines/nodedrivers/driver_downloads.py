@@ -68,7 +68,7 @@ def url_problem(url: str) -> str:
     if parts.scheme != "https" or not parts.hostname or port == 0:
         return "must be local:// or an https URL"
     if parts.username or parts.password:
-        return "must not have a user or password in it: everybody who may read drivers would see it"
+        return "must not have a user or password in it: all users who may read drivers would see it"
     return ""
 
 

@@ -138,7 +138,7 @@ def credential_fields(driver: str, fields: Mapping[str, Obj], shape: Shape) -> d
             field["default"] = _values(text=shape.defaults[name])
         made[name] = field
     for name in _BESIDES.get(driver, ()):
-        made[name] = _plain("Where to look for what can be chosen from")
+        made[name] = _plain("A place to read the choices from")
     return dict(sorted(made.items()))
 
 

@@ -41,7 +41,7 @@ _SEALED: Final = "Write the value itself; it is kept in a Secret, and a marker i
 
 
 class Taint(TypedDict, total=False):
-    """What pods have to tolerate."""
+    """A taint, which pods have to tolerate."""
 
     effect: Annotated[str, Doc("NoSchedule, PreferNoSchedule or NoExecute.")]
     key: Annotated[str, Doc("Its name.")]
@@ -50,7 +50,7 @@ class Taint(TypedDict, total=False):
 
 
 class Common(TypedDict, total=False):
-    """What does not come from the driver, and may change while a machine stays."""
+    """Fields that are not the driver's, and may change while a machine stays."""
 
     cloudCredentialSecretName: Annotated[str, Doc("The Secret to make machines with, as namespace:name."), Length(most=317)]
     labels: Annotated[dict[str, str], Doc("Labels of the node.")]
@@ -58,30 +58,30 @@ class Common(TypedDict, total=False):
 
 
 class Address(TypedDict, total=False):
-    """Where the machine is found."""
+    """An address of the machine."""
 
     address: Annotated[str, Doc("A name or an address.")]
     type: Annotated[str, Doc("Hostname, ExternalIP, InternalIP, ExternalDNS or InternalDNS.")]
 
 
 class Initialization(TypedDict, total=False):
-    """What Cluster API waits for."""
+    """Fields of Cluster API's contract."""
 
     provisioned: Annotated[bool, Doc("The machine is there, and its node is known.")]
 
 
 class MachineStatus(TypedDict, total=False):
-    """What became of the machine."""
+    """The observed state of the machine."""
 
-    addresses: Annotated[list[Address], Doc("Where it is found.")]
+    addresses: Annotated[list[Address], Doc("Its addresses.")]
     cloudCredentialSecretName: Annotated[str, Doc("The Secret that it was made with.")]
     cloudCredentialUID: Annotated[str, Doc("The uid of that Secret: another one of its name is not used.")]
     conditions: Annotated[list[Condition], Doc("CreateJob, DeleteJob, Ready.")]
     driverHash: Annotated[str, Doc("The checksum of the driver that it was made with.")]
-    driverUrl: Annotated[str, Doc("Where that driver came from.")]
-    failureMessage: Annotated[str, Doc("Why it could not be made or removed.")]
+    driverUrl: Annotated[str, Doc("The URL of that driver.")]
+    failureMessage: Annotated[str, Doc("The reason why it could not be made or removed.")]
     failureReason: Annotated[str, Doc("The same, as one word.")]
-    initialization: Annotated[Initialization, Doc("What Cluster API waits for.")]
+    initialization: Annotated[Initialization, Doc("Fields of Cluster API's contract.")]
     jobName: Annotated[str, Doc("The Job that makes or removes it.")]
     ready: Annotated[bool, Doc("It is there.")]
 
@@ -105,11 +105,11 @@ def definitions(driver: str, schema: Obj) -> list[Obj]:
     plain = {name: _property(name, field, sealed=is_secret(driver, name, fields)) for name, field in sorted(fields.items())}
     spec = {
         "type": "object",
-        "description": "What the machine is like, as the config of its pool said.",
+        "description": "The desired state of the machine, from the config of its pool.",
         "properties": {
             **plain,
             "common": schema_of(Common),
-            "providerID": {"type": "string", "nullable": True, "description": "How the provider calls it: that of its node."},
+            "providerID": {"type": "string", "nullable": True, "description": "The provider's ID, the same as its node's."},
         },
     }
     within = {
@@ -146,7 +146,7 @@ def _definition(group: str, kind: str, driver: str, says: str, properties: Obj) 
             "type": "string",
             "description": "The version of the schema that this object is written in: group/version.",
         },
-        "kind": {"type": "string", "description": "What this object is."},
+        "kind": {"type": "string", "description": "The kind of this object."},
         "metadata": {"type": "object"},
     }
     schema = {"type": "object", "description": says, "properties": {**envelope, **properties}}

@@ -199,7 +199,7 @@ class Bootstraps:
         script = self._scripts(bootstrap, shown(text))
         if script is None:
             on = Ref("management.cattle.io", "Setting", "", "server-url")
-            return Result(waits=(Wait(Code.CONTENT, ref, Actor.USER, on, "nobody says where hosts find this server"),))
+            return Result(waits=(Wait(Code.CONTENT, ref, Actor.USER, on, "the address of this server for hosts is not known"),))
         group = dig(machine, "spec", "infrastructureRef", "apiGroup") or ""
         try:
             value = bootstrap_data(script, group, dig(bootstrap, "spec", "userdata", "inlineUserdata") or "")

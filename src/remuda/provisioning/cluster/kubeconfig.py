@@ -141,7 +141,7 @@ class Kubeconfigs:
         if found is None:
             made = await make(self._client, SECRETS, target)
             if made is None:
-                raise Retry(f"the Secret {name_of(target)} has just been made by somebody else")
+                raise Retry(f"the Secret {name_of(target)} has just been made by another client")
             self._wrote(key, self._secrets, made)
             return
         patch: Obj = {}
@@ -162,7 +162,7 @@ class Kubeconfigs:
         if found is None:
             made = await make(self._client, TOKENS, target)
             if made is None:
-                raise Retry(f"the Token {name_of(target)} has just been made by somebody else")
+                raise Retry(f"the Token {name_of(target)} has just been made by another client")
             self._wrote(key, self._tokens, made)
             return
         if is_being_deleted(found):

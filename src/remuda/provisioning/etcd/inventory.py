@@ -154,7 +154,7 @@ class _Inventory:
         return found
 
     def _wanted(self) -> dict[_SnapshotKey, tuple[Seen | None, Seen | None]]:
-        """What each storage shows, and what the cluster itself says about it."""
+        """The report of each storage, and the cluster's own."""
         stored = dict(self._copies)
         for each in self._stored.values():
             stored |= each
@@ -297,7 +297,7 @@ def key_of(snapshot: Obj) -> _SnapshotKey:
 
 
 def _as_seen(snapshot: Obj) -> Seen:
-    """What an object says about its own file."""
+    """The data of an object about its own file."""
     file: Obj = snapshot.get("snapshotFile") or {}
     return Seen(
         storage=storage_of(snapshot),
@@ -376,7 +376,7 @@ def _annotations(seen: Seen, own: Seen | None, file: Mapping[str, Any]) -> dict[
 
 
 def _modes(snapshot: Obj) -> Iterable[str]:
-    """What a restore may bring back of the spec."""
+    """The parts of the spec that a restore may bring back."""
     try:
         spec = cluster_spec(snapshot) or {}
     except SnapshotSpecError:

@@ -1,4 +1,4 @@
-"""What hosts, the cluster itself and buckets say about snapshots, in one form (docs/reference/operations.md#inventory). Pure.
+"""Reports of hosts, the cluster itself and buckets about snapshots, in one form (docs/reference/operations.md#inventory). Pure.
 
 All of it may be wrong or hostile: sizes are limited, unreadable lines are left out, and a report that was cut off is incomplete,
 so that nothing disappears by it. :mod:`.inventory` makes ETCDSnapshots of it.
@@ -61,7 +61,7 @@ class Seen:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Equal for the same snapshot, whoever shows it."""
+        """Equal for the same snapshot in all reports."""
         if self.storage == S3 and self.location:
             return (S3, self.location)
         return (self.storage, self.machine or self.node, self.file)
@@ -92,7 +92,7 @@ class _Lines:
 
 
 def taken_at(file: str, otherwise: float) -> float:
-    """When a snapshot was taken: the seconds in its name are the same for all who show it."""
+    """The time of a snapshot: the seconds in its name are the same in all reports."""
     found = _TAKEN.search(file.removesuffix(_COMPRESSED))
     return float(found[1]) if found else otherwise
 
@@ -101,7 +101,7 @@ def taken_at(file: str, otherwise: float) -> float:
 
 
 def of_host(machine: str, node: str, text: str) -> Report | None:
-    """What a host has printed (:mod:`remuda.provisioning.planner.render.snapshot_report`); None if it is no report at all."""
+    """A host's report (:mod:`remuda.provisioning.planner.render.snapshot_report`); None if it is no report at all."""
     lines = _read(text)
     if not lines.at:
         return None

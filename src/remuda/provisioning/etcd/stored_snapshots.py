@@ -24,7 +24,7 @@ _LONGEST_FAILURE = 4000
 
 
 class Look(StrEnum):
-    """What the server knows of a snapshot in a bucket that it has looked into."""
+    """The server's knowledge of a snapshot in a bucket that it has read."""
 
     LOOKING = "looking"
     FOUND = "found"

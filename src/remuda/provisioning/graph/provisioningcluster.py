@@ -298,7 +298,7 @@ def _missing_in_pools(wanted: Obj, plane: Obj | None) -> tuple[Wait, ...]:
 
 
 def _notes(wanted: Obj, *, pre_bootstrap: bool) -> Iterable[Wait]:
-    """What has no effect: fields of the spec, a feature that is enabled, a manifest that can't be applied."""
+    """Settings without effect: fields of the spec, a feature that is enabled, a manifest that can't be applied."""
     ref = Ref(provisioning.GROUP, "Cluster", *Key.of(wanted))
     if pre_bootstrap:
         yield Wait(Code.WITHOUT_EFFECT, ref, Actor.USER, None, f"the feature {NO_PRE_BOOTSTRAP}")

@@ -176,7 +176,7 @@ def _is_driver(found: Obj, driver: str) -> bool:
 
 
 def why_not_offered(driver: str) -> str:
-    """Why there are no machines of a driver, with what to do about it."""
+    """The reason why there are no machines of a driver, with the remedy."""
     return f"activate the node driver {driver}, which is not active: kubectl patch nodedriver {driver} --type merge -p {_ACTIVE}"
 
 

@@ -278,7 +278,7 @@ class RegistrationQueue:
                 if MACHINE_NAME in marks:
                     return await find(self._client, capi.MACHINES, marks[MACHINE_NAME], marks.get(MACHINE_NAMESPACE, ""))
             elif seen:
-                raise Busy("nobody answered in time")
+                raise Busy("no answer in time")
             await changed.wait()
 
     def _changed(self, new: Obj | None, old: Obj | None) -> None:

@@ -66,7 +66,7 @@ def is_asked(*objects: Obj | None) -> bool:
 
 
 def progress(secret: Obj | None, now: float) -> Progress:
-    """How far the removal is; `secret` is the machine's plan Secret."""
+    """The progress of the removal; `secret` is the machine's plan Secret."""
     try:
         given = None if secret is None else decode(secret)
         current = None if given is None else given.plan()

@@ -175,7 +175,7 @@ async def test_an_image_that_can_not_be_built_says_why_and_is_tried_again(engine
 
 async def test_somebody_elses_container_is_left_alone(engine: ContainerEngine, place: Place) -> None:
     engine.containers[NAME] = {"spec": {}, "id": "x", "labels": {}, "status": "running"}
-    with pytest.raises(PreCreateError, match=f"there is a container {NAME} already, which somebody else made"):
+    with pytest.raises(PreCreateError, match=f"there is a container {NAME} already, which was not made by this driver"):
         await create(place, case_of(engine))
     machine = Machine(NAME, case_of(engine).options(), engine.socket.parent, token="t")
     driver = Container(case_of(engine).around)

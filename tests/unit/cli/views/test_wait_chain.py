@@ -290,7 +290,7 @@ def test_what_a_server_tells_is_understood() -> None:
 
 def test_another_kind_of_the_same_name_is_another_object() -> None:
     other = Ref("rke.cattle.io", "RKEBootstrap", FLEET, "m1")
-    told = (wait(Code.CONTENT, other, Actor.USER, "nobody says where hosts find this server"),)
+    told = (wait(Code.CONTENT, other, Actor.USER, "the address of this server for hosts is not known"),)
     found = sight(CLUSTER, MACHINES[0], waits=told)
     assert [link.wait.subject.kind for link in wait_chain.chain(found, NOW)] == ["Machine", "RKEBootstrap"]
 

@@ -57,7 +57,7 @@ class VariableOverrides(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class ControlPlaneHealthCheck(TypedDict, total=False):
-    """When control-plane Machines are unhealthy, and what is done about it."""
+    """The health check of control-plane Machines, and their remediation."""
 
     checks: Checks
     enabled: _Enabled
@@ -66,14 +66,14 @@ class ControlPlaneHealthCheck(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class WorkerRemediation(Remediation, total=False):
-    """What is done about unhealthy Machines."""
+    """The remediation of unhealthy Machines."""
 
     maxInFlight: MaxInFlight
 
 
 @rules(MinProperties(1))
 class WorkerHealthCheck(TypedDict, total=False):
-    """When worker Machines are unhealthy, and what is done about it."""
+    """The health check of worker Machines, and their remediation."""
 
     checks: Checks
     enabled: _Enabled
@@ -82,14 +82,14 @@ class WorkerHealthCheck(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class RolloutMoment(TypedDict, total=False):
-    """When Machines are replaced."""
+    """The time after which Machines are replaced."""
 
     after: RolloutAfter
 
 
 @rules(MinProperties(1))
 class ControlPlaneTopology(TypedDict, total=False):
-    """What is wanted of the control plane."""
+    """The desired state of the control plane."""
 
     deletion: DeletionTimeouts
     healthCheck: ControlPlaneHealthCheck
@@ -103,7 +103,7 @@ class ControlPlaneTopology(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class WorkerDeletion(DeletionTimeouts, total=False):
-    """How worker Machines are deleted."""
+    """The order in which worker Machines are deleted."""
 
     order: DeleteOrder
 
@@ -144,7 +144,7 @@ class MachinePoolTopology(OfClass, total=False):
 
 @rules(MinProperties(1))
 class WorkersTopology(TypedDict, total=False):
-    """What is wanted of the workers."""
+    """The desired state of the workers."""
 
     machineDeployments: Annotated[
         list[MachineDeploymentTopology], Doc("The MachineDeployments that are wanted."), Items(1, 2000), ListMap("name")
@@ -153,7 +153,7 @@ class WorkersTopology(TypedDict, total=False):
 
 
 class Topology(TypedDict, total=False):
-    """What is wanted of the Cluster in terms of a ClusterClass."""
+    """The desired state of the Cluster in terms of a ClusterClass."""
 
     classRef: Required[ClassReference]
     controlPlane: ControlPlaneTopology
@@ -180,14 +180,14 @@ class ClusterNetwork(TypedDict, total=False):
     """The network inside the cluster."""
 
     apiServerPort: Annotated[_Port, Doc("The port that API servers listen on.")]
-    pods: Annotated[NetworkRanges, Doc("Where addresses of pods come from.")]
+    pods: Annotated[NetworkRanges, Doc("The ranges of the addresses of pods.")]
     serviceDomain: Annotated[str, Doc("The DNS domain of services."), Length(1, 253)]
-    services: Annotated[NetworkRanges, Doc("Where addresses of services come from.")]
+    services: Annotated[NetworkRanges, Doc("The ranges of the addresses of services.")]
 
 
 @rules(MinProperties(1))
 class Endpoint(TypedDict, total=False):
-    """Where the cluster's API is found; valid with host and port."""
+    """The endpoint of the cluster's API; valid with host and port."""
 
     host: Annotated[str, Doc("The host name or address."), Length(1, 512)]
     port: Annotated[_Port, Doc("The port.")]
@@ -195,7 +195,7 @@ class Endpoint(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class ClusterSpec(TypedDict, total=False):
-    """What is wanted of a Cluster."""
+    """The desired state of a Cluster."""
 
     availabilityGates: Annotated[AvailabilityGates, Items(1, 32)]
     clusterNetwork: ClusterNetwork
@@ -215,11 +215,11 @@ class UpgradeStep(TypedDict, total=False):
 class ClusterMachines(TypedDict, total=False):
     """Machines of the Cluster, counted."""
 
-    availableReplicas: Annotated[Int32, Doc("How many Machines are available.")]
-    desiredReplicas: Annotated[Int32, Doc("How many Machines are wanted.")]
-    readyReplicas: Annotated[Int32, Doc("How many Machines are ready.")]
-    replicas: Annotated[Int32, Doc("How many Machines there are.")]
-    upToDateReplicas: Annotated[Int32, Doc("How many Machines are as they are wanted.")]
+    availableReplicas: Annotated[Int32, Doc("The number of Machines that are available.")]
+    desiredReplicas: Annotated[Int32, Doc("The number of Machines that are wanted.")]
+    readyReplicas: Annotated[Int32, Doc("The number of Machines that are ready.")]
+    replicas: Annotated[Int32, Doc("The number of Machines.")]
+    upToDateReplicas: Annotated[Int32, Doc("The number of Machines that are up to date.")]
     upgradePlan: Annotated[list[UpgradeStep], Doc("The versions that an upgrade still goes through."), Items(1, 32), Atomic()]
     versions: Annotated[
         list[StatusVersion], Doc("The versions of Kubernetes in use, and by how many Machines."), Items(1, 32), Atomic()
@@ -228,7 +228,7 @@ class ClusterMachines(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class ClusterInitialization(TypedDict, total=False):
-    """What was reached while the Cluster came up; afterwards it stays as it is."""
+    """Steps of the initialization of the Cluster that are done; afterwards these fields do not change."""
 
     controlPlaneInitialized: Annotated[bool, Doc("The control plane has answered for the first time.")]
     infrastructureProvisioned: Annotated[bool, Doc("The infrastructure provider has made what the cluster lives on.")]
@@ -237,20 +237,20 @@ class ClusterInitialization(TypedDict, total=False):
 class FailureDomain(TypedDict, total=False):
     """A part of the infrastructure that may fail by itself."""
 
-    attributes: Annotated[dict[str, str], Doc("What the provider says of it.")]
+    attributes: Annotated[dict[str, str], Doc("The provider's attributes of it.")]
     controlPlane: Annotated[bool, Doc("Whether control-plane machines may run there.")]
     name: Required[Annotated[str, Doc("Its name."), Length(1, 256)]]
 
 
 class ClusterDeprecated(TypedDict, total=False):
-    """What only older clients still read."""
+    """Deprecated fields, for older clients."""
 
     v1beta1: LegacyFailingStatus
 
 
 @rules(MinProperties(1))
 class ClusterStatus(TypedDict, total=False):
-    """What is known of a Cluster."""
+    """The observed state of a Cluster."""
 
     conditions: Conditions
     controlPlane: Annotated[ClusterMachines, Doc("Control-plane Machines, counted.")]

@@ -20,12 +20,12 @@ from ..shared_types import (
 )
 
 Gates = Annotated[ReadinessGates, Items(1, 32)]
-MinReadySeconds = Annotated[Seconds, Doc("How long a Machine must have been ready to count as available, in seconds.")]
+MinReadySeconds = Annotated[Seconds, Doc("The time that a Machine must have been ready to count as available, in seconds.")]
 ObservedGeneration = Annotated[Int64, Doc("The metadata.generation that this status is about."), AtLeast(1)]
 
 
 class Bootstrap(TypedDict, total=False):
-    """Where the data comes from that turns the machine into a node: one of both."""
+    """The source of the bootstrap data, which turns the machine into a node: one of both."""
 
     configRef: Annotated[Reference, Doc("The object of a bootstrap provider that makes the data.")]
     dataSecretName: Annotated[str, Doc("The Secret that holds the data. Set by hand, no provider is asked."), Length(0, 253)]
@@ -33,17 +33,19 @@ class Bootstrap(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class DeletionTimeouts(TypedDict, total=False):
-    """How long each step of a Machine's deletion may take."""
+    """The timeouts of the steps of a Machine's deletion."""
 
-    nodeDeletionTimeoutSeconds: Annotated[Seconds, Doc("How long to try to delete the node; 0: until it is done. Default 10.")]
-    nodeDrainTimeoutSeconds: Annotated[Seconds, Doc("How long draining the node may take; 0, the default: as long as it needs.")]
+    nodeDeletionTimeoutSeconds: Annotated[Seconds, Doc("The time to try to delete the node; 0: until it is done. Default 10.")]
+    nodeDrainTimeoutSeconds: Annotated[
+        Seconds, Doc("The time that draining the node may take; 0, the default: as long as it needs.")
+    ]
     nodeVolumeDetachTimeoutSeconds: Annotated[
-        Seconds, Doc("How long to wait for volumes to be detached; 0, the default: as long as it needs.")
+        Seconds, Doc("The time to wait for volumes to be detached; 0, the default: as long as it needs.")
     ]
 
 
 class MachineSpec(TypedDict, total=False):
-    """What is wanted of a Machine."""
+    """The desired state of a Machine."""
 
     bootstrap: Required[Bootstrap]
     clusterName: Required[ClusterName]
@@ -62,7 +64,7 @@ class MachineAddress(TypedDict, total=False):
 
     address: Required[Annotated[str, Doc("The address itself."), Length(1, 256)]]
     type: Required[
-        Annotated[Literal["Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"], Doc("What the address is.")]
+        Annotated[Literal["Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"], Doc("The type of the address.")]
     ]
 
 
@@ -74,14 +76,14 @@ class NodeReference(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class MachineInitialization(TypedDict, total=False):
-    """What was reached while the Machine came up; afterwards it stays as it is."""
+    """Steps of the initialization of the Machine that are done; afterwards these fields do not change."""
 
     bootstrapDataSecretCreated: Annotated[bool, Doc("The bootstrap provider has made the data.")]
     infrastructureProvisioned: Annotated[bool, Doc("The infrastructure provider has made the machine.")]
 
 
 class MachineDeletionStatus(TypedDict, total=False):
-    """How far the Machine's deletion has come."""
+    """The progress of the Machine's deletion."""
 
     nodeDrainStartTime: Annotated[Time, Doc("When draining the node began.")]
     waitForNodeVolumeDetachStartTime: Annotated[Time, Doc("When waiting for volumes to be detached began.")]
@@ -90,14 +92,14 @@ class MachineDeletionStatus(TypedDict, total=False):
 
 
 class MachineDeprecated(TypedDict, total=False):
-    """What only older clients still read."""
+    """Deprecated fields, for older clients."""
 
     v1beta1: LegacyFailingStatus
 
 
 @rules(MinProperties(1))
 class MachineStatus(TypedDict, total=False):
-    """What is known of a Machine."""
+    """The observed state of a Machine."""
 
     addresses: Annotated[list[MachineAddress], Doc("The machine's addresses."), Items(most=256), Atomic()]
     certificatesExpiryDate: Annotated[Time, Doc("When the certificates of a control-plane machine expire.")]
@@ -112,7 +114,7 @@ class MachineStatus(TypedDict, total=False):
     observedGeneration: ObservedGeneration
     phase: Annotated[
         Literal["Pending", "Provisioning", "Provisioned", "Running", "Updating", "Deleting", "Deleted", "Failed", "Unknown"],
-        Doc("Where the Machine is in its life, in one word. Conditions say more."),
+        Doc("The phase of the Machine, in one word. Conditions say more."),
     ]
 
 
@@ -124,7 +126,7 @@ class Machine(Object, total=False):
 
 
 class MachineTemplate(TypedDict, total=False):
-    """What Machines are made from."""
+    """The template of Machines."""
 
     metadata: ObjectMeta
     spec: Required[MachineSpec]

@@ -19,7 +19,9 @@ from ..shared_types import (
 from .machine import MachineTemplate, ObservedGeneration
 from .machineset import MachineCounts, MachineNaming, ScaleDown
 
-MaxInFlight = Annotated[IntOrString, Doc("How many Machines may be under remediation at once, as a number or a percentage.")]
+MaxInFlight = Annotated[
+    IntOrString, Doc("The number of Machines that may be under remediation at once, as a number or a percentage.")
+]
 RolloutAfter = Annotated[Time, Doc("Machines that were made before this moment are replaced once it has come.")]
 
 
@@ -27,13 +29,15 @@ RolloutAfter = Annotated[Time, Doc("Machines that were made before this moment a
 class RollingUpdate(TypedDict, total=False):
     """The bounds of a rolling update; not both may be 0."""
 
-    maxSurge: Annotated[IntOrString, Doc("How many Machines may exist beyond the wanted number, or a percentage. Default 1.")]
-    maxUnavailable: Annotated[IntOrString, Doc("How many Machines may be unavailable, or a percentage. Default 0.")]
+    maxSurge: Annotated[
+        IntOrString, Doc("The number of Machines that may exist beyond the wanted number, or a percentage. Default 1.")
+    ]
+    maxUnavailable: Annotated[IntOrString, Doc("The number of Machines that may be unavailable, or a percentage. Default 0.")]
 
 
 @rules(MinProperties(1))
 class RolloutStrategy(TypedDict, total=False):
-    """How Machines are replaced."""
+    """The strategy by which Machines are replaced."""
 
     rollingUpdate: RollingUpdate
     type: Required[StrategyType]
@@ -41,7 +45,7 @@ class RolloutStrategy(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class Rollout(TypedDict, total=False):
-    """When and how Machines are replaced."""
+    """The rollout: the time after which Machines are replaced, and the strategy."""
 
     after: RolloutAfter
     strategy: RolloutStrategy
@@ -49,13 +53,13 @@ class Rollout(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class RemediationLimit(TypedDict, total=False):
-    """How unhealthy Machines are replaced."""
+    """The limits for the replacement of unhealthy Machines."""
 
     maxInFlight: MaxInFlight
 
 
 class MachineDeploymentSpec(TypedDict, total=False):
-    """What is wanted of a MachineDeployment."""
+    """The desired state of a MachineDeployment."""
 
     clusterName: Required[ClusterName]
     deletion: ScaleDown
@@ -71,27 +75,27 @@ class MachineDeploymentSpec(TypedDict, total=False):
 class MachineDeploymentLegacyStatus(LegacyStatus, total=False):
     """Status as v1beta1 knows it."""
 
-    availableReplicas: Annotated[Int32, Doc("How many Machines have had a ready node for long enough.")]
-    readyReplicas: Annotated[Int32, Doc("How many Machines have a ready node.")]
-    unavailableReplicas: Annotated[Int32, Doc("How many Machines are missing for the wanted number to be available.")]
-    updatedReplicas: Annotated[Int32, Doc("How many Machines are made from the template as it is now.")]
+    availableReplicas: Annotated[Int32, Doc("The number of Machines that have had a ready node for long enough.")]
+    readyReplicas: Annotated[Int32, Doc("The number of Machines that have a ready node.")]
+    unavailableReplicas: Annotated[Int32, Doc("The number of Machines that are missing for the wanted number to be available.")]
+    updatedReplicas: Annotated[Int32, Doc("The number of Machines that are made from the template as it is now.")]
 
 
 class MachineDeploymentDeprecated(TypedDict, total=False):
-    """What only older clients still read."""
+    """Deprecated fields, for older clients."""
 
     v1beta1: MachineDeploymentLegacyStatus
 
 
 @rules(MinProperties(1))
 class MachineDeploymentStatus(MachineCounts, total=False):
-    """What is known of a MachineDeployment."""
+    """The observed state of a MachineDeployment."""
 
     conditions: Conditions
     deprecated: MachineDeploymentDeprecated
     observedGeneration: ObservedGeneration
     phase: MachineDeploymentPhase
-    replicas: Annotated[Int32, Doc("How many Machines there are.")]
+    replicas: Annotated[Int32, Doc("The number of Machines.")]
     selector: SelectorText
     versions: Versions
 

@@ -11,7 +11,7 @@ _EACH_ONCE = "self.all(x, self.exists_one(y, x == y))"
 
 
 class Drain(TypedDict, total=False):
-    """What happens to the pods."""
+    """The treatment of the pods."""
 
     behavior: Required[
         Annotated[
@@ -39,7 +39,7 @@ class DrainedPods(TypedDict, total=False):
 
 
 class MachineDrainRuleSpec(TypedDict, total=False):
-    """Which pods on which Machines are treated how."""
+    """The treatment of the selected pods on the selected Machines."""
 
     drain: Required[Drain]
     machines: Annotated[

@@ -17,7 +17,7 @@ from ..shared_types import (
 )
 from .machine import ObservedGeneration
 
-_Timeout = Annotated[Seconds, Doc("How long the condition must have had this status, in seconds.")]
+_Timeout = Annotated[Seconds, Doc("The time that the condition must have had this status, in seconds.")]
 
 
 class UnhealthyNodeCondition(TypedDict, total=False):
@@ -38,9 +38,11 @@ class UnhealthyMachineCondition(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class Checks(TypedDict, total=False):
-    """What makes a Machine unhealthy; any one of these is enough."""
+    """The conditions of an unhealthy Machine; any one of these is enough."""
 
-    nodeStartupTimeoutSeconds: Annotated[Seconds, Doc("How long a Machine may take to become a node; 0: forever. Default 600.")]
+    nodeStartupTimeoutSeconds: Annotated[
+        Seconds, Doc("The time that a Machine may take to become a node; 0: forever. Default 600.")
+    ]
     unhealthyMachineConditions: Annotated[
         list[UnhealthyMachineCondition], Doc("Conditions of the Machine that tell of bad health."), Items(1, 100), Atomic()
     ]
@@ -51,7 +53,7 @@ class Checks(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class RemediationTrigger(TypedDict, total=False):
-    """When to remediate at all: a storm of failures is better looked at by people."""
+    """The limits of remediation: above them, people should look at the failures first."""
 
     unhealthyInRange: UnhealthyRange
     unhealthyLessThanOrEqualTo: Annotated[
@@ -61,14 +63,14 @@ class RemediationTrigger(TypedDict, total=False):
 
 @rules(MinProperties(1))
 class Remediation(TypedDict, total=False):
-    """What is done about unhealthy Machines."""
+    """The remediation of unhealthy Machines."""
 
-    templateRef: Annotated[TemplateReference, Doc("What remediates, instead of the owner of the Machine.")]
+    templateRef: Annotated[TemplateReference, Doc("The template of the objects that remediate in place of the Machine's owner.")]
     triggerIf: RemediationTrigger
 
 
 class MachineHealthCheckSpec(TypedDict, total=False):
-    """Which Machines are watched, and for what."""
+    """The selected Machines, and the checks."""
 
     checks: Checks
     clusterName: Required[ClusterName]
@@ -77,21 +79,21 @@ class MachineHealthCheckSpec(TypedDict, total=False):
 
 
 class MachineHealthCheckDeprecated(TypedDict, total=False):
-    """What only older clients still read."""
+    """Deprecated fields, for older clients."""
 
     v1beta1: LegacyStatus
 
 
 @rules(MinProperties(1))
 class MachineHealthCheckStatus(TypedDict, total=False):
-    """What is known of the Machines that are watched."""
+    """The observed state of the Machines that are watched."""
 
     conditions: Conditions
-    currentHealthy: Annotated[Int32, Doc("How many of the Machines are healthy."), AtLeast(0)]
+    currentHealthy: Annotated[Int32, Doc("The number of the Machines that are healthy."), AtLeast(0)]
     deprecated: MachineHealthCheckDeprecated
-    expectedMachines: Annotated[Int32, Doc("How many Machines are watched."), AtLeast(0)]
+    expectedMachines: Annotated[Int32, Doc("The number of Machines that are watched."), AtLeast(0)]
     observedGeneration: ObservedGeneration
-    remediationsAllowed: Annotated[Int32, Doc("How many more Machines may be remediated now."), AtLeast(0)]
+    remediationsAllowed: Annotated[Int32, Doc("The number of further Machines that may be remediated now."), AtLeast(0)]
     targets: Annotated[
         list[Annotated[str, Length(1, 253)]], Doc("The names of the Machines that are watched."), Items(most=10000), Atomic()
     ]

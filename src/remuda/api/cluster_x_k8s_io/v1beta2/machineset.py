@@ -21,20 +21,20 @@ from .machine import MachineTemplate, ObservedGeneration
 
 @rules(MinProperties(1))
 class MachineNaming(TypedDict, total=False):
-    """How Machines are named."""
+    """The names of new Machines."""
 
     template: NameTemplate
 
 
 @rules(MinProperties(1))
 class ScaleDown(TypedDict, total=False):
-    """How Machines are chosen when there are too many."""
+    """The order of deletion when there are too many Machines."""
 
     order: DeleteOrder
 
 
 class MachineSetSpec(TypedDict, total=False):
-    """What is wanted of a MachineSet."""
+    """The desired state of a MachineSet."""
 
     clusterName: Required[ClusterName]
     deletion: ScaleDown
@@ -47,33 +47,33 @@ class MachineSetSpec(TypedDict, total=False):
 class MachineCounts(TypedDict, total=False):
     """Machines counted by their conditions."""
 
-    availableReplicas: Annotated[Int32, Doc("How many Machines are available.")]
-    readyReplicas: Annotated[Int32, Doc("How many Machines are ready.")]
-    upToDateReplicas: Annotated[Int32, Doc("How many Machines are as the template wants them.")]
+    availableReplicas: Annotated[Int32, Doc("The number of Machines that are available.")]
+    readyReplicas: Annotated[Int32, Doc("The number of Machines that are ready.")]
+    upToDateReplicas: Annotated[Int32, Doc("The number of Machines that are as the template wants them.")]
 
 
 class MachineSetLegacyStatus(LegacyFailingStatus, total=False):
     """Status as v1beta1 knows it."""
 
-    availableReplicas: Annotated[Int32, Doc("How many Machines have had a ready node for long enough.")]
-    fullyLabeledReplicas: Annotated[Int32, Doc("How many Machines have the labels of the template.")]
-    readyReplicas: Annotated[Int32, Doc("How many Machines have a ready node.")]
+    availableReplicas: Annotated[Int32, Doc("The number of Machines that have had a ready node for long enough.")]
+    fullyLabeledReplicas: Annotated[Int32, Doc("The number of Machines that have the labels of the template.")]
+    readyReplicas: Annotated[Int32, Doc("The number of Machines that have a ready node.")]
 
 
 class MachineSetDeprecated(TypedDict, total=False):
-    """What only older clients still read."""
+    """Deprecated fields, for older clients."""
 
     v1beta1: MachineSetLegacyStatus
 
 
 @rules(MinProperties(1))
 class MachineSetStatus(MachineCounts, total=False):
-    """What is known of a MachineSet."""
+    """The observed state of a MachineSet."""
 
     conditions: Conditions
     deprecated: MachineSetDeprecated
     observedGeneration: ObservedGeneration
-    replicas: Annotated[Int32, Doc("How many Machines there are.")]
+    replicas: Annotated[Int32, Doc("The number of Machines.")]
     selector: SelectorText
     versions: Versions
 

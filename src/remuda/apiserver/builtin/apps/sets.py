@@ -387,7 +387,7 @@ CONTROLLER_REVISION = Strategy(
     name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
-        column("Controller", _controller, "Whose revision this is."),
+        column("Controller", _controller, "The owner of the revision."),
         column("Revision", at("revision", default=0), "Its number."),
         AGE,
     ),

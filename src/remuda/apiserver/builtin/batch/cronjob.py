@@ -145,7 +145,7 @@ STRATEGY = Strategy(
     columns=(
         NAME,
         column("Schedule", at("spec", "schedule"), "When jobs start."),
-        column("Timezone", at("spec", "timeZone", default=NONE), "Whose clock the schedule follows."),
+        column("Timezone", at("spec", "timeZone", default=NONE), "The time zone of the schedule."),
         column("Suspend", _suspend, "Whether no jobs start for now.", type="boolean"),
         number("Active", length("status", "active"), "Jobs that run now."),
         column("Last Schedule", _last, "When a job last started."),

@@ -404,9 +404,9 @@ STRATEGY = Strategy(
     field_names=frozenset(("status.successful",)),
     columns=(
         NAME,
-        column("Status", _job_status, "How far the job has come."),
+        column("Status", _job_status, "The number of completed pods of the job, and of required ones."),
         column("Completions", _completions, "Pods that succeeded, of those that have to."),
-        column("Duration", _duration, "How long it ran, or has been running."),
+        column("Duration", _duration, "The time that it ran, or has been running."),
         AGE,
         *container_columns("spec", "template", "spec", "containers"),
         column("Selector", lambda obj: format_selector(sub(obj, "spec").get("selector")), "Its pods.", wide=True),

@@ -50,7 +50,7 @@ STRATEGY = Strategy(
         column(
             "Data",
             lambda obj: len(obj.get("data") or {}) + len(obj.get("binaryData") or {}),
-            "How many keys the map holds.",
+            "The number of keys of the map.",
         ),
         AGE,
     ),

@@ -197,13 +197,13 @@ def _source(obj: Obj) -> str:
 _COLUMNS = (
     column("Last Seen", _last_seen, "When this last happened."),
     column("Type", at("type"), "Normal or Warning."),
-    column("Reason", at("reason"), "Why, in one word."),
-    column("Object", _target, "What this is about."),
+    column("Reason", at("reason"), "The reason, in one word."),
+    column("Object", _target, "The object of the event."),
     column("Subobject", at("involvedObject", "fieldPath"), "The part of the object that this is about.", wide=True),
-    column("Source", _source, "Who reports this.", wide=True),
-    column("Message", lambda obj: (obj.get("message") or "").strip(), "What happened."),
+    column("Source", _source, "The reporter of the event.", wide=True),
+    column("Message", lambda obj: (obj.get("message") or "").strip(), "A description of the event."),
     column("First Seen", _first_seen, "When this first happened.", wide=True),
-    column("Count", _count, "How often this happened.", wide=True),
+    column("Count", _count, "The number of occurrences.", wide=True),
     Column("Name", "string", "The event's own name.", at("metadata", "name"), "name", 1),
 )
 

@@ -133,8 +133,8 @@ QUOTA = Strategy(
     name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
-        column("Request", lambda obj: _shown(obj, False), "What is used and allowed."),
-        column("Limit", lambda obj: _shown(obj, True), "What the limits sum up to, and may."),
+        column("Request", lambda obj: _shown(obj, False), "The usage and the limits."),
+        column("Limit", lambda obj: _shown(obj, True), "The sum of the limits, and its maximum."),
         AGE,
     ),
 )

@@ -178,8 +178,8 @@ STRATEGY = Strategy(
     field_names=frozenset(("type",)),
     columns=(
         NAME,
-        column("Type", at("type"), "What the secret is for."),
-        column("Data", length("data"), "How many keys the secret holds."),
+        column("Type", at("type"), "The type of the secret."),
+        column("Data", length("data"), "The number of keys of the secret."),
         AGE,
     ),
 )

@@ -467,7 +467,7 @@ STRATEGY = Strategy(
     field_names=frozenset(("spec.clusterIP", "spec.type")),
     columns=(
         NAME,
-        column("Type", at("spec", "type"), "How the service is reached."),
+        column("Type", at("spec", "type"), "The type of the service."),
         column("Cluster-IP", lambda o: (sub(o, "spec").get("clusterIPs") or [NONE])[0], "Address inside the cluster."),
         column("External-IP", _external, "Address from outside."),
         column("Port(s)", _ports, "Ports of the service, with their node ports."),

@@ -115,7 +115,7 @@ class Call:
         """The caller does not wait any more."""
         self.wake = _nobody
         if self.ended is None:
-            self.ended = Failed("nobody waits for it", sent=True)
+            self.ended = Failed("no caller waits for it", sent=True)
             self._connection.reset(self)
 
 
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
         elif kind == _WINDOW_UPDATE:
             self._take_window(stream, payload)
         elif kind == _PUSH_PROMISE:
-            raise ValueError("it pushes what nobody asked for")
+            raise ValueError("it pushes a response without a request")
 
     def _take_data(self, flags: int, stream: int, payload: bytes) -> None:
         self._came += len(payload)

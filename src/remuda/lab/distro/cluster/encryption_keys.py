@@ -232,7 +232,7 @@ class Rotation:
         keys = change(parse_keys(saved.authorities.encryption))
         changed = Authorities({**saved.authorities.files, ENCRYPTION: render_keys(keys).encode()})
         if not await authorities.save(self._etcd, changed, self._password, self._entropy, saved.revision):
-            raise RotationError("somebody else has changed the keys at the same time: look at the status and try again")
+            raise RotationError("another server has changed the keys at the same time: look at the status and try again")
         await self._etcd.put(_STAGE, stage.encode())
 
     async def _rewrite(self) -> None:

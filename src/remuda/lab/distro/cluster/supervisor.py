@@ -63,13 +63,13 @@ class SupervisorHandler:
     def __init__(self, state: State, beside: Page | None = None) -> None:
         self._state = state
         self._beside = beside
-        everybody, nodes, servers = (), (join_tokens.NODE, join_tokens.SERVER), (join_tokens.SERVER,)
+        public, nodes, servers = (), (join_tokens.NODE, join_tokens.SERVER), (join_tokens.SERVER,)
         self._pages: Mapping[tuple[str, str], tuple[tuple[str, ...], Page]] = {
-            ("GET", "/cacerts"): (everybody, self._cacerts),
-            ("GET", "/ping"): (everybody, self._ping),
-            ("GET", _READYZ): (everybody, self._readyz),
-            ("GET", "/db/info"): (everybody, self._db_info),
-            ("GET", f"{PREFIX}/server-ca.crt"): (everybody, self._cacerts),
+            ("GET", "/cacerts"): (public, self._cacerts),
+            ("GET", "/ping"): (public, self._ping),
+            ("GET", _READYZ): (public, self._readyz),
+            ("GET", "/db/info"): (public, self._db_info),
+            ("GET", f"{PREFIX}/server-ca.crt"): (public, self._cacerts),
             ("GET", f"{PREFIX}/apiservers"): (nodes, self._apiservers),
             ("GET", f"{PREFIX}/config"): (nodes, self._config),
             ("POST", f"{PREFIX}/client-kubelet.crt"): (nodes, self._client_kubelet),

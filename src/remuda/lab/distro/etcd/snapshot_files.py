@@ -152,7 +152,7 @@ class Telling:
 
 
 class RemoteTelling:
-    """Reports what is in the bucket, whoever uploaded it."""
+    """Reports the content of the bucket, from any uploader."""
 
     def __init__(self, settings: Settings, client: Client, clock: Clock, rng: Rng) -> None:
         self._settings = settings

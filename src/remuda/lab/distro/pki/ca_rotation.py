@@ -65,7 +65,7 @@ def read(path: Path, current: Authorities) -> Authorities:
 
 
 def check_usable(new: Authorities, clock: Clock) -> None:
-    """Raises PkiError for authorities that nobody could use, which no operator can want."""
+    """Raises PkiError for authorities that cannot be used."""
     new.check()
     for name in CAS:
         for each in certificates.parse_certificates(new.bundle(name)):

@@ -95,7 +95,7 @@ class Container(Driver):
             await self._ensure_image(engine, wanted.image)
             tried: set[str] = set()
             while not await self._started(engine, machine, wanted, key, keep, tried):
-                self.around.say("somebody else has its address: another one is tried")
+                self.around.say("its address is in use: another one is tried")
             await keep({"IPAddress": await self._address(engine, machine)})
 
     async def _started(self, engine: Engine, machine: Machine, wanted: Wanted, key: str, keep: Keep, tried: set[str]) -> bool:
@@ -252,7 +252,7 @@ def _first_boot(machine: Machine, key: str) -> bytes:
 
 def _taken(seen: Seen | None) -> DriverError:
     whose = seen.labels.get(_MACHINE, "") if seen is not None else ""
-    what = f"of the machine {whose}" if whose else "which somebody else made"
+    what = f"of the machine {whose}" if whose else "which was not made by this driver"
     return DriverError(Reason.CONFLICT, f"there is a container {seen.name if seen else ''} already, {what}")
 
 

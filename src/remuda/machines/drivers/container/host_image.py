@@ -84,7 +84,7 @@ def _bound(lock: socket.socket, name: str) -> bool:
 
 
 def _context() -> bytes:
-    """What the engine builds from."""
+    """The build context of the engine."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         member = tarfile.TarInfo("Containerfile")

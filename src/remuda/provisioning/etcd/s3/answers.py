@@ -1,4 +1,4 @@
-"""What a service that speaks like S3 answers, read with care: anyone may have named the service. Pure.
+"""Answers of an S3 service, parsed as untrusted input: any tenant may have named the service. Pure.
 
 XML without a document type, pages of a list, and errors with their reason and what to do.
 """

@@ -84,7 +84,7 @@ class Place:
 
     @property
     def url(self) -> str:
-        """Where requests go; their paths come after it."""
+        """The base URL of requests; their paths come after it."""
         host = f"{self.bucket}.{self.host}" if self.by_name else self.host
         return f"{'http' if self.insecure else 'https'}://{host}"
 
@@ -97,7 +97,7 @@ class Place:
 
     @property
     def prefix(self) -> str:
-        """What all keys of the folder begin with."""
+        """The common prefix of all keys of the folder."""
         return self.key("x")[:-1]
 
     def location(self, name: str) -> str:
