@@ -11,7 +11,10 @@ A new row may also need an argument in :mod:`.parts`, and rights on another Kube
 Background tasks are not controllers: a program's parts start them (`beside` of the manager, and of the gateway's services).
 
 :mod:`.embedded`, :mod:`.attached` and :mod:`.attached_gateway` are the programs. They call :func:`add`, and never make a
-controller themselves. Controllers of nodes and workloads run only in clusters: :mod:`remuda.kcm.workloads` lists those.
+controller themselves. Controllers of nodes and workloads run only in clusters (table: :mod:`remuda.kcm.workloads`).
+The controllers of simulations are started in `lab`: :mod:`remuda.lab.distro.cluster.apiserver` and :mod:`remuda.lab.distro.nodes`
+(a cluster and its nodes), :mod:`remuda.lab.sim.workload_clusters`, :mod:`remuda.lab.sim.capi_world` and
+:mod:`remuda.lab.sim.provisioning_world`.
 """
 
 from __future__ import annotations

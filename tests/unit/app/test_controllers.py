@@ -23,6 +23,7 @@ from remuda.app.controllers import (
     reconcilers,
 )
 from remuda.app.parts import CLUSTER, LOCAL, Jobs, Parts
+from remuda.kcm import workloads
 from remuda.kcm.serviceaccounts import TokenIssuer
 from remuda.kube.clock import Rng
 from remuda.lab.sim.provisioning_world import ProvisioningWorld
@@ -62,6 +63,12 @@ async def test_controllers_of_kubernetes_have_the_names_that_they_tell() -> None
         issuer: TokenIssuer = world.server.issuer
         made = kcm.controllers(kcm.Parts(world.client, world.clock, Rng(1), root_ca="x", tokens=issuer))
     assert [each.name for each in made] == ["informers", *names(KUBERNETES)]
+
+
+async def test_controllers_of_workloads_have_the_names_of_their_rows() -> None:
+    async with rehearsal.provisioning(begin=False) as world:
+        made = workloads.controllers(Manager(world.client, world.clock, Rng(1)))
+    assert [each.controller.name for each in made] == [row.name for row in workloads.CONTROLLERS]
 
 
 async def test_controllers_of_kubernetes_without_their_parts_are_not_made() -> None:
