@@ -18,7 +18,7 @@ from remuda.app.controllers import GROUPS, Program
 from remuda.kcm import workloads
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.authorization.users import User
-from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.kube.clock import Rng, VirtualClock
 from remuda.lab.distro.cluster import apiserver
 from remuda.runtime import Manager
 
@@ -73,7 +73,7 @@ async def test_a_simulated_cluster_acts_on_a_kind_or_warns_of_it() -> None:
     """Of the kinds without effect on the management API it runs workloads, pods and Services; it warns of all others."""
     server = await Server.open(Config(data_dir=None))
     try:
-        found = workloads.controllers(Manager(InProcessClient(server), SYSTEM_CLOCK, Rng(1)))
+        found = workloads.controllers(Manager(InProcessClient(server), VirtualClock(), Rng(1)))
     finally:
         await server.close()
     run = {(each.controller.primary.resource.group, each.controller.primary.resource.resource) for each in found}
