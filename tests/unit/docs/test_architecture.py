@@ -1,4 +1,4 @@
-"""docs/architecture.md agrees with the source tree and with the import contract."""
+"""docs/architecture.md, docs/changing.md and docs/tests.md agree with the source tree and with the import contract."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "remuda"
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "architecture.md").read_text()
+CHANGING = (DOCS / "changing.md").read_text()
+PAGES = f"{PAGE}\n{CHANGING}\n{(DOCS / 'tests.md').read_text()}"
 ENDINGS = r"\.(?:py|md|sh|json|env|toml|yaml)"
 WALKS = ("Walk 1", "Walk 2", "Walk 3", "Walk 4")
 RECIPES = (
@@ -27,9 +29,9 @@ RECIPES = (
 )
 
 
-def section(title: str) -> str:
+def section(title: str, page: str = PAGE) -> str:
     """The text below the one heading that begins so."""
-    found = re.findall(rf"^## {re.escape(title)}\b.*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    found = re.findall(rf"^## {re.escape(title)}\b.*?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     assert len(found) == 1, f"{len(found)} sections {title!r}"
     return str(found[0])
 
@@ -68,13 +70,13 @@ def test_every_room_has_one_row() -> None:
 
 
 def test_every_path_exists() -> None:
-    paths = named_paths(PAGE)
+    paths = named_paths(PAGES)
     assert len(paths) > 200
     assert sorted(path for path in paths if not is_there(path)) == []
 
 
 def test_every_link_leads_to_a_file() -> None:
-    targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", PAGE)}
+    targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", PAGES)}
     assert len(targets) > 10
     assert sorted(target for target in targets if not (DOCS / target).is_file()) == []
 
@@ -103,7 +105,7 @@ def test_every_step_of_a_walk_names_a_module(walk: str) -> None:
 
 
 def test_no_step_or_row_names_a_module_twice() -> None:
-    steps = [*numbered(PAGE), *re.findall(r"^\|.*\|$", PAGE, re.MULTILINE)]
+    steps = [*numbered(PAGES), *re.findall(r"^\|.*\|$", PAGES, re.MULTILINE)]
     assert len(steps) > 100
     quoted = {step: re.findall(r"`([^`\s]+\.py)`", step) for step in steps}
     assert [step for step, paths in quoted.items() if len(paths) > len(set(paths))] == []
@@ -111,20 +113,47 @@ def test_no_step_or_row_names_a_module_twice() -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_recipe_names_code_tests_and_docs(recipe: str) -> None:
-    text = section("Where to change what").split(f"**{recipe}**")[1].split("\n**")[0].split("\nOther changes")[0]
-    paths = named_paths(text)
+    paths = named_paths(section(recipe, CHANGING))
     assert any(path.endswith(".py") and not path.startswith("tests/") for path in paths)
     assert any(path.startswith("tests/") for path in paths)
     assert any(path.startswith("docs/") for path in paths)
 
 
+def packages() -> dict[Path, str]:
+    """The docstring of each package, in one line."""
+    found = {path.parent / "__init__.py" for path in SOURCE.rglob("*.py")} - {SOURCE / "__init__.py"}
+    assert len(found) > 50
+    docs = {init.parent: ast.get_docstring(ast.parse(init.read_text())) if init.exists() else "" for init in found}
+    return {package: " ".join((text or "").split()) for package, text in docs.items()}
+
+
 def test_every_package_says_what_lives_there_what_does_not_and_where_to_begin() -> None:
-    packages = {path.parent for path in SOURCE.rglob("*.py")} - {SOURCE}
-    assert len(packages) > 50
-    silent = []
-    for package in packages:
-        init = package / "__init__.py"
-        text = " ".join((ast.get_docstring(ast.parse(init.read_text())) or "").split()) if init.exists() else ""
-        if "Not here" not in text or not ("Read " in text or "Begin with " in text):
-            silent.append(str(package.relative_to(ROOT)))
-    assert sorted(silent) == []
+    silent = [package for package, text in packages().items() if "Not here" not in text or not beginning(text)]
+    assert sorted(str(package.relative_to(ROOT)) for package in silent) == []
+
+
+def beginning(text: str) -> str:
+    """The last sentence of a package, which names the modules to read first."""
+    found = re.findall(r"(?:Read|Begin with) +(.*)", text)
+    return str(re.split(r"\.(?: |$)", found[-1])[0]) if found else ""
+
+
+def is_in(package: Path, name: str) -> bool:
+    """A module, package or file there, a name of a module (`update.guaranteed_update`), or a name of the package itself."""
+    path = package / name.lstrip(".").replace(".", "/")
+    candidates = (path, path.with_suffix(".py"), path.parent.with_suffix(".py"), package / name)
+    return any(each.exists() for each in candidates if each != package) or defines(package / "__init__.py", name)
+
+
+def defines(module: Path, name: str) -> bool:
+    return re.search(rf"^(?:(?:async )?def |class )?{re.escape(name)}\b", module.read_text(), re.MULTILINE) is not None
+
+
+def test_the_modules_to_read_first_exist() -> None:
+    missing = []
+    for package, text in packages().items():
+        told = beginning(text)
+        named = [*re.findall(r"`+([^`]+)`", told)[:1], *re.findall(r":mod:`([^`]+)`", told)]
+        assert named, package
+        missing += [f"{package.relative_to(SOURCE)}: {name}" for name in named if not is_in(package, name)]
+    assert sorted(missing) == []

@@ -2,7 +2,7 @@
 
 A new driver also has lines in :mod:`remuda.machines.driver_registry` (its name), :mod:`..nodedrivers.builtin_drivers` (its
 NodeDriver), :mod:`..options` (its environment variables) and `provisioning.planner.render.node_addresses` (its addresses):
-docs/architecture.md has all steps.
+docs/changing.md#a-driver has all steps.
 
 Not here: the interface (:mod:`..driver`), Jobs and objects (`..machineprovision`). Read :mod:`.generic` first, the smallest one.
 """
