@@ -256,10 +256,10 @@ async def fill(data_dir: Path, count: int = 4000) -> None:
 def test_what_is_wrong_with_a_file_is_told_in_one_sentence(large: tuple[Path, Path], tmp_path: Path, seed: int) -> None:
     data, backup = large
     said = done("restore", backup, "--verify-only")
-    assert f"{backup} is whole: " in said and "of a server on sqlite" in said
+    assert f"{backup} is valid: " in said and "of a server on sqlite" in said
     assert "is there already" in refused("backup", backup, "--data-dir", data)
     assert "must have at least 12" in refused("backup", tmp_path / "y", "--data-dir", data, passphrase="short")
-    assert "say the passphrase of the backup" in refused("restore", backup, "--data-dir", tmp_path / "new", passphrase="")
+    assert "give the passphrase of the backup" in refused("restore", backup, "--data-dir", tmp_path / "new", passphrase="")
     assert "is not the one that" in refused("restore", backup, "--data-dir", tmp_path / "new", passphrase="not this one at all")
     whole = backup.read_bytes()
     place = random.Random(seed).randrange(len(whole))

@@ -196,7 +196,9 @@ def test_no_request_fails_while_all_keys_are_replaced(served: Served, tmp_path: 
     for checksum_of in (before, both):
         assert agent(checksum_of).decode().strip() == (served.directory / "pki" / "ca.crt").read_text().strip()
     # Unless the old CA is not to be trusted: then its clients don't believe this server any more.
-    assert rotate(served.kubeconfig, "ca", "--finish", "--no-handover").stdout.startswith("ca: no CA that was dropped vouches")
+    assert rotate(served.kubeconfig, "ca", "--finish", "--no-handover").stdout.startswith(
+        "ca: the current CA is no longer cross-signed"
+    )
     eventually(lambda: _is_disbelieved(load.old, tmp_path), 60)
     # On a connection of its own, if it was silent for so long that the server has closed the one that it had.
     assert new.request("GET", "/api/v1/namespaces").status == 200
@@ -252,7 +254,7 @@ def test_the_old_ca_is_kept_while_a_host_needs_it_and_one_that_was_away_follows(
         assert f"host {NAMESPACE}/one of demo" in rotate(served.kubeconfig, "status").stdout
         assert stages(served.kubeconfig)["ca"] == "keeping"
         forced = rotate(served.kubeconfig, "ca", "--finish", "--force")
-        assert "left behind" in forced.stderr and f"host {NAMESPACE}/one" in forced.stderr
+        assert "do not trust the new one" in forced.stderr and f"host {NAMESPACE}/one" in forced.stderr
         assert trusts() == [old]
         agent.start()
         agent.until(lambda: trusts() == [used()])

@@ -100,5 +100,5 @@ class Trusting:
 
 
 def checksum_of(ca: str) -> str:
-    """As the server counts it: of the bundle with one end of line."""
+    """The checksum as the server computes it: of the bundle with one end of line."""
     return hashlib.sha256(f"{ca.rstrip()}\n".encode()).hexdigest()

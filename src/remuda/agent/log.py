@@ -19,7 +19,7 @@ _level = WARNING
 
 
 def start(name: str) -> None:
-    """From this level on; a name that is none is ``info``."""
+    """Log records of this level and above; an unknown level means ``info``."""
     global _level
     _level = _LEVELS.get(name.lower(), INFO)
 

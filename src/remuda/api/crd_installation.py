@@ -110,7 +110,7 @@ async def _get(client: Client, name: str) -> Obj | None:
 
 
 def _is_newer(found: Obj, ours: Obj) -> bool:
-    """By the program that wrote it or, where another one did, by the version that it stores."""
+    """Whether it is newer: by the program that wrote it, or by the version that it stores if another program did."""
     by = annotations_of(found).get(INSTALLED_BY)
     if by and _release(by) > _release(__version__):
         return True

@@ -98,7 +98,7 @@ def place_of_keys(config: Config, store: Store) -> KeyStorage | None:
 
 
 async def _material(config: Config, store: Store) -> Material | None:
-    """None when this server has its own keys."""
+    """The shared keys; None when this server has its own."""
     clock, entropy, directory = config.clock, config.entropy, config.pki_dir
     if config.token:
         return await patiently(clock, lambda: key_agreement.from_token(store, config.token, clock, entropy))

@@ -80,7 +80,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, config: Obj) -> Endpoint:
-        """From a `clientConfig`; ValueError when it names neither a URL nor a Service."""
+        """The endpoint of a `clientConfig`; ValueError when it names neither a URL nor a Service."""
         bundle = base64.b64decode(config.get("caBundle") or "")
         if not bundle.strip():
             bundle = b""

@@ -85,7 +85,7 @@ def install_rules(server: Server) -> None:
 
 
 def filter_lists(server: Server) -> None:
-    """From now on lists and watches of our kinds show users the objects that they may see."""
+    """Make lists and watches of our kinds show users the objects that they may see."""
     server.handler.filtered_lists = FilteredLists(server.rbac, GROUPS, lambda: server.cache.revision)
 
 

@@ -90,7 +90,7 @@ class Contracts:
         return GroupVersionResource(group, version, found[0]["spec"]["names"]["plural"])
 
     def api_version(self, group: str, kind: str) -> str | None:
-        """For the conversion to v1beta1, whose references name a version."""
+        """The apiVersion for the conversion to v1beta1, whose references name a version."""
         try:
             return self.find(group, kind).api_version
         except NoContract:

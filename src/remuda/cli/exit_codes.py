@@ -83,7 +83,7 @@ def _with_advice(message: str) -> str:
     if message.endswith("can't be reached: Connection refused"):
         return f"{message}; nothing listens there: start the server, or correct the address"
     if message == "the server could not find the requested resource":
-        return f"{message}: it is not Remuda's, or serves its API only; say which is meant with --login or --kubeconfig"
+        return f"{message}: it is not Remuda, or serves only its API; select another with --login or --kubeconfig"
     return message
 
 

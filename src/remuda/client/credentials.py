@@ -149,7 +149,7 @@ class PluginCredentials:
                 process.kill()
                 await process.wait()
         if process.returncode != 0:
-            last = complaint.decode(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
+            last = complaint.decode(errors="replace").strip().splitlines()[-1:] or ["it printed nothing"]
             raise ConfigError(f"the exec plug-in {plugin.command} failed with exit code {process.returncode}: {last[0]}")
         return output
 

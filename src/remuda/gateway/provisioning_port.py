@@ -48,7 +48,7 @@ class ProvisioningPort:
     # --- clusters ---------------------------------------------------------------------------------------------------------
 
     async def agent_manifest(self, cluster: str) -> AgentManifest | None:
-        """None as long as this server's address, the cluster or its token is missing."""
+        """The manifest; None while this server's address, the cluster or its token is missing."""
         await synced(self._clusters, self._registrations.informer, self._services.informers.of(SETTINGS))
         found = self._clusters.get("", cluster)
         token = self._registrations.token_of(cluster, DEFAULT_TOKEN)

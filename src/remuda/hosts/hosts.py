@@ -292,7 +292,7 @@ def _identity(place: HostDirectory) -> processes.Identity | None:
 
 def _why_not(place: HostDirectory) -> str:
     lines = place.boot_log.read_text(errors="replace").splitlines() if place.boot_log.exists() else []
-    return f"the host {place.name} did not come up: {lines[-1] if lines else 'it said nothing'}"
+    return f"the host {place.name} did not come up: {lines[-1] if lines else 'it printed nothing'}"
 
 
 def _write_identity_files(place: HostDirectory, record: Record) -> None:

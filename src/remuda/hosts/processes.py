@@ -144,12 +144,12 @@ def kill_tree(root: Identity) -> bool:
 
 
 def become_subreaper() -> None:
-    """From now on, orphans below this process become its children."""
+    """Make orphans below this process its children."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> None:
-    """For a child between fork and exec: it must not outlive its parent."""
+    """Kill this process when its parent ends; called in a child between fork and exec."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

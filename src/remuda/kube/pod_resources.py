@@ -36,7 +36,7 @@ def added(left: Amounts, right: Amounts) -> Amounts:
 
 
 def most(*lists: Amounts) -> Amounts:
-    """For each resource the largest amount."""
+    """The largest amount of each resource."""
     found: Amounts = {}
     for amounts in lists:
         for name, value in amounts.items():

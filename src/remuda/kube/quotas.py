@@ -83,7 +83,7 @@ class Evaluator:
 
 
 def evaluator(group: str, resource: str) -> Evaluator | None:
-    """None for resources that quotas ignore."""
+    """The evaluator of a resource; None if quotas ignore it."""
     key = (group, resource)
     if key in _IGNORED:
         return None

@@ -52,7 +52,7 @@ class Code(StrEnum):
     CLUSTER_AGENT = "ClusterAgent"  # the agent of a cluster has not connected
     AGENT = "Agent"  # the agent of a host is not the one that its server has for it
     UNSUPPORTED = "Unsupported"  # requested, but not supported yet
-    WITHOUT_EFFECT = "WithoutEffect"  # in the spec, but nothing comes of it
+    WITHOUT_EFFECT = "WithoutEffect"  # in the spec, but it is ignored
     REFUSED = "Refused"  # the API refuses the necessary write, with a reason
     FAILED = "Failed"  # a controller can't do its work: a request, a webhook or a program fails; it is tried again
     SILENT = "Silent"  # the agent of a host does not answer

@@ -116,7 +116,7 @@ class Rules:
         return [*errors, *(forbidden_field(f"{path}.{name}", why) for name in changed)]
 
     def _sent_errors(self, attributes: Attributes, obj: Obj, path: str) -> list[FieldError]:
-        """Of a credential that a machine would send to an address, where the writer wrote either, or the record of authors."""
+        """Errors of a credential that a machine would send to an address, if the writer changed one of these or the authors."""
         place = DriverFields.of(attributes.group, attributes.kind)
         fields, before = (dig(each, *path.split(".")) for each in (obj, attributes.old))
         if place is None or not isinstance(fields, dict):

@@ -121,7 +121,7 @@ async def as_root(shell: ssh.Shell) -> str:
 
 def last_line(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"
 
 
 # --- userdata -------------------------------------------------------------------------------------------------------------

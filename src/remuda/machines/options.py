@@ -115,7 +115,7 @@ class Options:
         return field_of(self._whole(name))
 
     def replaced(self, **changes: Value) -> Options:
-        """With other values; names without the driver's, `_` for `-`."""
+        """The options with other values; names without the driver's, `_` for `-`."""
         whole = {self._whole(name.replace("_", "-")): value for name, value in changes.items()}
         return Options(self._driver, self._flags.values(), {**self._given, **whole})
 

@@ -60,7 +60,7 @@ class MachineCaches:
         return self.clusters.get(namespace_of(obj), name) if name else None
 
     def control_plane_of(self, cluster: Obj) -> Obj | None:
-        """None also if the control plane is of another kind."""
+        """The control plane; None also if it is of another kind."""
         ref = dig(cluster, "spec", "controlPlaneRef") or {}
         if ref.get("kind") != "RKEControlPlane" or ref.get("apiGroup") != rke.GROUP:
             return None

@@ -49,7 +49,7 @@ class Informer:
         glances: bool = False,
         most: int = MOST_REMOTE,
     ) -> None:
-        """With `glances` it is as fresh as the last call of `look`, and holds no connection in between."""
+        """`glances`: it is as fresh as the last call of `look`, and holds no connection in between."""
         self.resource = resource
         self.reflector = Reflector(
             client,

@@ -68,7 +68,7 @@ class Material:
 
     @classmethod
     def from_data(cls, data: Obj) -> Material | None:
-        """None when anything is missing or inconsistent: then all is made anew."""
+        """The certificates; None when anything is missing or inconsistent: then all are made anew."""
         try:
             found = {name: base64.b64decode(data[name]) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
             authorities = tuple(

@@ -142,7 +142,7 @@ def test_it_survives_a_server_that_is_restarted(place: Path, downstream: Embedde
         (("--token-file", "x"), 2, "--server is missing"),
         (("--server", "http://x", "--token-file", "/dev/null"), 1, "does not begin with https"),
         (("--server", "https://x", "--token-file", "/dev/null"), 1, "there is no registration token"),
-        (("--server", "https://x", "--token-file", "/etc/hostname"), 1, "this is no pod"),
+        (("--server", "https://x", "--token-file", "/etc/hostname"), 1, "this is not a pod"),
         (("--allow", "nonsense"), 2, "is not HOST:PORT"),
     ],
 )

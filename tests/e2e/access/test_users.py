@@ -161,7 +161,7 @@ def home(server: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Home:
     there = Home(tmp_path_factory.mktemp("home") / "me")
     password = (server.directory / "bootstrap-password").read_text().strip()
     answers = [
-        ("Is that the one?", "y"),
+        ("Do you trust this CA?", "y"),
         ("User name", "admin"),
         ("Password", password),
         ("New password", NEW),
@@ -190,8 +190,8 @@ def test_nothing_is_sent_to_a_server_that_nobody_trusts(server: Gateway, tmp_pat
     told = stranger.run("login", server.url, "-u", "admin", "--password-stdin", stdin=f"{NEW}\n", code=1)
     assert f"--ca-checksum {server.ca_checksum()}" in told
     wrong = stranger.run("login", server.url, "-u", "admin", "--password-stdin", "--ca-checksum", "0" * 64, stdin="x\n", code=1)
-    assert "another CA" in wrong
-    code, shown = stranger.talk("login", server.url, answers=[("Is that the one?", "n")])
+    assert "another checksum" in wrong
+    code, shown = stranger.talk("login", server.url, answers=[("Do you trust this CA?", "n")])
     assert code == 1 and "nothing was sent" in shown
     assert not [line for line in server.audit()[before:] if "login" in line["path"]]
     assert not (stranger.directory / "config" / "remuda" / "logins.json").exists()

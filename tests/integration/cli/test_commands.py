@@ -87,7 +87,7 @@ def test_version_says_why_a_server_does_not_answer_and_is_no_failure(shell: Shel
         (["serve", "--listen", "a:70000"], "is not HOST:PORT"),
         (["serve", "--history", "7x"], "is not a duration such as 30m, 12h or 7d"),
         (["version", "--nope"], "no such option"),
-        (["kubeconfig", "--use"], "go with --merge"),
+        (["kubeconfig", "--use"], "need --merge"),
         (["completion", "tcsh"], "is not one of 'bash', 'zsh', 'fish'"),
     ],
 )

@@ -67,7 +67,7 @@ async def test_the_agent_tolerates_the_taints_of_the_machine_that_brings_it() ->
             {"key": "c", "effect": "NoExecute", "operator": "Exists"},
         ]
         bare = await deployment(door, managed)
-        # What it does when its node is away is no taint of a machine's.
+        # What it does when its node is away is not a taint of a machine's.
         assert len(dig(bare, "spec", "template", "spec", "tolerations")) == 2
 
 

@@ -109,10 +109,10 @@ def _term_errors(spec: Obj) -> list[FieldError]:
     ttl, grace = (_minutes(spec.get(field)) for field in ("ttl", "gracePeriod"))
     errors: list[FieldError] = []
     if ttl and not SHORTEST_TTL <= ttl <= LONGEST_TTL:
-        why = f"must be 0, for what the settings say, or from {SHORTEST_TTL} to {LONGEST_TTL} minutes"
+        why = f"must be 0, for the value of the settings, or from {SHORTEST_TTL} to {LONGEST_TTL} minutes"
         errors.append(invalid_value("spec.ttl", ttl, why))
     if grace and grace < SHORTEST_GRACE:
-        why = f"must be 0, for what the settings say, or at least {SHORTEST_GRACE} minutes"
+        why = f"must be 0, for the value of the settings, or at least {SHORTEST_GRACE} minutes"
         errors.append(invalid_value("spec.gracePeriod", grace, why))
     if ttl and grace and grace >= ttl:
         errors.append(invalid_value("spec.gracePeriod", grace, f"must be less than spec.ttl, which is {ttl}"))

@@ -131,7 +131,7 @@ class ManagedClusters:
     # --- its objects ----------------------------------------------------------------------------------------------------
 
     async def _ensure_namespace(self, cluster: Obj) -> Wait | None:
-        """None if it exists and is this Cluster's own."""
+        """The reason why it can't be used; None if it exists and is this Cluster's own."""
         name = name_of(cluster)
         found = self._namespaces.get("", name)
         if found is None:

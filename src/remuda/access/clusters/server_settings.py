@@ -111,7 +111,7 @@ class Server:
         return self._known[1]
 
     def watches(self, to: Keys) -> tuple[Watch, ...]:
-        """For a controller whose objects depend on settings; `to` gives the keys of those."""
+        """Watches for a controller whose objects depend on settings; `to` gives the keys of those."""
         return (Watch(SETTINGS, to, _value_change), Watch(FEATURES, to, _value_change))
 
 

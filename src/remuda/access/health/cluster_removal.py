@@ -174,7 +174,7 @@ class Removal:
                 cluster,
                 WARNING,
                 "DownstreamNotCleaned",
-                f"the cluster was removed, but what we made in it was left there, since {problem}: namespaces {NAMESPACE} and "
+                f"the cluster was removed, but our objects in it were left there, since {problem}: namespaces {NAMESPACE} and "
                 f"{IMPERSONATION_NAMESPACE}, and cluster roles and bindings with the annotation {MADE_FOR}={name}",
             )
             log.warning("removed without cleaning: %s", problem)

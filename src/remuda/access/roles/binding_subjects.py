@@ -64,7 +64,7 @@ def subject_of(binding: Obj, user_of: UserOf = no_user) -> Obj | None:
 
 
 def opens(token: Obj) -> Iterable[str]:
-    """For an index of Tokens: the cluster that one opens for our controllers."""
+    """Key function of an index of Tokens: the cluster that one opens for our controllers."""
     cluster = token.get("clusterName")
     return (cluster,) if isinstance(cluster, str) and cluster and labels_of(token).get(KIND_LABEL) == CONTROLLERS_KIND else ()
 

@@ -231,7 +231,7 @@ class ClusterAccess:
         if not views.included(binding.get("roleTemplateName") or ""):
             said.append(f"RoleTemplate {binding.get('roleTemplateName')} is not there")
         if views.subject_of(binding) is None:
-            said.append("no user is known by this name")
+            said.append("there is no user with this name")
         local = ERROR if said else COMPLETE
         status = {
             "localConditions": [condition("ClusterMembershipReconciled", said)],

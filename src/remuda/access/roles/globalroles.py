@@ -132,7 +132,7 @@ class GlobalRoleBindings:
         if role is None:
             problems.append(f"GlobalRole {binding.get('globalRoleName')} is not there")
         elif subject is None:
-            problems.append("no user is known by this name")
+            problems.append("there is no user with this name")
         else:
             wanted = bindings_of(binding, role, subject, _There(views))
         problems += await bring_about(self._client, wanted, self._owned.of(key))

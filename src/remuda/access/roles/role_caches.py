@@ -241,7 +241,7 @@ class Views:
 
 
 def nothing(obj: Obj) -> Iterable[Key]:
-    """For kinds that must be known before the first decision, but whose changes queue nothing."""
+    """Mapping for kinds that must be known before the first decision, but whose changes queue nothing."""
     return ()
 
 

@@ -297,7 +297,7 @@ def parse_features(text: str) -> tuple[dict[str, bool], list[str]]:
         elif value not in ("true", "false"):
             problems.append(f"feature {name} must be true or false")
         elif switched.setdefault(name, value == "true") != (value == "true"):
-            problems.append(f"feature {name} is said to be both true and false")
+            problems.append(f"feature {name} is set to both true and false")
     return switched, problems
 
 

@@ -29,7 +29,7 @@ _LONGEST_PAUSE = 3600.0
 
 
 def user_of_token(token: Obj) -> Iterable[str]:
-    """For an index of tokens by their user's id."""
+    """Key function of an index of tokens by their user's id."""
     user = token.get("userId")
     return (user,) if isinstance(user, str) and user else ()
 

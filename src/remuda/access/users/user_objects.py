@@ -101,11 +101,11 @@ def identity_of(user: Obj) -> str:
 
 
 def username_keys(user: Obj) -> Iterable[str]:
-    """For an index of users by login name."""
+    """Key function of an index of users by login name."""
     name = user.get("username")
     return (name,) if isinstance(name, str) and name else ()
 
 
 def meant_by(users: Iterable[Obj]) -> Obj | None:
-    """Of several users with one login name, the oldest: a later one can't take it over."""
+    """The oldest of several users with one login name: a later one can't take it over."""
     return min(users, key=lambda user: (str(user["metadata"].get("creationTimestamp") or ""), identity_of(user)), default=None)

@@ -77,7 +77,7 @@ class SnapshotFile(TypedDict, total=False):
 
 
 class ETCDSnapshotSpec(TypedDict, total=False):
-    """Of what it is."""
+    """The cluster that the snapshot was taken of."""
 
     clusterName: Annotated[str, Doc("The name of the clusters.provisioning.cattle.io it was taken of.")]
 

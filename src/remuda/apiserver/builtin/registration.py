@@ -191,7 +191,7 @@ def decoder(definition: str, kind: str, version: str) -> Callable[[Obj], tuple[O
 
 
 def reset_fields(version: Version, strategy: Strategy) -> dict[str, list[tuple[str, ...]]]:
-    """By subresource: the fields that a write does not own, because it can't set them."""
+    """The fields that a write to each subresource does not own, because it can't set them."""
     if not version.has_status:
         return {}
     more = _STATUS_RESETS.get((version.group, version.resource.name), [])

@@ -331,7 +331,7 @@ def _schema_errors(holder: Any, path: str, status: bool, options: Options, struc
 
 
 def _root_errors(schema: Obj, path: str) -> Errors:
-    """With a status subresource, the root may hold little besides the properties."""
+    """Errors of the root: with a status subresource, it may hold little besides the properties."""
     allowed = _ALLOWED_AT_ROOT.split()
     for go_name, name in set_fields(schema):
         if name == "type":

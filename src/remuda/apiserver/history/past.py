@@ -212,7 +212,7 @@ class HistoryHandler:
         return items
 
     def _readable(self, state: State, action: Action) -> Obj | None:
-        """None for a deletion, and for an object encrypted with a key that no longer exists."""
+        """The object; None for a deletion, and for an object encrypted with a key that no longer exists."""
         if state.kv is None:
             return None
         try:

@@ -293,7 +293,7 @@ class _Server(web.Server):
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
-    """For HTTP/1.1, client certificates optional."""
+    """The TLS context for HTTP/1.1, with optional client certificates."""
     context = tls.server_context()
     context.load_cert_chain(certificate, key)
     context.set_alpn_protocols(["http/1.1"])

@@ -26,7 +26,7 @@ from .token_sealing import Cost
 class KeyStorage(Protocol):
     @property
     def where(self) -> str:
-        """For people."""
+        """The place in words."""
 
     @property
     def copied(self) -> bool:

@@ -361,7 +361,7 @@ class Rotations:
                 raise ApiError(
                     409,
                     "Conflict",
-                    f"{rotation_record.WORDS[kind]} was rotated, and the old one is still good: "
+                    f"{rotation_record.WORDS[kind]} was rotated, and the old one is still valid: "
                     "say --finish when nothing needs it",
                 )
             return

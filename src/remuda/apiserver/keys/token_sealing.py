@@ -41,9 +41,9 @@ class Cost(NamedTuple):
         if n < 2 or n & (n - 1) or r < 1 or p < 1:
             return f"scrypt has no such numbers as n {n}, r {r}, p {p}"
         if 128 * n * r > MOST_MEMORY:
-            return f"it asks for {128 * n * r >> 20:,} MiB of memory, and {MOST_MEMORY >> 20} are the most that is needed"
+            return f"its scrypt settings need {128 * n * r >> 20:,} MiB of memory; at most {MOST_MEMORY >> 20} MiB are allowed"
         if p > MOST_ROUNDS:
-            return f"it asks for {p:,} rounds of scrypt, and {MOST_ROUNDS} are the most that is needed"
+            return f"its scrypt settings need {p:,} rounds; at most {MOST_ROUNDS} are allowed"
         return ""
 
 

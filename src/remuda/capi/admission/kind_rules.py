@@ -392,7 +392,7 @@ def _bad_name(template: str, why: str) -> FieldError:
 
 
 def default_replicas(kind: str, obj: Obj, old: Obj | None) -> int:
-    """For an object without `spec.replicas`; `old` is None when it is new."""
+    """The default for an object without `spec.replicas`; `old` is None when it is new."""
     annotations = section(obj, "metadata", "annotations")
     if well_known.AUTOSCALER_MIN not in annotations or well_known.AUTOSCALER_MAX not in annotations:
         return 1

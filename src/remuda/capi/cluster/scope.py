@@ -29,7 +29,7 @@ _NAMES_SHOWN = 5
 
 
 def is_owned(obj: Obj, cluster: Obj) -> bool:
-    """By group, kind and name: after a move a Cluster has another uid."""
+    """Whether it is owned, by group, kind and name: after a move a Cluster has another uid."""
     return any(owner_is(ref, "Cluster") and ref.get("name") == name_of(cluster) for ref in owner_references_of(obj))
 
 

@@ -93,7 +93,7 @@ def is_healthy(machine: Obj) -> bool:
 
 
 def _age_priority(machine: Obj, now: float) -> float:
-    """From 0 for the newest towards 50 for the oldest, half of the way in a week."""
+    """A priority from 0 for the newest towards 50 for the oldest, half of the way in a week."""
     created = time_of(metadata(machine).get("creationTimestamp"))
     if created is None or created > now:
         return _NEVER
@@ -108,7 +108,7 @@ _ORDERS: dict[str, Callable[[Obj, float], float]] = {
 
 
 def priority(machine: Obj, order: str, now: float) -> float:
-    """From 0 (keep) to 100 (already being deleted). Raises UnknownOrder."""
+    """The priority of deletion, from 0 (keep) to 100 (already being deleted). Raises UnknownOrder."""
     by_order = _ORDERS.get(order or "Random")
     if by_order is None:
         raise UnknownOrder(order)

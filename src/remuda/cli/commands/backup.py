@@ -71,7 +71,7 @@ def _read_file(path: Path) -> str:
 
 def _asked(new: bool) -> str:
     if not sys.stdin.isatty():
-        raise Failure(f"say the passphrase of the backup, with {_OPTION} or in {VARIABLE}")
+        raise Failure(f"give the passphrase of the backup, with {_OPTION} or in {VARIABLE}")
     return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
 
 
@@ -83,7 +83,7 @@ def _asked(new: bool) -> str:
 @data_dir_option
 @etcd_backup_options
 @passphrase_option
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def command(file: Path, data_dir: Path, sharing: Sharing, passphrase_file: Path | None, force: bool) -> None:
     """Back up a server's whole state into a sealed file.
 
@@ -171,8 +171,8 @@ def counting(doing: str) -> Iterator[Counter]:
 @data_dir_option
 @etcd_restore_options
 @passphrase_option
-@click.option("--force", is_flag=True, help="Restore also where something is; that is kept aside.")
-@click.option("--verify-only", is_flag=True, help="Check that FILE is whole and opens, and restore nothing.")
+@click.option("--force", is_flag=True, help="Restore also over existing data, which is kept beside it.")
+@click.option("--verify-only", is_flag=True, help="Check that FILE is valid and can be decrypted, and restore nothing.")
 def restore(file: Path, data_dir: Path, sharing: Sharing, passphrase_file: Path | None, force: bool, verify_only: bool) -> None:
     """Restore a server's state from a backup.
 
@@ -203,7 +203,7 @@ def _verify(backup: Backup, key: bytes) -> None:
     with counting("Checking") as progress:
         objects = backup.verify(key, lambda done: progress(done, header.objects))
     click.echo(
-        f"{backup.path} is whole: {objects:,} objects at revision {header.revision} of a server on {header.store}, "
+        f"{backup.path} is valid: {objects:,} objects at revision {header.revision} of a server on {header.store}, "
         f"taken {header.time} by Remuda {header.remuda}."
     )
 
@@ -226,9 +226,9 @@ def _tell(backup: Backup, restored: Restored, data_dir: Path, sharing: Sharing) 
     where = data_dir if sharing.etcd is None else ", ".join(sharing.etcd.endpoints)
     click.echo(f"Restored {restored.objects:,} objects of {backup.header.time} into {where}.")
     if restored.over:
-        click.echo(f"{restored.over:,} more had a time to live, which is over.")
+        click.echo(f"{restored.over:,} more had a time to live that has passed.")
     if restored.aside is not None:
-        click.echo(f"What was there is kept in {restored.aside}.")
+        click.echo(f"The previous data is kept in {restored.aside}.")
     if sharing.etcd is None and data_dir.stat().st_uid != os.geteuid():
         # Root restores for a service that has a user of its own.
         owner = owner_of(data_dir)

@@ -72,7 +72,7 @@ def list_(namespace: str, remote: Remote, output: Output) -> None:
 
 @command.command()
 @cluster_argument
-@click.option("-w", "--watch", is_flag=True, help="Go on as it changes; until it is gone, or Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Show changes until the cluster is deleted or Ctrl-C is pressed.")
 @remote_options
 @output_option(TABLE, JSON, YAML)
 def show(name: str, namespace: str, watch: bool, remote: Remote, output: Output) -> None:
@@ -85,7 +85,7 @@ def show(name: str, namespace: str, watch: bool, remote: Remote, output: Output)
     from ..views.cluster_tree import painted
 
     if watch and output.structured:
-        raise click.UsageError("--watch is for people; -o json and -o yaml show one moment")
+        raise click.UsageError("--watch can't be combined with -o json or -o yaml")
     if watch:
         remote.run(lambda client: _follow(client, namespace, name))
         click.echo(f"cluster {name} is gone")
@@ -116,10 +116,18 @@ def _now() -> float:
 
 @command.command("registration-command")
 @cluster_argument
-@click.option("--etcd", "roles", flag_value="etcd", multiple=True, help="It keeps a part of the cluster's state.")
-@click.option("--controlplane", "roles", flag_value="controlplane", multiple=True, help="It serves the cluster's API.")
-@click.option("--worker", "roles", flag_value="worker", multiple=True, help="It runs pods.")
-@click.option("--all-roles", is_flag=True, help="All three; so it is without any.")
+@click.option(
+    "--etcd", "roles", flag_value="etcd", multiple=True, help="The host gets the role etcd: it stores the cluster's state."
+)
+@click.option(
+    "--controlplane",
+    "roles",
+    flag_value="controlplane",
+    multiple=True,
+    help="The host gets the role control plane: it serves the cluster's API.",
+)
+@click.option("--worker", "roles", flag_value="worker", multiple=True, help="The host gets the role worker: it runs pods.")
+@click.option("--all-roles", is_flag=True, help="The host gets all three roles; the default.")
 @click.option("--insecure", is_flag=True, help="Rancher's form: what it downloads and runs is not verified.")
 @click.option("--node-name", default="", metavar="NAME", help="The name of the node.  [default: the host's name]")
 @click.option("--address", default="", metavar="ADDRESS", help="The host's public address, or an interface that has it.")
@@ -162,7 +170,7 @@ def registration_command(
         click.echo(f"{clusters.commands(remote, identifier, name, *fields)} {arguments}")
         return
     if all_roles or details != clusters.Details():
-        raise Failure(f"cluster {name} takes no hosts: it is not made by this server")
+        raise Failure(f"cluster {name} can't register hosts: this server did not provision it")
     fields = ("insecureCommand",) if insecure else ("pinnedCommand", "command")
     click.echo(clusters.commands(remote, identifier, name, *fields))
 
@@ -192,7 +200,7 @@ def delete(name: str, namespace: str, uninstall: bool, remote: Remote) -> None:
 @command.command()
 @cluster_argument
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option("--no-wait", is_flag=True, help="Request it, and don't follow it.")
+@click.option("--no-wait", is_flag=True, help="Request it, and don't wait for the result.")
 @remote_options
 def undo(name: str, namespace: str, yes: bool, no_wait: bool, remote: Remote) -> None:
     """Bring a cluster back to before the last upgrade of its minor version. All changes since then are lost.
@@ -235,7 +243,9 @@ def certificates(name: str, namespace: str, remote: Remote, output: Output) -> N
 
 @command.command("rotate-certificates")
 @cluster_argument
-@click.option("--service", "services", multiple=True, metavar="NAME", help="Only those of this service; several times for more.")
+@click.option(
+    "--service", "services", multiple=True, metavar="NAME", help="Only certificates of this service; may be given several times."
+)
 @remote_options
 def rotate_certificates(name: str, namespace: str, services: tuple[str, ...], remote: Remote) -> None:
     """Replace the certificates of a cluster's hosts, one host after another.
@@ -282,7 +292,7 @@ command.add_command(recover.command, "recover")
 @remote_options
 @output_option(TABLE, JSON, YAML)
 def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
-    """Say what a cluster waits for, since when, and who can end it.
+    """Show what a cluster waits for, since when, and what to do.
 
     CLUSTER is its name in the workspace, or its id. The object that another one waits for is shown below it, with its observed
     state; at the end is what to do, with commands that can be run as they are.
@@ -328,5 +338,5 @@ def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
             for command in each.commands:
                 output.line(f"  $ {command}")
     if sight.waits is None:
-        where = f"on {sight.leader}" if sight.leader else "elsewhere, or this server does not tell"
-        click.echo(f"(as conditions tell it: the controllers work {where})", err=True)
+        where = f"on {sight.leader}" if sight.leader else "elsewhere, or the place is unknown"
+        click.echo(f"(from conditions only, since the controllers run {where})", err=True)

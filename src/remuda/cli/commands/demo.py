@@ -28,11 +28,11 @@ _MOST = 9
 
 @click.command()
 @click.option("--servers", type=click.IntRange(1, _MOST), metavar="COUNT", help="Servers of the cluster.  [default: 3]")
-@click.option("--workers", type=click.IntRange(1, _MOST), metavar="COUNT", help="Workers at first.  [default: 2]")
+@click.option("--workers", type=click.IntRange(1, _MOST), metavar="COUNT", help="Workers at the start.  [default: 2]")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Its files: a new or empty directory, removed at the end.  [default: a temporary one]",
+    help="The directory of its files: new or empty, removed at the end.  [default: a temporary one]",
 )
 @click.option(
     "--exit/--stay",
@@ -73,7 +73,7 @@ def _directory(told: Path | None) -> Path:
         return Path(tempfile.mkdtemp(prefix="remuda-demo-"))
     with contextlib.suppress(FileNotFoundError):
         if any(told.iterdir()):
-            raise Failure(f"{told} is not empty: the demo wants a directory of its own, and removes it at the end")
+            raise Failure(f"{told} is not empty: the demo needs a directory of its own, which it removes at the end")
     told.mkdir(mode=0o700, parents=True, exist_ok=True)
     return told.absolute()
 

@@ -99,7 +99,7 @@ def port(subject: Subject) -> Result:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror:
-        return Result("port", "fail", f"the address {listen.host} is not known", "say another with --listen")
+        return Result("port", "fail", f"the address {listen.host} is not known", "choose another with --listen")
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -112,12 +112,12 @@ def port(subject: Subject) -> Result:
 def _port_taken(subject: Subject, error: OSError) -> Result:
     listen = subject.listen
     if error.errno != errno.EADDRINUSE:
-        advice = "say another with --listen"
+        advice = "choose another with --listen"
         return Result("port", "fail", f"{listen} can't be listened on ({os.strerror(error.errno or 0)})", advice)
     version = _own_server(subject)
     if version:
         return Result("port", "ok", f"{listen} is served by the Remuda of this data directory ({version})")
-    return Result("port", "fail", f"{listen} is in use by another program", "stop it, or say another address with --listen")
+    return Result("port", "fail", f"{listen} is in use by another program", "stop it, or choose another address with --listen")
 
 
 def _own_server(subject: Subject) -> str:
@@ -158,11 +158,11 @@ def disk_speed(subject: Subject) -> Result:
         taken = sorted(_sync_times(place, subject.clock))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        return Result("disk speed", "fail", f"{place} can't be written ({reason})", "say another with --data-dir")
+        return Result("disk speed", "fail", f"{place} can't be written ({reason})", "choose another with --data-dir")
     middle = taken[len(taken) // 2] * 1000
     found = f"a durable write takes {middle:.1f} ms"
     if middle >= FSYNC_FAIL_MS:
-        return Result("disk speed", "fail", found, "use a disk that works, or another with --data-dir")
+        return Result("disk speed", "fail", found, "use a working disk, or choose another directory with --data-dir")
     if middle >= FSYNC_WARN_MS:
         return Result("disk speed", "warn", found, "every write of an object waits for one; a local SSD takes about 1 ms")
     return Result("disk speed", "ok", found)
@@ -204,18 +204,18 @@ def permissions(subject: Subject) -> Result:
     if not directory.exists():
         place = _existing(directory)
         if os.access(place, os.W_OK | os.X_OK) and place.is_dir():
-            return Result("permissions", "ok", f"{directory} is not there yet and can be made")
-        return Result("permissions", "fail", f"{directory} can't be made in {place}", "say another with --data-dir")
+            return Result("permissions", "ok", f"{directory} does not exist yet and can be created")
+        return Result("permissions", "fail", f"{directory} can't be made in {place}", "choose another with --data-dir")
     if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         return Result("permissions", "fail", f"{directory} is not this user's", f"chown -R it to uid {os.getuid()}")
     loose = [name for name in _SECRET_FILES if _readable_by_others(directory / name)]
     if loose:
         listed = ", ".join(loose)
-        advice = f"cd {directory} && chmod go= {' '.join(loose)}; then consider what is in them known"
+        advice = f"cd {directory} && chmod go= {' '.join(loose)}; then treat their content as disclosed"
         return Result("permissions", "fail", f"others can read {listed}", advice)
     if _readable_by_others(directory):
-        return Result("permissions", "warn", f"others can look into {directory}", f"chmod 700 {directory}")
-    return Result("permissions", "ok", f"{directory} and its keys are this user's alone")
+        return Result("permissions", "warn", f"other users can list {directory}", f"chmod 700 {directory}")
+    return Result("permissions", "ok", f"{directory} and its keys can be read by this user only")
 
 
 def _readable_by_others(path: Path) -> bool:
@@ -230,7 +230,7 @@ def open_files(subject: Subject) -> Result:
     if hard == resource.RLIM_INFINITY:
         return Result("open files", "ok", "no limit")
     found = f"at most {hard}"
-    advice = "each client and each watch is one: raise it with ulimit -n, or LimitNOFILE= of the service"
+    advice = "each client and each watch needs one: raise it with ulimit -n, or LimitNOFILE= of the service"
     if hard < FILES_FAIL:
         return Result("open files", "fail", found, advice)
     return Result("open files", "warn", found, advice) if hard < FILES_WARN else Result("open files", "ok", found)

@@ -37,7 +37,13 @@ def check_moment(_ctx: click.Context, _param: click.Parameter, text: str) -> str
 @click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace.  [default: the kubeconfig's, or default]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
 @click.option("-l", "--selector", default="", metavar="SELECTOR", help="Only objects with these labels, such as app=web.")
-@click.option("--at", default="", metavar="MOMENT", callback=check_moment, help="As it was: 4711, 10m, 2026-11-16T12:00:00Z.")
+@click.option(
+    "--at",
+    default="",
+    metavar="MOMENT",
+    callback=check_moment,
+    help="The state at a revision, age or time: 4711, 10m, 2026-11-16T12:00:00Z.",
+)
 @remote_options
 @output_option(TABLE, WIDE, YAML, JSON, NAME)
 def command(
@@ -52,9 +58,9 @@ def command(
 
     kind, name = split(kind, name)
     if name and all_namespaces:
-        raise click.UsageError("-A is for lists: one object is in one namespace, say which with -n")
+        raise click.UsageError("-A is only for lists: give the namespace of one object with -n")
     if name and selector:
-        raise click.UsageError("-l is for lists: one object is asked for by its name")
+        raise click.UsageError("-l is only for lists: one object is selected by its name")
     if all_namespaces and namespace:
         raise click.UsageError("-A and -n exclude each other")
     where = "" if all_namespaces else namespace or remote.target.namespace or "default"

@@ -51,7 +51,7 @@ def command(
 
     kind, name = split(kind, name)
     if not name:
-        raise click.UsageError("say whose history it is: KIND NAME, or KIND/NAME")
+        raise click.UsageError("name the object: KIND NAME, or KIND/NAME")
 
     async def ask(client: HttpsClient) -> tuple[Kind, list[Obj], bool]:
         found = await find(client, kind, ever=True)
@@ -154,11 +154,11 @@ def _row(step: Obj) -> list[str]:
 
 def _fields(step: Obj) -> str:
     if step.get("unreadable"):
-        return "(sealed with a key that is gone)"
+        return "(encrypted with a key that no longer exists)"
     if step["change"] != "changed":
         return ""
     if step.get("fields") is None:
-        return "(what it was before is not kept)"
+        return "(the state before is not kept)"
     named = step["fields"][:_SHOWN_FIELDS]
     more = len(step["fields"]) - len(named) + int(step.get("moreFields") or 0)
     return ", ".join(named) + (f" and {more} more" if more else "")
@@ -167,7 +167,7 @@ def _fields(step: Obj) -> str:
 def _with_diff(step: Obj) -> Iterator[str]:
     yield f"revision {step['revision']}  {_time(step)}  {step['change']}  by {_by(step)}"
     text = step.get("diff")
-    yield from ["(what it was, or what it was before, is not kept)"] if text is None else text.splitlines()
+    yield from ["(this state, or the state before, is not kept)"] if text is None else text.splitlines()
     yield ""
 
 

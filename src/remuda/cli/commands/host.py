@@ -39,12 +39,12 @@ _timeout_option = click.option(
     metavar="DURATION",
     default="2m",
     show_default=True,
-    help="The time that its units may take to stop; the rest is killed then.",
+    help="The time that its units may take to stop; then they are killed.",
 )
 
 
 def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """For shells: the names of hosts, of the data directory that was said or the usual one."""
+    """Shell completion: the names of hosts, of the data directory that was said or the usual one."""
     directory = Path(ctx.params.get("data_dir") or os.environ.get("REMUDA_DATA_DIR") or default_data_dir()) / "hosts"
     names = sorted(path.parent.name for path in directory.glob("*/host.json"))
     return [name for name in names if name.startswith(incomplete) and not name.startswith(".")]
@@ -52,7 +52,7 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
 @click.group()
 def command() -> None:
-    """Make hosts on this machine, for clusters to be tried on.
+    """Create hosts on this machine, to try clusters on.
 
     A host is a directory, an address in 127.0.0.0/8 and a tree of processes. It takes the registration command of a cluster
     as any other host does, and needs no root. Linux only.
@@ -146,8 +146,8 @@ def rm(names: tuple[str, ...], data_dir: Path) -> None:
 @command.command()
 @click.argument("name", shell_complete=_complete)
 @click.argument("unit", default="")
-@click.option("-n", "--tail", type=click.IntRange(0), default=None, metavar="COUNT", help="The last lines only.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as more is said.")
+@click.option("-n", "--tail", type=click.IntRange(0), default=None, metavar="COUNT", help="Only the last lines.")
+@click.option("-f", "--follow", is_flag=True, help="Show new lines as they are written.")
 @data_dir_option
 def logs(name: str, unit: str, tail: int | None, follow: bool, data_dir: Path) -> None:
     """Show what a host's units say, or one of them."""
@@ -189,9 +189,17 @@ def exec_(name: str, words: tuple[str, ...], data_dir: Path) -> None:
 @click.argument("name", shell_complete=_complete)
 @click.argument("cluster", shell_complete=complete_clusters)
 @namespace_option
-@click.option("--etcd", "roles", flag_value="etcd", multiple=True, help="It keeps a part of the cluster's state.")
-@click.option("--controlplane", "roles", flag_value="controlplane", multiple=True, help="It serves the cluster's API.")
-@click.option("--worker", "roles", flag_value="worker", multiple=True, help="It runs pods.")
+@click.option(
+    "--etcd", "roles", flag_value="etcd", multiple=True, help="The host gets the role etcd: it stores the cluster's state."
+)
+@click.option(
+    "--controlplane",
+    "roles",
+    flag_value="controlplane",
+    multiple=True,
+    help="The host gets the role control plane: it serves the cluster's API.",
+)
+@click.option("--worker", "roles", flag_value="worker", multiple=True, help="The host gets the role worker: it runs pods.")
 @data_dir_option
 @remote_options
 def join(name: str, cluster: str, namespace: str, roles: tuple[str, ...], data_dir: Path, remote: Remote) -> None:

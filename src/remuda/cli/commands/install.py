@@ -35,7 +35,7 @@ def name_option(function: _Function) -> _Function:
 
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise click.BadParameter(f"{name!r} is no name of small letters, digits and dashes", param_hint="--name")
+        raise click.BadParameter(f"{name!r} must consist of lower-case letters, digits and dashes", param_hint="--name")
 
 
 def need_root(what: str) -> None:
@@ -50,11 +50,11 @@ def need_root(what: str) -> None:
 @click.option(
     "--local-machines",
     is_flag=True,
-    help="For machines of the drivers local and container: they stay while the server restarts, and are not shut in with it.",
+    help="For machines of the drivers local and container: they keep running while the server restarts, and outside its sandbox.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the unit and change nothing.")
 @click.option("--no-start", is_flag=True, help="Write the unit, but neither enable nor start it.")
-@click.option("--uninstall", "away", is_flag=True, help="Take the service away; the state stays. As `remuda uninstall`.")
+@click.option("--uninstall", "away", is_flag=True, help="Remove the service and keep the state, like `remuda uninstall`.")
 @click.argument("serve_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF SERVE]")
 def command(
     systemd: bool,
@@ -72,11 +72,11 @@ def command(
     up to date and says what changed. What comes after -- is for remuda serve.
     """
     if not systemd:
-        raise click.UsageError("say --systemd: there is no other kind of service")
+        raise click.UsageError("add --systemd: it is the only kind of service")
     check_name(name)
     if away:
         if serve_options:
-            raise click.UsageError("--uninstall takes no options of serve")
+            raise click.UsageError("--uninstall can't be combined with options of serve")
         take_away(name, purge=False)
         return
     from ..systemd import this_program, unit_file
@@ -155,7 +155,7 @@ def _given(options: tuple[str, ...]) -> dict[str, Any]:
     from ..programs import serve
 
     if any(word in ("--help", "-h") for word in options):
-        raise click.UsageError("--help is no option for a service: remuda serve --help")
+        raise click.UsageError("--help can't be an option of the service: remuda serve --help")
     context = serve.command.make_context("remuda serve", list(options))
     source = click.core.ParameterSource.COMMANDLINE
     found = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is source}
@@ -164,7 +164,7 @@ def _given(options: tuple[str, ...]) -> dict[str, Any]:
     for key, value in found.items():
         if isinstance(value, Path) and not value.is_absolute():
             flag = f"--{key.replace('_', '-')}"
-            raise click.BadParameter(f"{value} has to begin with /: a service has no directory of yours", param_hint=flag)
+            raise click.BadParameter(f"{value} must begin with /: the service does not run in your directory", param_hint=flag)
     return found
 
 
@@ -193,7 +193,7 @@ def _check_program(program: Program, service: Service) -> None:
 @name_option
 @click.option("--purge", is_flag=True, help="Remove the data directory with all state and keys, and the user, too.")
 def uninstall(name: str, purge: bool) -> None:
-    """Take the service away that `remuda install` made.
+    """Remove the service that `remuda install` made.
 
     It is stopped and its unit removed. Delete clusters before that, or their machines stay where they are.
     """

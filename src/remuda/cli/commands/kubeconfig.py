@@ -27,15 +27,15 @@ _ACTION = "?action=generateKubeconfig"
 @click.command()
 @click.argument("clusters", metavar="[CLUSTER]…", nargs=-1)
 @data_dir_option
-@click.option("--admin", is_flag=True, help="The administrator's, of the data directory, also for who is logged in.")
+@click.option("--admin", is_flag=True, help="The administrator's kubeconfig of the data directory, also when logged in.")
 @click.option("--login", default="", metavar="NAME", shell_complete=complete_names, help="The login to use.")
-@click.option(
-    "--direct", is_flag=True, help="Also contexts that do not lead through the server, where a cluster has an endpoint."
-)
+@click.option("--direct", is_flag=True, help="Add contexts that bypass the server, for clusters with an authorised endpoint.")
 @click.option(
     "--output", "output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write it to a new file."
 )
-@click.option("--path", "path_only", is_flag=True, help="Print where the administrator's is instead of what it says.")
+@click.option(
+    "--path", "path_only", is_flag=True, help="Print the path of the administrator's kubeconfig instead of its content."
+)
 @click.option("--merge", is_flag=True, help="Add it to your kubeconfig; the old file is kept beside it.")
 @click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="With --merge: the file to add it to.")
 @click.option(
@@ -69,16 +69,16 @@ def command(
     Without --into, --merge adds to the first file of $KUBECONFIG, else to ~/.kube/config.
     """
     if not merge and (into is not None or use):
-        raise click.UsageError("--into and --use go with --merge")
+        raise click.UsageError("--into and --use need --merge")
     if force and not merge and output is None:
-        raise click.UsageError("--force goes with --merge or --output")
+        raise click.UsageError("--force needs --merge or --output")
     if merge and output is not None:
         raise click.UsageError("--merge and --output exclude each other")
     remote = _remote(clusters, login, admin=admin or path_only or _said_data_dir())
     if remote is None:
         own = data_dir.absolute() / "kubeconfig"
         if direct or (clusters and not own.exists()):
-            raise Failure("clusters are for who is logged in: remuda login URL", Code.NOT_FOUND)
+            raise Failure("log in to get a cluster's kubeconfig: remuda login URL", Code.NOT_FOUND)
         content = _own(own)
         if path_only:
             click.echo(str(own))
@@ -132,7 +132,7 @@ def _own(path: Path) -> str:
         message = f"there is no kubeconfig in {path.parent}: start a server there first, with remuda serve"
         raise Failure(message, Code.NOT_FOUND) from None
     except PermissionError:
-        raise Failure(f"{path} is not yours to read: ask as the user that runs the server", Code.NOT_ALLOWED) from None
+        raise Failure(f"{path} can't be read by this user: run this as the user that runs the server", Code.NOT_ALLOWED) from None
 
 
 def _deliver(content: str, name: str, output: Path | None, into: Path | None, *, merge: bool, use: bool, force: bool) -> None:

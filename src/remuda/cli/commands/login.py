@@ -23,14 +23,16 @@ _CHANGE = "/v3/users?action=changepassword"
 @click.command()
 @click.argument("url", required=False, default="")
 @click.option("-u", "--username", metavar="NAME", default="", help="The user; asked for if it is not given.")
-@click.option("--password-stdin", is_flag=True, help="Read the password from stdin, and from a second line the new one, if due.")
-@click.option("--token", default="", metavar="TOKEN", help="A token in place of a password; - reads it from stdin.")
+@click.option(
+    "--password-stdin", is_flag=True, help="Read the password from stdin; a second line is the new one, if it must be changed."
+)
+@click.option("--token", default="", metavar="TOKEN", help="A token instead of a password; - reads it from stdin.")
 @click.option("--ca-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Trust this CA.")
 @click.option("--ca-checksum", default="", metavar="SHA256", help="Trust the server's CA if it has this checksum.")
 @click.option("--insecure-skip-tls-verify", "insecure", is_flag=True, help="Do not verify the server's certificate.")
 @click.option("--name", metavar="NAME", default="", help="The name of this login.  [default: the server's host]")
 @click.option("--use", default="", metavar="NAME", shell_complete=complete_names, help="Make another login the current one.")
-@click.option("--list", "listing", is_flag=True, help="Print the logins there are.")
+@click.option("--list", "listing", is_flag=True, help="List the stored logins.")
 def command(
     url: str,
     username: str,
@@ -49,7 +51,7 @@ def command(
     """
     if listing or use:
         if url:
-            raise click.UsageError("--list and --use are said without a URL")
+            raise click.UsageError("--list and --use take no URL")
         _list() if listing else _use(use)
         return
     if not url:
@@ -97,7 +99,7 @@ def _logged_in(server: str, trust: Trust, username: str, from_stdin: bool) -> tu
     answer = _ask(server, trust, "POST", _LOGIN, {"username": who, "password": password, "description": "remuda login"})
     token = str(answer.get("token") or "") if isinstance(answer, dict) else ""
     if not token:
-        raise Failure(f"{server} did not answer as a Remuda server does")
+        raise Failure(f"{server} does not answer like a Remuda server")
     if answer.get("mustChangePassword") is True:
         click.echo("The password must be changed.", err=True)
         new = read_line(sys.stdin) if from_stdin else ask_new_password()
@@ -109,7 +111,7 @@ def _logged_in(server: str, trust: Trust, username: str, from_stdin: bool) -> tu
 
 def _asked_name() -> str:
     if not sys.stdin.isatty():
-        raise Failure("say who to log in as, with --username")
+        raise Failure("give the user name with --username")
     return str(click.prompt("User name", default="admin", err=True))
 
 
@@ -118,7 +120,7 @@ def _who(server: str, trust: Trust, token: str) -> str:
     found = _ask(server, trust, "GET", "/v3/users?me=true", None, token)
     data = found.get("data") if isinstance(found, dict) else None
     if not isinstance(data, list) or not data:
-        raise Failure(f"{server} did not answer as a Remuda server does")
+        raise Failure(f"{server} does not answer like a Remuda server")
     return str(data[0].get("username") or data[0].get("id") or "")
 
 
@@ -135,7 +137,7 @@ def _ask(server: str, trust: Trust, method: str, path: str, body: Obj | None, to
 
 @click.command()
 @click.argument("name", required=False, default="", shell_complete=complete_names)
-@click.option("--force", is_flag=True, help="Forget it here also when the server can't be told.")
+@click.option("--force", is_flag=True, help="Delete the stored login even if the server can't be reached.")
 def logout(name: str, force: bool) -> None:
     """Log out, of the current login or another one.
 
@@ -152,6 +154,6 @@ def logout(name: str, force: bool) -> None:
         if error.code != 401:
             if not force:
                 raise
-            click.echo(f"remuda: the session goes on at {login.server} until its time is over: {error.message}", err=True)
+            click.echo(f"remuda: the session at {login.server} stays valid until it expires: {error.message}", err=True)
     Logins().remove(login.name)
     click.echo(f"logged out of {login.server}")

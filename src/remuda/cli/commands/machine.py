@@ -54,7 +54,11 @@ def command() -> None:
 @command.command("ls")
 @click.argument("name", metavar="[CLUSTER]", required=False, default="", shell_complete=complete_clusters)
 @click.option(
-    "-n", "--namespace", default="", metavar="NAME", help=f"The workspace of CLUSTER ({WORKSPACE}); without it, only of this one."
+    "-n",
+    "--namespace",
+    default="",
+    metavar="NAME",
+    help=f"The workspace of CLUSTER ({WORKSPACE}); without CLUSTER, show only this workspace.",
 )
 @remote_options
 @output_option(TABLE, WIDE, JSON, YAML, NAME)
@@ -126,7 +130,7 @@ def show(name: str, namespace: str, remote: Remote, output: Output) -> None:
 
 @command.command()
 @machine_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on as more is said; until its Job has ended, or Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Show new lines until its Job has ended or Ctrl-C is pressed.")
 @remote_options
 def logs(name: str, namespace: str, follow: bool, remote: Remote) -> None:
     """Print what the program said that made a machine, or removes it.
@@ -166,7 +170,7 @@ def logs(name: str, namespace: str, follow: bool, remote: Remote) -> None:
         return said is not None
 
     if not remote.run(look):
-        raise Failure(f"nothing is kept of how {name} was made: its Job is gone, or has not begun", Code.NOT_FOUND)
+        raise Failure(f"there is no log of {name}: its Job is gone, or has not started", Code.NOT_FOUND)
 
 
 @command.command()
@@ -205,7 +209,7 @@ def attempts(name: str, namespace: str, pool: str, remote: Remote, output: Outpu
     "place",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="The parent directory; a directory of its name is made there.",
+    help="The parent directory; a directory with its name is created there.",
 )
 @remote_options
 def keys(name: str, namespace: str, place: Path | None, remote: Remote) -> None:
@@ -228,7 +232,7 @@ def keys(name: str, namespace: str, place: Path | None, remote: Remote) -> None:
 
 @command.command()
 @machine_argument
-@click.option("--shrink", is_flag=True, help="Make its pool smaller by one; else another machine takes its place.")
+@click.option("--shrink", is_flag=True, help="Reduce its pool by one; otherwise another machine replaces it.")
 @remote_options
 def delete(name: str, namespace: str, shrink: bool, remote: Remote) -> None:
     """Delete a machine; its pool makes another in its place.
@@ -246,10 +250,8 @@ def delete(name: str, namespace: str, shrink: bool, remote: Remote) -> None:
 
 @command.command()
 @click.option("--driver", default="", metavar="NAME", help="Of one node driver only.")
-@click.option("--credential", default="", metavar="NAME", help="A cloud credential to look with, too (with --driver).")
-@click.option(
-    "--set", "options", multiple=True, metavar="FIELD=VALUE", help="A place to search with it, such as region=us-west-2."
-)
+@click.option("--credential", default="", metavar="NAME", help="An additional cloud credential to search with (with --driver).")
+@click.option("--set", "options", multiple=True, metavar="FIELD=VALUE", help="A setting of the search, such as region=us-west-2.")
 @data_dir_option
 @remote_options
 @output_option(TABLE, JSON, YAML, NAME)
@@ -279,7 +281,7 @@ def orphans(driver: str, credential: str, options: tuple[str, ...], data_dir: Pa
     data = [dict(zip((column.title.lower() for column in _ORPHAN_COLUMNS), row, strict=True)) for row in rows]
     output.show(data, _ORPHAN_COLUMNS, rows, [row[2] for row in rows])
     for problem in found.problems:
-        click.echo(f"not looked at: {problem}", err=True)
+        click.echo(f"not searched: {problem}", err=True)
 
 
 # --- ssh -------------------------------------------------------------------------------------------------------------------
@@ -292,7 +294,7 @@ Obj = dict[str, Any]
 @click.command()
 @machine_argument
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-@click.option("--direct", is_flag=True, help="With the program ssh from here, not through the server.")
+@click.option("--direct", is_flag=True, help="Connect directly with the program ssh, not through the server.")
 @data_dir_option
 @remote_options
 def ssh(name: str, namespace: str, words: tuple[str, ...], direct: bool, data_dir: Path, remote: Remote) -> int:
@@ -348,5 +350,5 @@ def _within(machine: Obj, data_dir: Path, words: tuple[str, ...]) -> int:
             return subprocess.run(wanted, cwd=host.place.root, env=host.environment(), check=False).returncode
         except OSError as error:
             raise Failure(f"{wanted[0]}: {error.strerror}") from None
-    where = f"(there is nothing of it below {data_dir}; --data-dir says where the server keeps its state)"
+    where = f"(it has no files below {data_dir}; give the server's data directory with --data-dir)"
     raise Failure(f"{machine_access.refusal(name_of(machine))} {where}", Code.NOT_ALLOWED)

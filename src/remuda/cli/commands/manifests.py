@@ -36,7 +36,7 @@ _COUNT = click.IntRange(1, 20)
     type=_COUNT,
     default=2,
     show_default=True,
-    help="The number of replicas of the controllers; one works at a time.",
+    help="The number of replicas; only the leader runs controllers.",
 )
 @click.option(
     "--gateway-replicas",
@@ -57,10 +57,14 @@ _COUNT = click.IntRange(1, 20)
     "--tls-secret", default="", metavar="NAME", help="A Secret of type kubernetes.io/tls with the gateway's certificate."
 )
 @click.option("--private-ca", is_flag=True, help="That Secret has a ca.crt, which clients and agents are told to trust.")
-@click.option("--service-type", type=click.Choice(_TYPES), default=_TYPES[0], show_default=True, help="Of the gateway's Service.")
-@click.option("--storage-class", default="", metavar="NAME", help="For the gateway's volume.  [default: the cluster's]")
+@click.option(
+    "--service-type", type=click.Choice(_TYPES), default=_TYPES[0], show_default=True, help="The type of the gateway's Service."
+)
+@click.option(
+    "--storage-class", default="", metavar="NAME", help="The storage class of the gateway's volume.  [default: the cluster's]"
+)
 @click.option("--pull-secret", default="", metavar="NAME", help="A Secret that lets nodes pull the image.")
-@click.option("--crds", is_flag=True, help="Also the definitions of kinds, which the programs install themselves otherwise.")
+@click.option("--crds", is_flag=True, help="Include the definitions of kinds, which the programs otherwise install themselves.")
 def command(
     image: str,
     hostname: str,
@@ -84,16 +88,16 @@ def command(
 
     _check(hostname, _HOST, "--hostname", "HOST or HOST:PORT, without https://")
     for value, option in ((namespace, "--namespace"), (tls_secret, "--tls-secret"), (pull_secret, "--pull-secret")):
-        _check(value, _NAME, option, "a name of small letters, digits and dashes")
+        _check(value, _NAME, option, "a name of lower-case letters, digits and dashes")
     if gateway_replicas > 1 and not tls_secret:
         raise click.BadParameter(
-            "more than one would each have a CA of its own: give them one certificate with --tls-secret",
+            "each of several gateways would have its own CA: give them one certificate with --tls-secret",
             param_hint="--gateway-replicas",
         )
     if private_ca and not tls_secret:
-        raise click.BadParameter("goes with --tls-secret", param_hint="--private-ca")
+        raise click.BadParameter("needs --tls-secret", param_hint="--private-ca")
     if tls_secret and tls_sans:
-        raise click.BadParameter("is not for --tls-secret, whose certificate has its names", param_hint="--tls-san")
+        raise click.BadParameter("can't be combined with --tls-secret, whose certificate has its names", param_hint="--tls-san")
     wishes = Wishes(
         image=image,
         hostname=hostname,
@@ -130,7 +134,7 @@ _groups_option = click.option(
     "--groups",
     metavar="LIST",
     default="",
-    help="Only these API groups, with commas between them.  [default: those that Remuda acts on]",
+    help="Only these API groups, separated by commas.  [default: those that Remuda acts on]",
 )
 
 

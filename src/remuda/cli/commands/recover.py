@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @cluster_argument
-@click.option("--snapshot", default="", metavar="NAME", help="Begin with this snapshot (remuda snapshot ls).")
-@click.option("--from-machine", "machine", default="", metavar="M", help="Begin with the data of this server, which answers.")
+@click.option("--snapshot", default="", metavar="NAME", help="Recover from this snapshot (remuda snapshot ls).")
+@click.option(
+    "--from-machine", "machine", default="", metavar="M", help="Recover from the etcd data of this machine, which still answers."
+)
 @click.option(
     "--config",
     type=click.Choice(["none", "version", "all"]),
     default="none",
     show_default=True,
-    help="What comes back of the cluster's spec of the snapshot's time.",
+    help="The part of the cluster's spec to restore from the snapshot.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option("--no-wait", is_flag=True, help="Request it, and don't follow it.")
+@click.option("--no-wait", is_flag=True, help="Request it, and don't wait for the result.")
 @remote_options
 def command(
     name: str, namespace: str, snapshot: str, machine: str, config: str, yes: bool, no_wait: bool, remote: Remote
@@ -108,7 +110,7 @@ async def _requested(client: HttpsClient, namespace: str, name: str, preview: Pr
 
 
 def _follow(remote: Remote, name: str, request: Request) -> None:
-    """To its end. An interrupted follower has not stopped it."""
+    """Follow the recovery to its end; an interrupt does not stop it."""
     from ..remote import operations
 
     try:

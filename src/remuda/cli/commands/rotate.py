@@ -32,7 +32,7 @@ _SAID = {
     "spreading": "waiting until all servers have it",
     "switching": "waiting until all servers use it",
     "rewriting": "encrypting all Secrets with it",
-    "keeping": "the new one is used, the old one is still good",
+    "keeping": "the new one is used, the old one is still valid",
     "dropping": "dropping the old one",
 }
 _COLUMNS = (
@@ -90,14 +90,14 @@ def _server_options(function: _Function) -> _Function:
 
 
 def _wait_options(function: _Function) -> _Function:
-    no_wait = click.option("--no-wait", is_flag=True, help="Ask for it, and don't wait: the servers go on by themselves.")
+    no_wait = click.option("--no-wait", is_flag=True, help="Request it, and don't wait for the result.")
     timeout = click.option(
         "--timeout",
         type=parse_interval,
         metavar="DURATION",
         default="10m",
         show_default=True,
-        help="The time to wait. Nothing is undone afterwards.",
+        help="The time to wait; the rotation continues afterwards.",
     )
     return no_wait(timeout(function))
 
@@ -166,8 +166,12 @@ def encryption_key(finish: bool, no_wait: bool, timeout: float, server: Server) 
 
 @command.command()
 @click.option("--finish", is_flag=True, help="Drop the old CA, if all hosts and cluster agents trust the new one.")
-@click.option("--force", is_flag=True, help="With --finish: leave behind those that don't trust the new CA.")
-@click.option("--no-handover", is_flag=True, help="With --finish: the old CA does not vouch for the new one; its key has leaked.")
+@click.option(
+    "--force", is_flag=True, help="With --finish: also if hosts or agents do not trust the new CA yet; they lose access."
+)
+@click.option(
+    "--no-handover", is_flag=True, help="With --finish: do not cross-sign the new CA by the old one, whose key has leaked."
+)
 @click.option("--until-trusted", is_flag=True, help="Wait until all hosts and cluster agents trust the new CA.")
 @_wait_options
 @_server_options
@@ -181,9 +185,9 @@ def ca(finish: bool, force: bool, no_handover: bool, until_trusted: bool, no_wai
     --no-handover it does not, and what it left before is ended.
     """
     if (force or no_handover) and not finish:
-        raise click.UsageError(f"{'--force' if force else '--no-handover'} goes with --finish")
+        raise click.UsageError(f"{'--force' if force else '--no-handover'} needs --finish")
     if until_trusted and (no_wait or force):
-        raise click.UsageError(f"--until-trusted does not go with {'--no-wait' if no_wait else '--force'}")
+        raise click.UsageError(f"--until-trusted can't be combined with {'--no-wait' if no_wait else '--force'}")
     body = {**_wanted(finish), **({"force": True} if force else {}), **({"noHandover": True} if no_handover else {})}
     if until_trusted and (finish or _key(server.ask("GET"), "ca")["stage"] == "keeping"):
         _until_trusted(server, timeout)
@@ -196,17 +200,17 @@ def ca(finish: bool, force: bool, no_handover: bool, until_trusted: bool, no_wai
 
 
 @command.command("service-account-key")
-@click.option("--finish", is_flag=True, help="Drop the old key: tokens that it has signed are not good any more.")
+@click.option("--finish", is_flag=True, help="Drop the old key: tokens that it signed become invalid.")
 @click.option("--force", is_flag=True, help="With --finish: also if there are Secrets with tokens of the old key.")
 @_wait_options
 @_server_options
 def service_account_key(finish: bool, force: bool, no_wait: bool, timeout: float, server: Server) -> None:
     """Sign tokens of service accounts with a new key.
 
-    Tokens of the old one stay good until --finish drops it.
+    Tokens of the old one stay valid until --finish drops it.
     """
     if force and not finish:
-        raise click.UsageError("--force goes with --finish")
+        raise click.UsageError("--force needs --finish")
     _rotate(server, "service-account-key", {**_wanted(finish), **({"force": True} if force else {})}, no_wait, timeout)
 
 
@@ -218,7 +222,7 @@ def serving_certificate(server: Server) -> None:
     It is renewed by itself a month before it ends. Connections that stand keep the old one.
     """
     found = server.begin(_SERVING, {})[_SERVING]
-    click.echo(f"serving-certificate rotated, good until {found.get('ends')}")
+    click.echo(f"serving-certificate rotated, valid until {found.get('ends')}")
 
 
 # --- asking and watching --------------------------------------------------------------------------------------------------------
@@ -233,7 +237,7 @@ def _rotate(server: Server, kind: str, body: Obj, no_wait: bool, timeout: float)
 
     answer = _begun(server, kind, body)
     if left := answer.get("leftBehind"):
-        click.echo(f"{kind}: left behind with the old one:", err=True)
+        click.echo(f"{kind}: these do not trust the new one:", err=True)
         for line in _named([each["message"] for each in left]):
             click.echo(line, err=True)
     found = _key(answer, kind)
@@ -251,11 +255,11 @@ def _rotate(server: Server, kind: str, body: Obj, no_wait: bool, timeout: float)
         if _is_over(found, finish=bool(body.get("finish"))):
             break
         if SYSTEM_CLOCK.monotonic() > end:
-            raise Failure(f"{kind}: {words}; the servers go on, see remuda rotate status", Code.TIMEOUT)
+            raise Failure(f"{kind}: {words}; the rotation continues, see remuda rotate status", Code.TIMEOUT)
         asyncio.run(SYSTEM_CLOCK.sleep(_EVERY))
         found = _key(_patiently(server, end), kind)
     if body.get("noHandover") and not before["stage"]:
-        click.echo(f"{kind}: no CA that was dropped vouches for the one that is used any more")
+        click.echo(f"{kind}: the current CA is no longer cross-signed by a dropped one")
         return
     if body.get("finish"):
         click.echo(f"{kind}: the old one is dropped, {found['used'][:_SHOWN]} is used")
@@ -268,7 +272,7 @@ def _rotate(server: Server, kind: str, body: Obj, no_wait: bool, timeout: float)
     elif found["stage"]:
         if clients := found.get("clients"):
             click.echo(f"{kind}: {_counted(clients)}", err=True)
-        click.echo(f"the old one is still good: when nothing needs it any more, remuda rotate {kind} --finish", err=True)
+        click.echo(f"the old one is still valid: when nothing needs it any more, run remuda rotate {kind} --finish", err=True)
 
 
 def _begun(server: Server, kind: str, body: Obj) -> Obj:
@@ -335,7 +339,7 @@ def _patiently(server: Server, end: float) -> Obj:
             now = SYSTEM_CLOCK.monotonic()
             if error.code == 401 and now > dropped:
                 raise Failure(
-                    "what this kubeconfig shows is good no more, as the old CA is dropped: use the one in the server's data "
+                    "this kubeconfig is no longer valid, since the old CA was dropped: use the one in the server's data "
                     "directory",
                     Code.NOT_ALLOWED,
                 ) from None

@@ -27,7 +27,11 @@ def command() -> None:
 @command.command("ls")
 @click.argument("name", metavar="[CLUSTER]", required=False, default="", shell_complete=complete_clusters)
 @click.option(
-    "-n", "--namespace", default="", metavar="NAME", help=f"The workspace of CLUSTER ({WORKSPACE}); without it, only of this one."
+    "-n",
+    "--namespace",
+    default="",
+    metavar="NAME",
+    help=f"The workspace of CLUSTER ({WORKSPACE}); without CLUSTER, show only this workspace.",
 )
 @remote_options
 @output_option(TABLE, WIDE, JSON, YAML, NAME)
@@ -58,7 +62,7 @@ def list_(name: str, namespace: str, remote: Remote, output: Output) -> None:
 
 @command.command()
 @cluster_argument
-@click.option("--no-wait", is_flag=True, help="Request it, and don't follow it.")
+@click.option("--no-wait", is_flag=True, help="Request it, and don't wait for the result.")
 @remote_options
 @output_option(TABLE, JSON, YAML, NAME)
 def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Output) -> None:
@@ -107,10 +111,10 @@ def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Out
     type=click.Choice(["none", "version", "all"]),
     default="none",
     show_default=True,
-    help="What comes back of the cluster's spec of that time: nothing, the Kubernetes version, or all that concerns its etcd.",
+    help="The part of the cluster's spec at that time to restore: nothing, the Kubernetes version, or all that concerns etcd.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option("--no-wait", is_flag=True, help="Request it, and don't follow it.")
+@click.option("--no-wait", is_flag=True, help="Request it, and don't wait for the result.")
 @remote_options
 def restore(name: str, namespace: str, snapshot: str, config: str, yes: bool, no_wait: bool, remote: Remote) -> None:
     """Bring a cluster back to a snapshot of its etcd. All changes since then are lost.

@@ -27,7 +27,7 @@ _MIB = 1 << 20
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.option(
-    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="The server's kubeconfig, an administrator's."
+    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="The kubeconfig of the server's administrator."
 )
 @click.option("--login", default="", metavar="NAME", shell_complete=complete_names, help="The login to use.")
 @data_dir_option
@@ -40,7 +40,7 @@ _MIB = 1 << 20
     "log_files",
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A log to take in place of the journal; may be given several times.",
+    help="A log file instead of the journal; may be given several times.",
 )
 @click.option(
     "--hours",
@@ -56,7 +56,7 @@ _MIB = 1 << 20
     type=click.IntRange(1, 4096),
     default=256,
     show_default=True,
-    help="At most so many MiB, uncompressed.",
+    help="The maximum size in MiB, uncompressed.",
 )
 def command(
     file: Path | None,
@@ -69,7 +69,7 @@ def command(
     hours: int,
     max_size: int,
 ) -> None:
-    """Write what helps to find a fault into FILE.tar.gz, without secrets.
+    """Write diagnostic data into FILE.tar.gz, without secrets.
 
     Versions, options, logs, how many objects there are and how they are, events, settings, metrics, certificates' ends, and what
     remuda doctor says. Where the server does not answer it has what is on disk, and says what is missing.

@@ -68,7 +68,7 @@ def _row(token: Obj) -> list[str]:
 @click.option(
     "--ttl", type=parse_duration, metavar="DURATION", default="0", help="The validity: 12h, 30d.  [default: the maximum]"
 )
-@click.option("--cluster", default="", metavar="ID", help="Good for this cluster only.")
+@click.option("--cluster", default="", metavar="ID", help="Valid for this cluster only.")
 @remote_options
 @output_option(TABLE, JSON, YAML)
 def create(description: str, ttl: int, cluster: str, remote: Remote, output: Output) -> None:
@@ -81,7 +81,7 @@ def create(description: str, ttl: int, cluster: str, remote: Remote, output: Out
         output.value(made)
         return
     output.line(made["token"])
-    click.echo(f"good until {made['expiresAt']}" if made.get("expiresAt") else "good for ever", err=True)
+    click.echo(f"valid until {made['expiresAt']}" if made.get("expiresAt") else "valid without limit", err=True)
 
 
 @command.command()

@@ -60,9 +60,15 @@ def _row(user: Obj) -> list[str]:
 @click.option("--display-name", default="", help="The user's name for people.")
 @click.option("--description", default="", help="A description of the account.")
 @click.option(
-    "--role", "roles", multiple=True, metavar="NAME", default=("user",), show_default=True, help="A global role to give; several."
+    "--role",
+    "roles",
+    multiple=True,
+    metavar="NAME",
+    default=("user",),
+    show_default=True,
+    help="A global role of the user; may be given several times.",
 )
-@click.option("--no-role", is_flag=True, help="Give no role: such a user can only log in.")
+@click.option("--no-role", is_flag=True, help="Without roles: the user can only log in.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from stdin.")
 @click.option("--must-change/--no-must-change", default=True, show_default=True, help="The password must be changed at once.")
 @remote_options

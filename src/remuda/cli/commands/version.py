@@ -18,7 +18,7 @@ ANSWER_SECONDS = 3.0
 
 
 @click.command()
-@click.option("--client", "client_only", is_flag=True, help="Only this program's version; ask no server.")
+@click.option("--client", "client_only", is_flag=True, help="Only this program's version, without asking a server.")
 @click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="The server's kubeconfig.")
 @data_dir_option
 @output_option(JSON, YAML)

@@ -12,7 +12,7 @@ from ..views.output import JSON, TABLE, YAML, Output, output_option
 
 
 @click.command()
-@click.option("--client", "client_only", is_flag=True, help="Those that this program comes with; ask no server.")
+@click.option("--client", "client_only", is_flag=True, help="The versions built into this program, without asking a server.")
 @click.option("--login", default="", metavar="NAME", shell_complete=complete_names, help="The login to use.")
 @click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="The server's kubeconfig.")
 @output_option(TABLE, JSON, YAML)

@@ -40,7 +40,7 @@ class Declared:
     text: str
 
     def documents(self) -> list[tuple[GroupVersionResource, Obj]]:
-        """In the order in which they are best applied."""
+        """The documents in the order in which they are best applied."""
         found: list[Obj] = [each for each in yamlio.loads_all(self.text) if each]
         return [(resource, each) for kind, resource in _RESOURCES.items() for each in found if each["kind"] == kind]
 
@@ -54,7 +54,7 @@ class Declared:
         return str(self.spec["kubernetesVersion"])
 
     def quantity(self, pool: str = "") -> int:
-        """Of one pool, or of all."""
+        """The quantity of one pool, or of all."""
         pools: Iterable[Obj] = self.spec["rkeConfig"]["machinePools"]
         return sum(int(each["quantity"]) for each in pools if pool in ("", each["name"]))
 
@@ -115,7 +115,7 @@ def nodes_are_ready(nodes: Sequence[Obj], count: int) -> bool:
 
 
 def node_table(nodes: Sequence[Obj], now: float) -> list[str]:
-    """As `kubectl get nodes` has it."""
+    """The table as `kubectl get nodes` prints it."""
     rows = [("NAME", "STATUS", "ROLES", "AGE", "VERSION"), *(_row(each, now) for each in nodes)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

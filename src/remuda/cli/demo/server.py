@@ -64,7 +64,7 @@ class Server:
         until = self._clock.monotonic() + seconds
         while _THERE not in self._said():
             if self._process.poll() is not None:
-                raise Failure(f"the server did not start: {self.told() or 'it said nothing'}")
+                raise Failure(f"the server did not start: {self.told() or 'it printed nothing'}")
             if self._clock.monotonic() > until:
                 raise Failure(f"the server did not start within {seconds:g} s: {self.told()}")
             await self._clock.sleep(_PAUSE)

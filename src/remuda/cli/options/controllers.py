@@ -25,7 +25,7 @@ def _checks(text: str | frozenset[str]) -> frozenset[str]:
         return text
     found = frozenset(part.strip() for part in text.split(",") if part.strip())
     if unknown := sorted(found - set(_CHECKS)):
-        raise click.BadParameter(f"{unknown[0]!r} is no check; there are {', '.join(_CHECKS)}")
+        raise click.BadParameter(f"unknown check {unknown[0]!r}; known checks: {', '.join(_CHECKS)}")
     return found - {"None"}
 
 
@@ -46,10 +46,13 @@ _OPTIONS = (
         "--namespace",
         metavar="NAMESPACE",
         default="",
-        help="Look after Cluster API's objects of this namespace only.  [default: all]",
+        help="Reconcile Cluster API's objects of this namespace only.  [default: all]",
     ),
     click.option(
-        "--watch-filter", metavar="VALUE", default="", help="Only objects whose label cluster.x-k8s.io/watch-filter says this."
+        "--watch-filter",
+        metavar="VALUE",
+        default="",
+        help="Only objects whose label cluster.x-k8s.io/watch-filter has this value.",
     ),
     click.option(
         "--sync-period",
@@ -57,7 +60,7 @@ _OPTIONS = (
         metavar="DURATION",
         default="10m",
         show_default=True,
-        help="Look at everything this often.",
+        help="The interval at which all objects are reconciled again.",
     ),
     click.option(
         "--concurrency",

@@ -40,7 +40,7 @@ def _options(etcd: str, pki_dir: str, token_file: str) -> tuple[Callable[..., An
     """All of them; three mean something else for each command."""
     return (
         click.option("--etcd", "urls", multiple=True, metavar="URL[,URL…]", envvar="REMUDA_ETCD", help=etcd),
-        _path("--etcd-cafile", "FILE", "The authority of etcd's certificates.  [default: those that the system trusts]"),
+        _path("--etcd-cafile", "FILE", "The CA of etcd's certificates.  [default: the system's trusted CAs]"),
         _path("--etcd-certfile", "FILE", "The certificate to show to etcd."),
         _path("--etcd-keyfile", "FILE", "Its key."),
         click.option(
@@ -138,7 +138,7 @@ def _etcd(urls: Sequence[str], files: dict[str, Path | None], prefix: str) -> Et
         return None
     plain = [url for url in endpoints if url.startswith("http:")]
     if plain and given:
-        raise click.BadParameter(f"is of no use with {plain[0]}, which is not https", param_hint=given[0])
+        raise click.BadParameter(f"has no effect with {plain[0]}, which is not https", param_hint=given[0])
     if plain and len(plain) < len(endpoints):
         raise click.BadParameter(
             f"{plain[0]} is http and others are https: all members must be one or the other", param_hint="--etcd"

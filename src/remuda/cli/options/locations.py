@@ -94,7 +94,7 @@ class _DataDir(click.Path):
         path = Path(value)
         # Who may not even look what is there is told when it is opened.
         if os.path.isdir(path) and not os.access(path, os.R_OK):  # noqa: PTH112
-            self.fail(f"{path} is for the user {owner_of(path)} only: run this as that user, or say another one", param, ctx)
+            self.fail(f"{path} is for the user {owner_of(path)} only: run this as that user, or choose another one", param, ctx)
         return super().convert(value, param, ctx)
 
 

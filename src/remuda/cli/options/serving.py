@@ -54,7 +54,7 @@ def tls_san_option(what: str) -> Callable[[F], F]:
 def _files(certificate: Path | None, key: Path | None, ca: Path | None) -> Files | None:
     if certificate is None and key is None:
         if ca is not None:
-            raise click.BadParameter("goes with --tls-cert-file", param_hint="--tls-ca-file")
+            raise click.BadParameter("needs --tls-cert-file", param_hint="--tls-ca-file")
         return None
     if certificate is None or key is None:
         missing = "--tls-cert-file" if certificate is None else "--tls-private-key-file"

@@ -100,7 +100,7 @@ def attached_options(*, webhook_port: int, health_port: int) -> Callable[[_Funct
             "--webhook-service",
             default="",
             metavar="NAMESPACE/NAME",
-            help=f"The Service by which it does, at port 443.  [default in a pod: {_SERVICE} in its namespace]",
+            help=f"The webhooks' Service, at port 443, for the API server.  [default in a pod: {_SERVICE} in its namespace]",
         ),
         click.option(
             "--health-probe-bind-address",

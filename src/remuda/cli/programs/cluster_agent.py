@@ -54,7 +54,7 @@ service_account_option = click.option(
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Of the cluster to connect, as its administrator.  [default: the pod's own cluster]",
+    help="The kubeconfig of the cluster to connect, of its administrator.  [default: the pod's own cluster]",
 )
 @click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig.  [default: the current one]")
 @click.option("--server", envvar="CATTLE_SERVER", default="", metavar="URL", help="The server to connect to.")
@@ -71,7 +71,7 @@ service_account_option = click.option(
     envvar="STRICT_VERIFY",
     default=False,
     show_default=True,
-    help="Believe that CA only, not whom the system believes.",
+    help="Trust only that CA, not the system's trusted CAs.",
 )
 @click.option(
     "--allow",
@@ -79,7 +79,7 @@ service_account_option = click.option(
     type=_place,
     multiple=True,
     metavar="HOST:PORT",
-    help="Something else than the cluster's API that may be dialled: a name, address, network or *, and a port or *.",
+    help="Another destination that may be dialled, besides the cluster's API: a name, address, network or *, and a port or *.",
 )
 @click.option(
     "--credentials",
@@ -197,7 +197,7 @@ def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVI
     def own() -> Target:
         found = in_cluster(directory=service_account)
         if found is None:
-            raise ConfigError("this is no pod: say which cluster to connect with --kubeconfig")
+            raise ConfigError("this is not a pod: name the cluster to connect with --kubeconfig")
         return found
 
     own()

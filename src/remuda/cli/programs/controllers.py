@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     envvar="REMUDA_OUTBOUND_POLICY",
     show_envvar=True,
     metavar="RULES",
-    help="At which addresses workload clusters may be, besides the standard: allow:NETWORK and deny:NETWORK, with commas.",
+    help="Rules for the addresses of workload clusters, besides the default ones: allow:NETWORK and deny:NETWORK, with commas.",
 )
 @log_options
 def command(

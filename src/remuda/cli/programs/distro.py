@@ -95,7 +95,7 @@ def _dispatch(line: Line) -> int:
 
 
 def _unknown(name: str, words: tuple[str, ...], known: str) -> Failure:
-    return Failure(f"{name} {' '.join(words)} is not known: say {known}", Code.USAGE)
+    return Failure(f"{name} {' '.join(words)} is unknown: use {known}", Code.USAGE)
 
 
 # --- roles ------------------------------------------------------------------------------------------------------------------

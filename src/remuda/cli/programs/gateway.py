@@ -1,4 +1,4 @@
-"""`remuda gateway`: the door to a Kubernetes that is not ours, until it is told to stop.
+"""`remuda gateway`: the gateway in front of a Kubernetes that is not ours, until it is told to stop.
 
 What runs is :mod:`remuda.app.attached_gateway`; here are the options, and the sentences for what goes wrong.
 """
@@ -37,7 +37,7 @@ _LOOK_SECONDS = 1.0
 @controllers_option
 @job_runner_option("cluster")
 @attached_options(webhook_port=9444, health_port=9441)
-@click.option("--wait-for-cluster-api", is_flag=True, help="Begin only when there is a Cluster API, which provisioning needs.")
+@click.option("--wait-for-cluster-api", is_flag=True, help="Start only when Cluster API is installed, which provisioning needs.")
 @log_options
 def command(
     kubeconfig: Path | None,
@@ -53,7 +53,7 @@ def command(
     log_format: str,
     verbose: int,
 ) -> None:
-    """Run the gateway before any Kubernetes.
+    """Run the gateway in front of any Kubernetes.
 
     Users, tokens, roles and clusters are objects of that Kubernetes; its API is served at /, for each caller as that user. The
     kubeconfig must be an administrator's. SIGTERM or Ctrl-C ends tunnels, lets requests finish and stops.

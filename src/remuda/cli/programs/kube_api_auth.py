@@ -25,7 +25,7 @@ def _address(text: str | tuple[str, int]) -> tuple[str, int]:
         return text
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise click.BadParameter(f"{text!r} is no address like 127.0.0.1:6440")
+        raise click.BadParameter(f"{text!r} is not an address like 127.0.0.1:6440")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -33,7 +33,7 @@ def _address(text: str | tuple[str, int]) -> tuple[str, int]:
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Of the cluster, as one who may read clusterauthtokens and clusteruserattributes.  [default: the pod's cluster]",
+    help="The cluster's kubeconfig; may read clusterauthtokens and clusteruserattributes.  [default: the pod's cluster]",
 )
 @click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig.  [default: the current one]")
 @click.option(
@@ -42,7 +42,7 @@ def _address(text: str | tuple[str, int]) -> tuple[str, int]:
     default="127.0.0.1:6440",
     show_default=True,
     metavar="HOST:PORT",
-    help="The address for the cluster's API server. Plain HTTP, so one that only this host can reach.",
+    help="The address for the cluster's API server: plain HTTP, so use one that only this host can reach.",
 )
 @service_account_option
 @log_options

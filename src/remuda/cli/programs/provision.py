@@ -10,7 +10,7 @@ import click
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTION...] create|rm|power-on [WORD...]")
 def command(words: tuple[str, ...]) -> int:
-    """Make a machine, or take one away (called by Jobs).
+    """Create or delete a machine (called by Jobs).
 
     \b
     remuda provision --secret-namespace=NS --secret-name=NAME create --driver=D --custom-install-script=FILE MACHINE

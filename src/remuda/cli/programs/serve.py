@@ -73,7 +73,7 @@ ROLES = ("api",)
     metavar="DURATION",
     default="0s",
     show_default=True,
-    help="The time to go on serving after a signal to stop, while /readyz already says so.",
+    help="The time to continue serving after a stop signal, while /readyz already fails.",
 )
 @connections_option
 @job_runner_option("local")
@@ -244,17 +244,17 @@ def _announce(server: Server, data_dir: Path, *, with_gateway: bool) -> None:
 
 def _explain(error: OSError, listen: Listen, data_dir: Path) -> str:
     if isinstance(error, socket.gaierror):
-        return f"the address {listen.host} is not known: say another with --listen"
+        return f"the address {listen.host} is not known: choose another with --listen"
     if error.errno == errno.EADDRINUSE:
-        return f"{listen} is in use: stop what listens there, or say another address with --listen"
+        return f"{listen} is in use: stop what listens there, or choose another address with --listen"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{listen.host} is no address of this machine: say another with --listen"
+        return f"{listen.host} is not an address of this machine: choose another with --listen"
     if error.errno in (errno.EACCES, errno.EPERM) and not error.filename:
-        return f"this user may not listen on {listen}: ports below 1024 are root's, say another with --listen"
+        return f"this user may not listen on {listen}: ports below 1024 are root's, choose another with --listen"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of the data directory {data_dir} is full: free some space and start again"
     if error.errno == errno.EROFS:
         return f"the disk of the data directory {data_dir} is read-only: look for errors of it in the kernel's log"
     if error.filename:
-        return f"the data directory {data_dir} can't be used: {error.filename}: {error.strerror}; say another with --data-dir"
+        return f"the data directory {data_dir} can't be used: {error.filename}: {error.strerror}; choose another with --data-dir"
     return f"the server failed: {error}"

@@ -120,7 +120,7 @@ async def machines_of(client: Client, wanted: Obj) -> list[Obj]:
 
 
 async def with_plans(client: Client, sight: ClusterView, wanted: Callable[[Obj], bool]) -> ClusterView:
-    """With the plan Secrets of some machines, as far as they are for this reader."""
+    """The view with the plan Secrets of some machines, as far as this user may read them."""
     chosen = [each for each in sight.machines if wanted(each)][:_MOST_PLANS]
     names = {name_of(each): plan_name(str(dig(each, "spec", "bootstrap", "configRef", "name") or "")) for each in chosen}
     namespace = namespace_of(sight.wanted)
@@ -129,7 +129,7 @@ async def with_plans(client: Client, sight: ClusterView, wanted: Callable[[Obj],
 
 
 async def _if_any(asking: Awaitable[_T]) -> _T | None:
-    """None for what is not there, and for what is not for this reader."""
+    """The object; None if it does not exist, or if this user may not read it."""
     try:
         return await asking
     except ApiError as error:
@@ -161,7 +161,7 @@ def said_in(answer: Any) -> dict[str, LastLine]:
 
 
 def waits_in(answer: Any) -> tuple[Wait, ...] | None:
-    """None when the server does not know: an older one, or one whose controllers work elsewhere."""
+    """The waits; None when the server does not know: an older one, or one whose controllers work elsewhere."""
     if not isinstance(answer, dict) or answer.get("complete") is not True:
         return None
     return tuple(wait for each in answer.get("waits") or () if (wait := _wait(each)) is not None)
@@ -205,7 +205,7 @@ class Details:
     taints: tuple[str, ...] = ()
 
     def arguments(self) -> str:
-        """For the install script, in the order in which Rancher puts them. Raises Unfit."""
+        """Arguments of the install script, in Rancher's order. Raises Unfit."""
         words = [f"--{role}" for role in ROLES if role in (self.roles or ROLES)]
         for option, value in (
             ("--node-name", self.node_name),
@@ -224,7 +224,7 @@ def checked_label(text: str) -> str:
     key, equals, value = text.partition("=")
     problems = [*qualified_name_problems(key), *label_value_problems(value)] if equals else ["it has to be KEY=VALUE"]
     if problems:
-        raise Unfit(f"{text!r} is no label: {problems[0]}")
+        raise Unfit(f"{text!r} is not a label: {problems[0]}")
     return text
 
 
@@ -233,12 +233,12 @@ def checked_taint(text: str) -> str:
 
     found = _TAINT.fullmatch(text)
     if found is None:
-        raise Unfit(f"{text!r} is no taint: it has to be KEY=VALUE:EFFECT")
+        raise Unfit(f"{text!r} is not a taint: it has to be KEY=VALUE:EFFECT")
     if found["effect"] not in EFFECTS:
-        raise Unfit(f"{text!r} is no taint: the effect has to be {', '.join(EFFECTS[:-1])} or {EFFECTS[-1]}")
+        raise Unfit(f"{text!r} is not a taint: the effect has to be {', '.join(EFFECTS[:-1])} or {EFFECTS[-1]}")
     problems = [*qualified_name_problems(found["key"]), *label_value_problems(found["value"] or "")]
     if problems:
-        raise Unfit(f"{text!r} is no taint: {problems[0]}")
+        raise Unfit(f"{text!r} is not a taint: {problems[0]}")
     return text
 
 

@@ -79,7 +79,7 @@ def remote_of(kubeconfig: Path | None, login: str) -> Remote:
     # The usual case: the server was started elsewhere, or by another user.
     why = "is not there" if _is_missing(own) else "this user can't read"
     raise Failure(
-        "you are not logged in: remuda login URL, or say --kubeconfig FILE; "
+        "you are not logged in: remuda login URL, or use --kubeconfig FILE; "
         f"that of a server here would be {own} (REMUDA_DATA_DIR), which {why}",
         Code.NOT_FOUND,
     )
@@ -145,7 +145,7 @@ _PATH = "/apis/provisioning.cattle.io/v1/clusters"
 
 
 def complete_clusters(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """For shells: the names of clusters that one may see. A server that does not answer completes nothing."""
+    """Shell completion: the names of clusters that one may see. A server that does not answer completes nothing."""
     from remuda.client import oneshot
     from remuda.client.kubeconfig import ConfigError
 

@@ -29,7 +29,7 @@ _SECONDS: Final = 20.0
 
 
 async def created_since(client: HttpsClient, identifier: str, at: float, seconds: float = _SECONDS) -> CreatedSince:
-    """Of the cluster with this id; "" is the server's own API."""
+    """Objects created since then in the cluster with this id; "" is the server's own API."""
     before = f"/k8s/clusters/{identifier}" if identifier else ""
     counting = _Counting(client, before, at)
     try:

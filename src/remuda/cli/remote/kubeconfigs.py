@@ -33,7 +33,7 @@ def write_new(path: Path, content: str, *, force: bool) -> None:
 
     target = path.expanduser().resolve()
     if target.exists() and not force:
-        raise Failure(f"{path} exists: say another file, --force to replace it, or --merge to add to it", Code.CONFLICT)
+        raise Failure(f"{path} exists: choose another file, --force to replace it, or --merge to add to it", Code.CONFLICT)
     write_private(target, content.encode())
 
 

@@ -96,9 +96,9 @@ class Logins:
         try:
             found = jsonio.loads(data)
         except jsonio.JsonError as error:
-            raise Failure(f"{self.path} is not JSON: {error}; mend it, or remove it and log in again") from None
+            raise Failure(f"{self.path} is not JSON: {error}; correct it, or remove it and log in again") from None
         if not isinstance(found, dict) or not isinstance(found.get("logins"), dict | None):
-            raise Failure(f"{self.path} holds no logins; mend it, or remove it and log in again")
+            raise Failure(f"{self.path} holds no logins; correct it, or remove it and log in again")
         return {**found, "logins": found.get("logins") or {}}
 
     def _write(self, content: Obj) -> None:
@@ -132,7 +132,7 @@ def _login(found: Obj, name: str) -> Login | None:
 
 
 def complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """For shells: the names of logins. A file that can't be read completes nothing."""
+    """Shell completion: the names of logins. A file that can't be read completes nothing."""
     try:
         return [name for name in Logins().names() if name.startswith(incomplete)]
     except (Failure, OSError):

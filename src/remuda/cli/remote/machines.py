@@ -52,7 +52,7 @@ async def find(client: Client, namespace: str, name: str) -> Obj:
     if len(here) == 1:
         return dict(here[0])
     if here:
-        raise Failure(f"{name} is said of several machines: {_whose(here)}; name one of them", Code.CONFLICT)
+        raise Failure(f"{name} matches several machines: {_whose(here)}; name one of them", Code.CONFLICT)
     if forbidden is not None:
         raise forbidden
     elsewhere = [each for each in await _all_in(client, "") if name in (name_of(each), *_other_names(each))]
@@ -63,7 +63,7 @@ async def find(client: Client, namespace: str, name: str) -> Obj:
 
 
 async def _all_in(client: Client, namespace: str) -> list[Obj]:
-    """As far as they are for this reader."""
+    """All objects that this user may read."""
     return list((await _if_any(client.list(capi.MACHINES, namespace)) or {}).get("items") or ())
 
 
@@ -248,17 +248,17 @@ async def delete(client: Client, machine: Obj, *, shrink: bool) -> str:
         await client.delete(capi.MACHINES, name, namespace, uid=uid_of(machine))
         return f"{name} goes" + (f"; the pool {pool} makes another" if pool else "")
     if not pool:
-        raise Failure(f"{name} is of no machine pool: leave --shrink out", Code.USAGE)
+        raise Failure(f"{name} is not in a machine pool: omit --shrink", Code.USAGE)
     cluster = await client.get(provisioning.CLUSTERS, dig(machine, "spec", "clusterName") or "", namespace)
     pools = [dict(each) for each in dig(cluster, "spec", "rkeConfig", "machinePools") or ()]
     found = next((each for each in pools if each.get("name") == pool), None)
     quantity = found.get("quantity") if found is not None else None
     if found is None or not isinstance(quantity, int) or quantity < 1:
-        raise Failure(f"the pool {pool} of {name_of(cluster)} has no quantity that could be less", Code.CONFLICT)
+        raise Failure(f"the pool {pool} of {name_of(cluster)} has no quantity that can be reduced", Code.CONFLICT)
     # First whom to take, then how many to leave.
     marks = {"metadata": {"uid": uid_of(machine), "annotations": {DELETE_FIRST: "true"}}}
     await client.patch(capi.MACHINES, name, marks, namespace)
     found["quantity"] = quantity - 1
     patch = {"metadata": {"resourceVersion": resource_version_of(cluster)}, "spec": {"rkeConfig": {"machinePools": pools}}}
     await client.patch(provisioning.CLUSTERS, name_of(cluster), patch, namespace)
-    return f"{name} goes; the pool {pool} has {quantity - 1} from now on"
+    return f"{name} is deleted; the pool {pool} has {quantity - 1} now"

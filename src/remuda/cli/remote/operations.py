@@ -82,7 +82,7 @@ async def followed(client: Client, request: Request, stream: TextIO, clock: Cloc
         found = None if sight.plane is None else operations.of(sight.wanted, sight.plane, request.field)
         asked = (operations.requested(sight.wanted, request.field) or {}).get("generation")
         if asked is None:
-            raise Failure(f"the request of the {title} was taken back", Code.CONFLICT)
+            raise Failure(f"the request of the {title} was withdrawn", Code.CONFLICT)
         if asked != request.generation and request.field in (operations.RESTORE, operations.RECOVERY):
             raise Failure(f"request {asked} has replaced this one of the {title}, which was {request.generation}", Code.CONFLICT)
         return found if found is not None and found.has_ended else None

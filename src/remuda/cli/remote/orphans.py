@@ -31,8 +31,8 @@ from ..exit_codes import Code, Failure
 
 
 async def search(client: Client, chosen: str, elsewhere: SearchScope | None, here: Mapping[str, str]) -> Search:
-    """Of all drivers in Python, or the `chosen` one; and `elsewhere`, where no machine leads. `here` is the environment that
-    drivers have on this machine. Raises ApiError, and Failure."""
+    """Orphans of all drivers in Python, or the `chosen` one; and `elsewhere`, where no machine leads. `here` is the environment
+    that drivers have on this machine. Raises ApiError, and Failure."""
     result = Search()
     owner = str(dig(await client.get(NAMESPACES, "kube-system"), "metadata", "uid") or "")
     served = await _served(client)
@@ -182,7 +182,7 @@ class Search:
 
 
 def place_of(driver: type[Driver], obj: Obj, global_credentials: str) -> SearchScope:
-    """Of a machine or a template: with its credential, and all options that are no files."""
+    """The place of a machine or a template: its credential, and all options that are no files."""
     spec = dig(obj, "spec", "template", "spec") or obj.get("spec") or {}
     known = {flag.name for flag in driver.flags}
     said = {

@@ -37,7 +37,7 @@ class Kind(NamedTuple):
 
     @property
     def reference(self) -> str:
-        """As `kubectl -o name` calls it."""
+        """The name as `kubectl -o name` prints it."""
         return f"{self.kind.lower()}.{self.group}" if self.group else self.kind.lower()
 
     def path(self, namespace: str, name: str = "") -> str:
@@ -52,7 +52,7 @@ def split(kind: str, name: str) -> tuple[str, str]:
     if not slash:
         return kind, name
     if name or not before or not after or "/" in after:
-        raise click.UsageError(f"{kind!r} with {name!r} names nothing: give KIND, KIND NAME or KIND/NAME")
+        raise click.UsageError(f"{kind!r} with {name!r} names no object: give KIND, KIND NAME or KIND/NAME")
     return before, after
 
 
@@ -152,7 +152,9 @@ async def past(client: HttpsClient, path: str, query: dict[str, str], accept: st
     except ApiError as error:
         unknown = error.code == 404 and not (error.details or {}).get("kind")
         if unknown or (error.code == 403 and "cannot get path" in error.message):
-            raise Failure(f"{client.target.server} keeps no history: it is no Remuda server, or has no such path") from None
+            raise Failure(
+                f"{client.target.server} keeps no history: it is not a Remuda server, or does not have this path"
+            ) from None
         raise
     return found
 

@@ -43,7 +43,7 @@ def server_address(text: str) -> str:
     except ValueError:
         raise Failure(f"{text!r} is no address of a server") from None
     if parts.scheme != "https":
-        raise Failure(f"{text!r}: only https will do, a password must not be sent in the clear")
+        raise Failure(f"{text!r}: only https is allowed, since a password must not be sent unencrypted")
     if not parts.hostname or parts.username or parts.password or parts.query or parts.fragment or parts.path.strip("/"):
         raise Failure(f"{text!r} is no address of a server, such as https://remuda.example.com")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
@@ -51,7 +51,7 @@ def server_address(text: str) -> str:
 
 
 def checksum(ca: str) -> str:
-    """As agents compare it: of the text with one end of line."""
+    """The checksum as agents compare it: of the text with one end of line."""
     return hashlib.sha256((ca if ca.endswith("\n") else f"{ca}\n").encode()).hexdigest()
 
 
@@ -70,25 +70,27 @@ def establish(server: str, ca_file: Path | None, ca_checksum: str, insecure: boo
 def _fetched(server: str, wanted: str) -> str:
     ca = _told_ca(server)
     if not hmac.compare_digest(checksum(ca).encode(), wanted.strip().lower().encode(errors="replace")):
-        raise Failure(f"{server} has another CA than the one of that checksum: it may be another server")
+        raise Failure(f"{server} has a CA with another checksum: it may be another server")
     return ca
 
 
 def _found_out(server: str) -> Trust:
-    """By the system's authorities, or by asking a person."""
+    """The trust by the system's CAs, or by asking the user."""
     problem = _verified(server, Trust())
     if not problem:
         return Trust()
     ca = _told_ca(server)
-    click.echo(f"The certificate of {server} is not by an authority that this machine trusts: {problem}", err=True)
+    click.echo(f"The certificate of {server} is not signed by a CA that this machine trusts: {problem}", err=True)
     click.echo(f"Its own CA has the checksum  {checksum(ca)}", err=True)
     if not sys.stdin.isatty():
-        raise Failure(f"say that you trust it: --ca-checksum {checksum(ca)} (if that is what the server's administrator has)")
-    if not click.confirm("Is that the one? (remuda cannot know; ask the server's administrator)", err=True):
+        raise Failure(
+            f"say that you trust it: --ca-checksum {checksum(ca)} (if the server's administrator has the same checksum)"
+        )
+    if not click.confirm("Do you trust this CA? (compare the checksum with that of the server's administrator)", err=True):
         raise Failure("the server is not trusted, nothing was sent to it")
     trust = Trust(ca)
     if problem := _verified(server, trust):
-        raise Failure(f"the certificate of {server} is not by its own CA, or not for that name: {problem}")
+        raise Failure(f"the certificate of {server} is not signed by its own CA, or not for that name: {problem}")
     return trust
 
 
@@ -132,5 +134,5 @@ def _told_ca(server: str) -> str:
     """The CA that the server presents; untrusted until it was compared."""
     ca = _get(server, Trust(insecure=True), "/cacerts")
     if not isinstance(ca, str) or "BEGIN CERTIFICATE" not in ca or len(ca) > _LARGEST_CA:
-        raise Failure(f"{server} tells no CA, so its certificate should be one that this machine trusts")
+        raise Failure(f"{server} publishes no CA, so its certificate must be one that this machine trusts")
     return ca

@@ -166,10 +166,10 @@ def _raw_terminal() -> Iterator[None]:
 
 
 def direct(access: MachineAccess, command: tuple[str, ...]) -> int:
-    """With the program `ssh`, from here. The key is on disk for as long as that runs, readable by this user only."""
+    """Run the program `ssh` here. The key is on disk while it runs, readable by this user only."""
     program = shutil.which("ssh")
     if program is None:
-        raise Failure("there is no program ssh here: leave --direct out, and the server is asked")
+        raise Failure("the program ssh is not installed here: omit --direct to connect through the server")
     if not access.addresses:
         raise Failure(f"{access.name} has no address yet")
     with tempfile.TemporaryDirectory(prefix="remuda-ssh-") as place:

@@ -67,7 +67,7 @@ class Archive:
 
     @contextmanager
     def part(self, name: str, most: int) -> Iterator[Part]:
-        """To be filled line by line. One in which nothing was written is not there, and what fails half way is kept so far."""
+        """A part that is filled line by line. An empty part is left out; a part that fails half way keeps its lines."""
         with tempfile.TemporaryFile() as stream:
             made = Part(stream, min(most, self._left))
             try:
@@ -198,10 +198,13 @@ class Collector:
         except (ApiError, OSError, TimeoutError) as error:
             self.lacks("everything of the server", f"{client.target.server} does not answer: {error or type(error).__name__}")
             return False
-        async with self._part("a look at Secrets, so values are only hidden by their form"):
+        async with self._part("the values of Secrets, so that secrets are recognised by their form only"):
             await objects.learn_secrets(client, self.scrubber)
         if self.scrubber.overflowed:
-            self.lacks("a look for all that Secrets hold", "too many have blanks or signs in them: look before you share it")
+            self.lacks(
+                "the search for all values of Secrets",
+                "too many contain blanks or punctuation: check the file before you share it",
+            )
         return True
 
     async def of_server(self, client: HttpsClient) -> None:
@@ -234,7 +237,7 @@ class Collector:
             with self.archive.part(name, _MOST_KIND) as part:
                 async for obj in objects.pages(client, kind.resource):
                     if not part.line(_line(objects.condition_view(obj, self.scrubber))):
-                        self.lacks(name, "not all of them had room")
+                        self.lacks(name, "not all of them fitted")
                         return
 
     async def _events(self, client: HttpsClient) -> None:
@@ -246,7 +249,7 @@ class Collector:
                 if len(views) >= 2 * _MOST_VIEWS:
                     views = _newest(views)
             if not self.archive.lines("events.jsonl", map(_line, _newest(views)), _MOST_EVENTS):
-                self.lacks("events.jsonl", "only the newest had room")
+                self.lacks("events.jsonl", "only the newest fitted")
 
     @asynccontextmanager
     async def _part(self, what: str) -> AsyncIterator[None]:

@@ -94,7 +94,7 @@ class Scrubber:
         return True
 
     def _learn_line(self, line: str) -> None:
-        """Of a file: a key's lines, a kubeconfig's `token: …`. What is before the colon is no secret."""
+        """Learn secrets of a file: a key's lines, a kubeconfig's `token: …`. The text before the colon is not secret."""
         name, colon, rest = line.partition(": ")
         value = rest.strip("\"' ") if colon else line
         if colon and _SECRET_NAME.search(name):
@@ -112,7 +112,7 @@ class Scrubber:
         return True
 
     def _learn_value(self, name: str, value: Any, depth: int) -> None:
-        """Of a document, such as a host's plan: what has a secret's name, and files in base64."""
+        """Learn secrets of a document, such as a host's plan: values with a secret's name, and files in base64."""
         if isinstance(value, dict) and depth:
             for key, each in value.items():
                 self._learn_value(str(key), each, depth - 1)

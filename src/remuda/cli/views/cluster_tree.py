@@ -268,7 +268,7 @@ def cut(line: Line, width: int) -> Line:
 
 
 def fitting(lines: Sequence[Line], width: int, height: int) -> list[Line]:
-    """As much as a terminal shows, with a word about the rest."""
+    """The lines that fit on a terminal, and the number of the others."""
     if len(lines) > height:
         lines = [*lines[: max(height - 1, 0)], (Piece(f"… and {len(lines) - height + 1} more lines", "dim"),)]
     return [cut(line, width) for line in lines]
@@ -283,7 +283,7 @@ class Screen:
         self.live = is_terminal(stream)
 
     def show(self, lines: Sequence[Line]) -> None:
-        """In one write, or it would flicker."""
+        """Show it in one write, without flicker."""
         size = shutil.get_terminal_size()
         # The last line of the terminal is the cursor's.
         shown = fitting(lines, size.columns, size.lines - 1)

@@ -60,7 +60,7 @@ def without_a_source(cluster: str, known: Sequence[SnapshotSet], machines: Seque
 
 
 def machine_named(machines: Iterable[Obj], name: str) -> Obj | None:
-    """By its own name, or by that of its node."""
+    """The machine of this name, or whose node has it."""
     return next(
         (each for each in machines if name in (name_of(each), labels_of(each).get(NODE_NAME), states.node_of(each))), None
     )
@@ -68,7 +68,7 @@ def machine_named(machines: Iterable[Obj], name: str) -> Obj | None:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Of a snapshot's `copy`, or of the data of `machine`."""
+    """The preview of a recovery from a snapshot's `copy`, or from the data of `machine`."""
 
     wanted: Obj
     machines: Sequence[Obj]

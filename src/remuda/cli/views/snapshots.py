@@ -58,7 +58,7 @@ def place(copy: SnapshotCopy) -> str:
 
 
 def size(count: int) -> str:
-    """As Kubernetes writes quantities, with one decimal."""
+    """The size as Kubernetes writes quantities, with one decimal."""
     for unit, factor in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
         if count >= factor:
             return f"{count / factor:.1f}{unit}"

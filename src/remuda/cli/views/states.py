@@ -228,7 +228,7 @@ class LastLine:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Of a provisioning Cluster, `wanted`. What is not there, or not for this reader, is None or empty.
+    """The view of a provisioning Cluster, `wanted`. Objects that do not exist, or that this user may not read, are None or empty.
 
     `waits` None: only conditions are known; `leader` is the host where they are known, if that is told. `said` is
     by the names of Machines, and so are `plans`, which are the plan Secrets of those that were requested in detail.

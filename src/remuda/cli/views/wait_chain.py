@@ -49,7 +49,7 @@ class Link:
 
 
 def chain(sight: ClusterView, now: float) -> tuple[Link, ...]:
-    """From the cluster itself to its machines; an object that another one waits on is told below it, and only there."""
+    """The waits from the cluster to its machines; an object that another one waits on is shown below it, and only there."""
     by_subject: dict[Ref, list[Wait]] = {}
     for wait in all_waits(sight):
         by_subject.setdefault(wait.subject, []).append(wait)

@@ -234,7 +234,7 @@ def _of_machine(machine: Obj) -> Iterable[Wait]:
 
 
 def _with_time(machine: Obj, found: Obj) -> Obj:
-    """With the time since which it says just that, which the older set of conditions has."""
+    """The wait with the time since when it has this text, from the older set of conditions."""
     legacy = conditions.get(machine, found["type"], conditions.LEGACY) or {}
     same = legacy.get("message") == found.get("message") and legacy.get("lastTransitionTime")
     return {**found, "lastTransitionTime": same} if same else found

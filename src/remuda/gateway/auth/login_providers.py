@@ -137,7 +137,7 @@ class LocalProvider:
 
 
 def _refusal(user: Any, has_password: bool, right: bool) -> str:
-    """For the audit log. Never the typed name: some users type their password there."""
+    """The reason for the audit log, without the typed name: some users type their password there."""
     if user is None:
         return "there is no user of that name"
     identity = identity_of(user)

@@ -41,7 +41,7 @@ class Ongoing:
         return sum(map(len, self._by_token.values()))
 
     def begin(self, asked: RequestContext) -> Callable[[], None]:
-        """From now on the request may be cut; call the result when it has ended."""
+        """Allow that the request is cut; call the result when it has ended."""
         caller = asked.caller
         if caller is None or caller.presented is None:
             return lambda: None

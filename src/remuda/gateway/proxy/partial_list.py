@@ -67,7 +67,7 @@ class Theirs:
         self._shown = Shown()
 
     async def answer(self, asked: RequestContext, user: User) -> web.StreamResponse | None:
-        """None for requests that the foreign Kubernetes is to answer itself."""
+        """The answer to a request; None if the foreign Kubernetes answers it itself."""
         if asked.request.method != "GET" or "Upgrade" in asked.request.headers or not self._source.is_complete():
             return None
         question = f"?{asked.target.query}" if asked.target.query else ""

@@ -207,7 +207,7 @@ class TunnelDownstreams:
         return stop
 
     def reach(self, cluster: str) -> Reach | None:
-        """None for a cluster that is unknown, whose agent is not connected, or of which too little is known."""
+        """The way to a cluster; None if it is unknown, its agent is not connected, or too little is known of it."""
         if self._stopped or not self._services.tunnels.has_session(cluster):
             return None
         found, known = self._reaches.get(cluster), self._clusters.get("", cluster)

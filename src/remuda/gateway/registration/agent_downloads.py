@@ -88,7 +88,7 @@ class AgentFiles:
 def script(
     services: Services, server: str, bootstrap_token: str = "", env: Iterable[tuple[str, str]] = (), checksum: str = ""
 ) -> str:
-    """For any host, or with a token for the host of a particular machine; `env` is the environment of the cluster's agents.
+    """The script for any host, or with a token for one machine's host; `env` is the environment of the cluster's agents.
 
     `checksum` is the agent's, for a script that is used at once: a stored script may be older than the agent that it fetches.
     """

@@ -249,6 +249,6 @@ class Versions:
         services.routes.add("GET", VERSIONS, self.read, Access.USER, largest=0, quiet=True)
 
     async def read(self, asked: RequestContext) -> web.StreamResponse:
-        """By distribution, the oldest first."""
+        """The versions by distribution, the oldest first."""
         releases = await kept(self._client)
         return norman.shown({"versions": {each.name: list(releases.versions(each)) for each in distributions.ALL}})

@@ -224,7 +224,7 @@ class OwningController(ABC):
         """The object does not exist any more."""
 
     def waits(self, found: Obj, pods: Iterable[Obj]) -> dict[str, float | None]:
-        """For pods that are active, by name: seconds until they are available, or None while they are not ready."""
+        """Seconds until each active pod is available, by name; None while it is not ready."""
         now, least = self.clock.time(), dig(found, "spec", "minReadySeconds") or 0
         return {name_of(pod): available_in(pod, least, now) for pod in pods if is_active(pod)}
 

@@ -20,7 +20,7 @@ _ESCAPES = (
 
 
 def dumps(value: Any) -> bytes:
-    """In one line; keys of maps are sorted, members of structs keep their order."""
+    """The JSON in one line; keys of maps are sorted, members of structs keep their order."""
     return _escaped(msgspec.json.encode(value, order="deterministic"))
 
 

@@ -101,12 +101,12 @@ class Policy:
 
     @classmethod
     def of(cls, text: str = "") -> Policy:
-        """For hosts that tenants name: the default, changed by `allow:NETWORK,deny:NETWORK,…`. Raises PolicyError."""
+        """The policy for hosts that tenants name: the default, changed by `allow:NETWORK,deny:NETWORK,…`. Raises PolicyError."""
         return _tenants(text)
 
     @classmethod
     def for_administrators(cls, text: str = "") -> Policy:
-        """For hosts that only administrators name (webhooks, downloads): the same, but this machine itself is allowed."""
+        """The policy for hosts that only administrators name (webhooks, downloads): this machine itself is allowed, too."""
         return _administrators(text)
 
     def permits(self, address: Address) -> bool:

@@ -78,7 +78,7 @@ class _Server(web.Server):
 
 
 class Runner(web.AppRunner):
-    """For small servers that are one application each."""
+    """Runs small servers that are one application each."""
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()

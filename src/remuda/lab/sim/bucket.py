@@ -124,5 +124,5 @@ class _Connection:
 
 
 def _bare(found: Object) -> Object:
-    """As in a list, which does not have an object's own metadata."""
+    """The object as in a list, without its own metadata."""
     return Object(found.key, found.size, found.modified, found.etag, {})

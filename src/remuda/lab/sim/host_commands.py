@@ -27,7 +27,7 @@ class CommandFailed(Exception):
 
 @dataclass(slots=True)
 class HostCommands:
-    """Of one host. `boots` waits as long as its services take to start."""
+    """The commands of one host. `boots` waits as long as its services take to start."""
 
     member: Member
     boots: Callable[[], Awaitable[None]]

@@ -240,7 +240,7 @@ class _Reached:
 
 
 class SimulatedDownstreams:
-    """By the names of management Clusters; `local` is the management API's own client."""
+    """The simulated clusters by the names of management Clusters; `local` is the management API's own client."""
 
     def __init__(self, local: Client) -> None:
         self._reached = {LOCAL: _Reached(None, local)}

@@ -112,11 +112,11 @@ class Generic(Driver):
             async with deadline(self.around.clock, _UNINSTALL_SECONDS), reached(machine, keep, self.around, tries=3) as shell:
                 code, said = await _as_root(shell, _LET_GO.format(claim=self.claim, token=machine.token or "-"))
         except HostKeyChanged as error:
-            self.around.say(f"it is let go as it is: {error.message}")
+            self.around.say(f"it is released unchanged: {error.message}")
             return
         except (DriverError, TimeoutError) as error:
             # The host belongs to its owner: nothing is left that costs anything.
-            self.around.say(f"the host does not answer, it is let go as it is: {error}")
+            self.around.say(f"the host does not answer, it is released unchanged: {error}")
             return
         if code == _OTHER:
             self.around.say("the host is another machine's by now: it stays as it is")

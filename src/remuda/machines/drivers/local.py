@@ -95,7 +95,7 @@ class Local(Driver):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if code != 0:
-            raise DriverError(Reason.BOOTSTRAP_FAILED, f"the bootstrap script failed ({code}): {last or 'it said nothing'}")
+            raise DriverError(Reason.BOOTSTRAP_FAILED, f"the bootstrap script failed ({code}): {last or 'it printed nothing'}")
 
     async def remove(self, machine: Machine, keep: Keep) -> None:
         hosts, name = self._hosts(), _host_name(machine)

@@ -340,7 +340,7 @@ class MachineProvision:
 
     async def _give_up(self, snapshot: Snapshot) -> None:
         assert snapshot.machine is not None
-        log.info("machine %s goes, for it could not be made", name_of(snapshot.machine))
+        log.info("deleting machine %s, which could not be created", name_of(snapshot.machine))
         await remove(self._client, capi.MACHINES, snapshot.machine)
 
     async def _prune(self, found: Found, snapshot: Snapshot) -> None:

@@ -127,7 +127,7 @@ def is_recorded(snapshot: Snapshot) -> bool:
 def _creation(snapshot: Snapshot) -> Decision:
     infra, machine = snapshot.infra, snapshot.machine
     if machine is None:
-        return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "no Machine has taken it for its own yet")
+        return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "no Machine owns it yet")
     if labels_of(infra).get(CAPI_MACHINE) != name_of(machine) or not has_finalizer(infra, FINALIZER):
         return Decision(Step.MARK)
     made = status_of(infra, CREATE_JOB)
@@ -146,7 +146,7 @@ def _creation(snapshot: Snapshot) -> Decision:
 
 def _running(snapshot: Snapshot, code: Code, on: Ref, more: str) -> Wait:
     """The wait for a Job; if earlier ones failed for a reason that only a user changes, it is for the user."""
-    why, last = f"its Job has not ended{more}", snapshot.last
+    why, last = f"the Job is still running{more}", snapshot.last
     if last is None:
         return Wait(code, subject_of(snapshot.infra), Actor.PROVIDER, on, why)
     tries = "the try before it failed" if snapshot.failures == 1 else f"{snapshot.failures} tries before it failed"
@@ -161,9 +161,11 @@ def _gate(snapshot: Snapshot, machine: Obj) -> Decision | None:
     infra, cluster = snapshot.infra, snapshot.cluster
     if is_being_deleted(machine):
         on = Ref(capi.GROUP, "Machine", *Key.of(machine))
-        return Decision(Step.NOTHING, (Wait(Code.DELETION, subject_of(infra), Actor.OTHER_CONTROLLER, on, "its Machine goes"),))
+        return Decision(
+            Step.NOTHING, (Wait(Code.DELETION, subject_of(infra), Actor.OTHER_CONTROLLER, on, "its Machine is being deleted"),)
+        )
     if cluster is None:
-        return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "its Cluster is not there")
+        return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "its Cluster does not exist")
     on = Ref(capi.GROUP, "Cluster", *Key.of(cluster))
     if is_paused(cluster, infra):
         return Decision(Step.NOTHING, (pause_wait(subject_of(infra), infra, cluster),))
@@ -188,7 +190,7 @@ def _failed(snapshot: Snapshot, machine: Obj) -> Decision:
     said = dig(snapshot.infra, "status", "failureMessage")
     failure = failure_of(said) if isinstance(said, str) and said else None
     told = f" ({failure.reason}: {failure.message})" if failure is not None else ""
-    why = f"it could not be made{told}; another takes its place in a while"
+    why = f"it could not be made{told}; another one replaces it soon"
     actor = Actor.PROVIDER if failure is not None and _goes_away(failure) else Actor.USER
     return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(snapshot.infra), actor, None, why),), left)
 
@@ -210,7 +212,7 @@ def _removal(snapshot: Snapshot) -> Decision:
         # Nothing was ever begun; as a rule it never got a Machine.
         return Decision(Step.RELEASE)
     if snapshot.namespace_ends:
-        return Decision(Step.RELEASE, abandoned="its namespace goes, and no Job can be made there")
+        return Decision(Step.RELEASE, abandoned="its namespace is being deleted, so no Job can be created there")
     removed = status_of(infra, DELETE_JOB)
     if made == UNKNOWN and not removed:
         return _unfinished(snapshot)

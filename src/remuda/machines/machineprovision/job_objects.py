@@ -244,7 +244,7 @@ def _binding(infra: Obj, name: str, role: str) -> Obj:
 
 
 def is_controlled_by(obj: Obj, infra: Obj) -> bool:
-    """By this very machine: a new one of the same name is another."""
+    """Whether this machine controls it; a new machine of the same name is another."""
     return uid_of(infra) != "" and (controller_of(obj) or {}).get("uid") == uid_of(infra)
 
 

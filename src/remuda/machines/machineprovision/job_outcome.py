@@ -148,7 +148,9 @@ def failure_of(text: str) -> Failure:
             return Failure(Reason(found[1]), found[2].strip(), text)
     if not lines:
         ended = every[-1].removeprefix(_RUNNER) if every else ""
-        return Failure(Reason.FAILED, f"it said nothing, and {ended}" if ended.startswith(_ENDED) else "it said nothing", text)
+        return Failure(
+            Reason.FAILED, f"it printed nothing, and {ended}" if ended.startswith(_ENDED) else "it printed nothing", text
+        )
     for reason, words in _TOLD:
         if any(words.search(line) for line in lines):
             telling = next(line for line in reversed(lines) if words.search(line))

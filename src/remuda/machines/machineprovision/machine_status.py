@@ -81,7 +81,7 @@ def with_outcome(infra: Obj, job: str, outcome: Outcome, *, removing: bool, now:
 
 
 def with_interruption(infra: Obj, *, now: float) -> Obj:
-    return with_condition(infra, CREATE_JOB, FALSE, INTERRUPTED, "its Job went before it had ended", now=now)
+    return with_condition(infra, CREATE_JOB, FALSE, INTERRUPTED, "its Job was deleted before it had ended", now=now)
 
 
 def without_failure(infra: Obj) -> Obj:

@@ -268,7 +268,7 @@ class Credential:
 
     @classmethod
     def of(cls, secret: Obj) -> Credential | None:
-        """None for a Secret that is none."""
+        """The credential in a Secret; None if it is not one."""
         data = {**(secret.get("data") or {}), **dict.fromkeys(secret.get("stringData") or {}, "")}
         if not any(MARK in key for key in data):
             return None

@@ -62,7 +62,7 @@ class Sources:
         self._versions: dict[Path, tuple[int, str]] = {}
 
     async def flags(self, driver: Obj) -> Flags:
-        """Of a NodeDriver. Raises DriverError."""
+        """The flags of a NodeDriver. Raises DriverError."""
         name = driver_of(driver)
         if is_local(driver):
             return await self._local(name)

@@ -191,7 +191,7 @@ def _typed(name: str, type_: str) -> Obj:
 
 
 def _without_effect() -> Obj:
-    """Of any shape: what is in them is dropped (:mod:`..admission`)."""
+    """Fields of any shape, whose content is dropped (:mod:`..admission`)."""
     anything = {"x-kubernetes-preserve-unknown-fields": True}
     return {name: {**anything, "description": f"Of no effect: {why}."} for name, why in WITHOUT_EFFECT.items()}
 

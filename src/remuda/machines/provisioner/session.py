@@ -187,7 +187,7 @@ class Session:
                 else:
                     await bootstrap_script.over_ssh(self._machine, script, self._keep, self._around)
         except TimeoutError:
-            raise DriverError(Reason.TIMED_OUT, f"the bootstrap script has not ended within {_BOOTSTRAP_SECONDS:.0f} s") from None
+            raise DriverError(Reason.TIMED_OUT, f"the bootstrap script did not end within {_BOOTSTRAP_SECONDS:.0f} s") from None
 
 
 def _text(path: str) -> str:

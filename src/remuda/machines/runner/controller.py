@@ -182,7 +182,7 @@ class JobRunner:
     # --- running ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """For as long as the controllers work: with the end of that all processes end."""
+        """Run Jobs while the controllers run; all processes end with them."""
         await asyncio.to_thread(self._directories.open)
         queue: WorkQueue[Key] = WorkQueue(self._clock, self._manager.rng, backoff=1.0, cap=60.0, lane=self._lane)
         workers = Workers(
@@ -301,7 +301,7 @@ class JobRunner:
             pause = min(2 * pause, _FLUSH_SECONDS)
 
     async def _tell(self, job: Obj, patch: Obj) -> Obj:
-        """Of this very Job; raises a conflict when it is another one by now."""
+        """Write the status of this Job; raises a conflict when another one has replaced it."""
         meta = {"uid": uid_of(job), **(patch.get("metadata") or {})}
         body = {**patch, "metadata": meta}
         return await self._client.patch(

@@ -85,7 +85,7 @@ def _refuse(why: str) -> NoReturn:
 
 
 def drop_capabilities() -> None:
-    """For root: limit this process, and all programs that it runs, to its user's rights."""
+    """Limit this process of root, and all programs that it runs, to its user's rights."""
     for number in range(64):
         if _libc.prctl(_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
             break
@@ -95,7 +95,7 @@ def drop_capabilities() -> None:
 
 
 def limit(number: int, value: int) -> None:
-    """As low as asked for; never more than there is."""
+    """Set a limit as low as requested, and never above the present one."""
     most = resource.getrlimit(number)[1]
     wanted = value if most == resource.RLIM_INFINITY else min(value, most)
     resource.setrlimit(number, (wanted, wanted))

@@ -87,7 +87,7 @@ class Sealing:
         return is_secret(place.driver, field, dig(schema, "spec", "resourceFields"))
 
     def veils(self) -> dict[str, Callable[[Action, Obj], Obj]]:
-        """By group: the function that hides values in objects' old states, from before their fields were sealed."""
+        """For each group, the function that hides values in objects' old states, from before their fields were sealed."""
         return dict.fromkeys((MACHINE_GROUP, CONFIG_GROUP), self._shown_of_the_past)
 
     def _shown_of_the_past(self, action: Action, obj: Obj) -> Obj:
@@ -131,7 +131,7 @@ class Sealing:
     def _moved_errors(
         self, attributes: Attributes, place: DriverFields, field: str, marker: str, moved: Collection[Address]
     ) -> list[FieldError]:
-        """Of a marker that stays while the address changes that its value is sent to."""
+        """Errors of a marker that stays while the address changes to which its value is sent."""
         if not moved or self._held.may(attributes.user, "get", SECRETS, secret_name(marker), attributes.namespace):
             return []
         why = f"with another address ({listed(moved)}) write the value itself again: {attributes.user.name} may not read it"

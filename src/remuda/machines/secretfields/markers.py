@@ -57,7 +57,7 @@ class DriverFields:
 
     @classmethod
     def of(cls, group: str, kind: str) -> DriverFields | None:
-        """None for a kind that is no driver's."""
+        """The secret fields of a kind; None if it belongs to no driver."""
         for own, suffix, path in _SUFFIXES:
             if group == own and kind.endswith(suffix):
                 return cls(kind.removesuffix(suffix).lower(), path)

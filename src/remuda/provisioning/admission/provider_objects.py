@@ -99,7 +99,7 @@ def with_dynamic_schemas(attributes: Attributes) -> Obj | None:
 
 
 class ClusterRules:
-    """For clusters.provisioning.cattle.io with rkeConfig."""
+    """Rules for clusters.provisioning.cattle.io with rkeConfig."""
 
     def __init__(self, source: ObjectSource) -> None:
         self._source = source

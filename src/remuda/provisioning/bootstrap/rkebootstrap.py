@@ -365,7 +365,7 @@ def _of_cluster(cluster: Obj) -> tuple[Any, ...]:
 
 
 def _marks_changed(new: Obj | None, old: Obj | None) -> bool:
-    """Of a plan's Secret only the fields kept here; its data changes every few seconds."""
+    """Whether the fields kept here of a plan's Secret changed; its data changes every few seconds."""
     if new is None or old is None or is_locked(new) or is_overfull(new):
         return True
     kept = ("labels", "annotations", "ownerReferences", "finalizers")

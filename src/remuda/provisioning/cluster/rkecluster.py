@@ -129,7 +129,7 @@ class RKEClusters:
         subject = Ref(rke.GROUP, "RKECluster", *key)
         cluster = self._owner(infra)
         if cluster is None:
-            wait = Wait(Code.REFERENCE, subject, Actor.OTHER_CONTROLLER, None, "no Cluster has taken it for its own yet")
+            wait = Wait(Code.REFERENCE, subject, Actor.OTHER_CONTROLLER, None, "no Cluster owns it yet")
             return Result(_OWNER_SECONDS, (wait,))
         if is_paused(cluster, infra):
             return Result(waits=(pause_wait(subject, infra, cluster),))

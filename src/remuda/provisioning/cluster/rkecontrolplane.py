@@ -153,7 +153,7 @@ def _managed_name(plane: Obj) -> str:
 
 
 def _control_planes(machine: Obj) -> Iterable[Key]:
-    """By either label: old machines may lack Cluster API's."""
+    """The control planes of a machine by either label: old machines may lack Cluster API's."""
     labels = labels_of(machine)
     if CONTROL_PLANE_ROLE not in labels:
         return set()

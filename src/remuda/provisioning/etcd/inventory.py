@@ -106,7 +106,7 @@ def changes(known: Known, objects: Iterable[Obj], now: float) -> Changes:
 
 
 def slim(snapshot: Obj) -> Obj:
-    """For a cache: the metadata of a snapshot is only compared, so its digest is enough."""
+    """The object for a cache: the metadata of a snapshot is only compared, so its digest is enough."""
     file = snapshot.get("snapshotFile") or {}
     kept = {name: value for name, value in metadata(snapshot).items() if name != "managedFields"}
     snapshot = {**snapshot, "metadata": kept}
@@ -184,7 +184,7 @@ class _Inventory:
         return report is not None and report.complete and report.at > seen.created + _SLOW and seen.key not in report.by_key()
 
     def _is_gone(self, snapshot: Obj) -> bool:
-        """For one that nothing shows."""
+        """Whether a snapshot that no list shows is gone."""
         file: Obj = snapshot.get("snapshotFile") or {}
         if file.get("status") == FAILED:
             return self._own_complete

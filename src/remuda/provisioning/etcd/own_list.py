@@ -44,7 +44,7 @@ async def read(client: Client, clock: Clock, runtime: str, machines: Mapping[str
 
 
 async def _files(client: Client, at: float, machines: Mapping[str, str]) -> Report | None:
-    """None if the cluster does not have the kind."""
+    """The objects; None if the cluster does not have the kind."""
     found: list[Obj] = []
     token = ""
     while True:

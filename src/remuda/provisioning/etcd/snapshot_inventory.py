@@ -204,7 +204,7 @@ class SnapshotInventory:
             log.info("%d snapshots are new, %d are gone", len(found.create), len(found.delete))
 
     async def _patch(self, who: tuple[str, Key], snapshot: Obj, patch: Obj) -> None:
-        """Of this very object, not of another of the same name."""
+        """A patch of this object, not of another of the same name."""
         part = "status" if "status" in patch else ""
         bound = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid_of(snapshot)}}
         try:

@@ -67,7 +67,7 @@ def infrastructure_of(wanted: Obj) -> Obj:
 
 
 def rke_cluster(wanted: Obj) -> Generated | None:
-    """None if another provider has the infrastructure. The endpoint is left to its controller and to users."""
+    """The RKECluster; None if another provider has the infrastructure. The endpoint is left to its controller and to users."""
     if dig(wanted, "spec", "rkeConfig", "infrastructureRef"):
         return None
     after = annotations_of(wanted).get(DELETE_MISSING_AFTER)

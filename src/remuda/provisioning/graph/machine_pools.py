@@ -290,7 +290,7 @@ def _sizes(pool: Obj) -> Obj:
 
 
 def machine_health_check(wanted: Obj, pool: Obj) -> Generated | None:
-    """None unless the pool sets a timeout for unhealthy nodes."""
+    """The health check of a pool; None unless the pool sets a timeout for unhealthy nodes."""
     timeout = seconds(pool, "unhealthyNodeTimeout")
     if timeout is None or timeout <= 0:
         return None

@@ -171,7 +171,7 @@ class CustomMachines:
         if found.again is not None:
             return found.again
         if found.problem:
-            log.warning("machine %s goes without its host: %s", name_of(machine), found.problem)
+            log.warning("deleting machine %s without its host: %s", name_of(machine), found.problem)
             self._events.event(machine, WARNING, "NotUninstalled", f"{found.problem}: what is on the host stays there")
         else:
             log.info("machine %s goes: %s", name_of(machine), found.text)
@@ -195,9 +195,11 @@ class CustomMachines:
             return left
         if not await self._is_gone(cluster, dig(machine, "status", "nodeRef", "name") or ""):
             return 60.0
-        self._events.event(machine, WARNING, "NodeMissing", "its node was deleted and did not come back: the machine goes, too")
+        self._events.event(
+            machine, WARNING, "NodeMissing", "its node was deleted and did not come back: the machine is deleted, too"
+        )
         await remove(self._client, capi.MACHINES, machine)
-        log.info("machine %s goes, for its node is gone", name_of(machine))
+        log.info("deleting machine %s, whose node is gone", name_of(machine))
         return None
 
     async def _is_gone(self, cluster: Key, node: str) -> bool:

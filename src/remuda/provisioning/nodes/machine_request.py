@@ -150,7 +150,7 @@ def _labels(text: str) -> dict[str, str]:
     for part in _parts(text, "labels"):
         key, _, value = part.partition("=")
         if not _is_mark(key, value):
-            raise RequestError(f"{part[:120]!r} is no label: it must be KEY=VALUE")
+            raise RequestError(f"{part[:120]!r} is not a label: it must be KEY=VALUE")
         if not _PROTECTED.match(key):
             found[key] = value
     return found
@@ -165,7 +165,7 @@ def _taint(part: str) -> Mapping[str, str]:
     key, _, value = what.partition("=")
     if effect not in _EFFECTS or not _is_mark(key, value):
         effects = "NoSchedule, PreferNoSchedule or NoExecute"
-        raise RequestError(f"{part[:120]!r} is no taint: it must be KEY=VALUE:EFFECT, with {effects}")
+        raise RequestError(f"{part[:120]!r} is not a taint: it must be KEY=VALUE:EFFECT, with {effects}")
     return {"key": key, **({"value": value} if value else {}), "effect": effect}
 
 

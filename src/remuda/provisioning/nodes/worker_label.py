@@ -80,6 +80,6 @@ class WorkerLabels:
         return DONE
 
     def _is_worker(self, machine: Obj) -> bool:
-        """By its bootstrap: the host's own claims do not count."""
+        """Whether it is a worker, by its bootstrap: the host's own claims do not count."""
         found = [self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine)]
         return any(each is not None and labels_of(each).get(WORKER_ROLE) == "true" for each in found)

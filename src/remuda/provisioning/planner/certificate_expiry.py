@@ -79,7 +79,7 @@ def _read(file: str, content: str) -> HostCertificate | None:
 
 
 def _checked(found: HostCertificate) -> HostCertificate | None:
-    """None if its texts are nothing to show to users."""
+    """The certificate; None if its texts must not be shown to users."""
     texts = (found.file, found.subject, found.use)
     return found if all(text.isprintable() and len(text) <= _LONGEST_TEXT for text in texts) else None
 

@@ -175,7 +175,7 @@ class Planner:
         return (Key(namespace_of(cluster), ref.get("name") or ""),)
 
     def _of_machine(self, found: Obj) -> Iterable[Key]:
-        """For a Machine or its bootstrap: both name their cluster."""
+        """The keys for a Machine or its bootstrap: both name their cluster."""
         cluster = self._views.cluster_of(found)
         return () if cluster is None else self._of_cluster(cluster)
 

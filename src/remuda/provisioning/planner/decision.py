@@ -21,8 +21,8 @@ Changes = Mapping[str, str | None]  # None removes the key
 
 @dataclass(frozen=True, slots=True)
 class SecretChange:
-    """Of one plan secret. A `plan` is written with `plan-state: pending` and without `probe-statuses`; `retry` writes only
-    `plan-state: pending`, which makes the agent apply the same plan once more; `ask` requests a sign of life from its agent."""
+    """The change of one plan secret. A `plan` is written with `plan-state: pending` and without `probe-statuses`; `retry` writes
+    only `plan-state: pending`, which makes the agent apply the same plan once more; `ask` requests an answer of its agent."""
 
     labels: Changes = field(default_factory=dict)
     annotations: Changes = field(default_factory=dict)
@@ -35,7 +35,7 @@ class SecretChange:
 
 @dataclass(frozen=True, slots=True)
 class MachineChange:
-    """Of one Machine (its `Reconciled` condition, in both sets; annotations; its deletion, after all else) and of its
+    """The change of one Machine (its `Reconciled` condition, in both sets; annotations; its deletion, after all else) and of its
     RKEBootstrap."""
 
     reconciled: Condition | None = None

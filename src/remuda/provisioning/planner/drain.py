@@ -79,7 +79,7 @@ def drain_hash(plan: Plan) -> str:
 
 
 def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -> Step:
-    """To be called only if a drain is wanted."""
+    """The state of the drain before a change. Call it only if a drain is wanted."""
     annotations = machine.plan_annotations
     if annotations.get(well_known.UNCORDON):
         # The uncordon after the last drain; a new drain begins when it ends.
@@ -99,7 +99,7 @@ def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -
 
 
 def back(machine: Machine, options: Mapping[str, Any]) -> Step:
-    """To be called only for a machine whose plan is in sync and healthy, or whose uncordon has begun."""
+    """The state of the uncordon. Call it only if the machine's plan is in sync and healthy, or its uncordon has begun."""
     annotations = machine.plan_annotations
     if not is_in_drain(machine):
         return _DONE

@@ -57,7 +57,7 @@ class GatewayPort(Protocol):
     """The gateway's data about the server, for hosts and clusters."""
 
     async def agent_manifest(self, cluster: str) -> AgentManifest | None:
-        """Of a management Cluster's agent; None while the address or the token for it is missing."""
+        """The manifest of a management Cluster's agent; None while the address or the token for it is missing."""
 
     def registry(self, cluster: str, runtime: Runtime) -> BuiltInRegistry | None:
         """The registry of the server's own images, if this cluster's hosts pull any (distribution, cluster agent)."""
@@ -243,7 +243,7 @@ class DriverStates:
         return Watch(SECRETS, self._clusters, changed(_DRIVER), fields=_FIELDS, transform=_addresses)
 
     def of(self, machines: Mapping[str, Obj]) -> dict[str, Driver]:
-        """By machine name; a machine whose driver has no data yet is missing. Other providers never have any."""
+        """The data by machine name; a machine whose driver has no data yet is missing. Other providers never have any."""
         found: dict[str, Driver] = {}
         for name, machine in machines.items():
             if dig(machine, "spec", "infrastructureRef", "apiGroup") != MACHINE_GROUP:

@@ -76,7 +76,7 @@ def may_be_written(snapshot: ClusterSnapshot, machine: Machine) -> bool:
 
 
 def kubelet_lags(snapshot: ClusterSnapshot, machine: Machine) -> bool:
-    """To be called only if the machine's plan is the desired one. Unknown versions don't lag: they come with the tunnel."""
+    """Whether the kubelet is of an older version, if the plan is the desired one. Unknown versions don't lag."""
     if not snapshot.control_plane.agent_connected or not machine.kubelet_version:
         return False
     wanted, found = _NUMBERS.match(snapshot.control_plane.version), _NUMBERS.match(machine.kubelet_version)

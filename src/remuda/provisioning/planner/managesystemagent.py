@@ -38,8 +38,8 @@ _FILE = re.compile(r"/[0-9a-f]{64}\.pyz$")
 
 @dataclass(frozen=True, slots=True)
 class UpdateNote:
-    """Of a host that was given the agent `checksum`: `at` is the time of the offer while it is `offered`, else the time when it
-    was given up, with the reason. A new `generation`, requested by a user, starts again."""
+    """The note about a host that was given the agent `checksum`: `at` is the time of the offer while it is `offered`, else the
+    time when it was given up, with the reason. A new `generation`, requested by a user, starts again."""
 
     checksum: str
     offered: bool

@@ -55,7 +55,7 @@ class Pass:
 
 
 class _Group(IntEnum):
-    """In the order of messages."""
+    """The groups of machines, in the order of messages."""
 
     UNCORDONING = 0
     DRAINING = 1

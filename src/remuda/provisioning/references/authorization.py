@@ -72,7 +72,7 @@ def bound_uid(wanted: Obj, key: str, written: str) -> str:
 
 
 def _standings(wanted: Obj) -> dict[str, _Standing]:
-    """By the key of the object."""
+    """The standing of each object, by its key."""
     named: dict[str, list[Reference]] = {}
     for reference in references_of(wanted):
         named.setdefault(reference.key, []).append(reference)

@@ -174,7 +174,7 @@ class KnownReleases:
         self._current: Releases | None = None
 
     def current(self) -> Releases | None:
-        """None while other data is asked for and none is stored."""
+        """The data in use; None while other data is requested and none is stored."""
         if not (self._source.get(GROUP, SETTINGS.resource, "", SETTING) or {}).get("value"):
             return catalog.built_in()
         stored = self._source.get(CONFIG_MAPS.group, CONFIG_MAPS.resource, NAMESPACE, NAME)

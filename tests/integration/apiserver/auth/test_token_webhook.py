@@ -65,7 +65,7 @@ async def test_a_token_is_asked_about_once_in_a_while(webhook: tuple[Webhook, st
     assert [(each["apiVersion"], each["spec"]) for each in there.asked] == [("authentication.k8s.io/v1beta1", {"token": "t"})]
     there.status = {"authenticated": False}
     await clock.advance(121)
-    assert await found.identify(Credentials(bearer="t")) is None, "it was taken back"
+    assert await found.identify(Credentials(bearer="t")) is None, "it was withdrawn"
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ async def test_every_secret_is_sealed_with_the_new_key_and_stays_readable(tmp_pa
         found = (await rotation_record.read(server.store)).record.active[rotation_record.ENCRYPTION_KEY]
         # Past states are kept for a week, and with them the key.
         assert found.keep_until - found.started >= 7 * 86400
-        with pytest.raises(ApiError, match="still good"):
+        with pytest.raises(ApiError, match="still valid"):
             await begin(server, rotation_record.ENCRYPTION_KEY)
         await finish(server, rotation_record.ENCRYPTION_KEY)
         await reached(server, rotation_record.ENCRYPTION_KEY)

@@ -54,7 +54,7 @@ def test_on_a_terminal_the_passphrase_is_asked_for_twice_and_never_shown(shell: 
     code, shown = typed(shell, ["backup", str(path)], PASSPHRASE, PASSPHRASE)
     assert code == 0 and PASSPHRASE not in shown and "objects" in shown, shown
     code, shown = typed(shell, ["restore", str(path), "--verify-only"], PASSPHRASE)
-    assert code == 0 and "is whole" in shown and PASSPHRASE not in shown, shown
+    assert code == 0 and "is valid" in shown and PASSPHRASE not in shown, shown
 
 
 def test_the_passphrase_comes_from_a_file_that_only_its_owner_reads(shell: Shell, state: Path) -> None:
@@ -91,7 +91,7 @@ def test_who_restores_for_a_service_is_told_to_hand_the_files_over(shell: Shell,
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["backup", "x"], "say the passphrase of the backup, with --passphrase-file or in REMUDA_PASSPHRASE"),
+        (["backup", "x"], "give the passphrase of the backup, with --passphrase-file or in REMUDA_PASSPHRASE"),
         (["backup", "missing/x"], "make the directory first"),
         (["restore", "missing"], "missing: No such file or directory"),
         (["restore", "setup.txt"], "is not a backup of Remuda"),

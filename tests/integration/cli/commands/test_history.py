@@ -65,13 +65,13 @@ def test_what_others_wrote_does_nothing_to_a_terminal() -> None:
     ("line", "why"),
     [
         ("get", "missing argument 'KIND[/NAME]'"),
-        ("get cm/a b", "'cm/a' with 'b' names nothing: give KIND, KIND NAME or KIND/NAME"),
-        ("get cm a -A", "-A is for lists: one object is in one namespace, say which with -n"),
-        ("get cm a -l x=y", "-l is for lists: one object is asked for by its name"),
+        ("get cm/a b", "'cm/a' with 'b' names no object: give KIND, KIND NAME or KIND/NAME"),
+        ("get cm a -A", "-A is only for lists: give the namespace of one object with -n"),
+        ("get cm a -l x=y", "-l is only for lists: one object is selected by its name"),
         ("get cm -A -n x", "-A and -n exclude each other"),
         ("get cm --at tomorrow", "invalid value for '--at': 'tomorrow' is no moment: give a revision such as 4711"),
         ("get cm --at 0", "invalid value for '--at': '0' is no revision"),
-        ("history cm", "say whose history it is: KIND NAME, or KIND/NAME"),
+        ("history cm", "name the object: KIND NAME, or KIND/NAME"),
         ("history cm a --limit 0", "invalid value for '--limit'"),
     ],
 )

@@ -83,12 +83,12 @@ def test_words_are_quoted_as_systemd_reads_them(word: str, written: str) -> None
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["install"], "say --systemd"),
+        (["install"], "add --systemd"),
         (["install", "--systemd", "--name", "../x"], "'../x' is no name"),
         (["install", "--systemd", "--dry-run", "--", "--listn", "x"], "no such option '--listn'"),
         (["install", "--systemd", "--dry-run", "--", "--token", "x" * 16], "give --token-file"),
         (["install", "--systemd", "--dry-run", "--", "--pki-dir", "keys"], "keys has to begin with /"),
-        (["install", "--systemd", "--uninstall", "--", "--listen", ":1"], "takes no options of serve"),
+        (["install", "--systemd", "--uninstall", "--", "--listen", ":1"], "can't be combined with options of serve"),
     ],
 )
 def test_what_is_wrong_is_said_by_its_name(shell: Shell, arguments: list[str], told: str) -> None:

@@ -68,7 +68,7 @@ def test_serve_leaves_cluster_api_alone_when_told(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--machineset-preflight-checks", "All,Luck"], "'Luck' is no check"),
+        (["--machineset-preflight-checks", "All,Luck"], "unknown check 'Luck'"),
         (["--additional-sync-machine-labels", "a,("], "'(' is not a regular expression"),
         (["--remote-conditions-grace-period", "40s"], "must be at least 2m"),
         (["--concurrency", "0"], "0 is not in the range"),

@@ -146,14 +146,14 @@ def test_a_port_in_use_is_one_sentence(shell: Shell) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = shell.run("serve", "--listen", address)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"remuda: {address} is in use: stop what listens there, or say another address with --listen\n"
+    assert done.stderr == f"remuda: {address} is in use: stop what listens there, or choose another address with --listen\n"
     assert not (shell.home / "data").exists()
 
 
 @pytest.mark.parametrize(
     ("listen", "sentence"),
     [
-        ("192.0.2.1:0", "192.0.2.1 is no address of this machine"),
+        ("192.0.2.1:0", "192.0.2.1 is not an address of this machine"),
         ("no-such-host.invalid:0", "the address no-such-host.invalid is not known"),
     ],
 )

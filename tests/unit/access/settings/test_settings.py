@@ -252,7 +252,7 @@ def test_features_that_can_not_be_read_are_passed_over_and_told() -> None:
     assert features.problems == (
         "CATTLE_FEATURES: feature fleet must be true or false",
         "CATTLE_FEATURES: there is no feature 'nothing'",
-        "CATTLE_FEATURES: feature turtles is said to be both true and false",
+        "CATTLE_FEATURES: feature turtles is set to both true and false",
     )
     assert features.enabled("fleet") is True
     with pytest.raises(SettingError):

@@ -34,7 +34,7 @@ _CLUSTER = (
     Checking("Cluster", "without a spec", {"spec": None}, (_ONE_OF,)),
     Checking(
         "Cluster",
-        "with a name that is no label's value",
+        "with a name that is not a label's value",
         {"metadata": {"name": LONG}},
         (f'metadata.name: Invalid value: "{LONG}": must be a valid label value must be no more than 63 bytes',),
     ),
@@ -371,7 +371,7 @@ _DEPLOYMENT = (
     *_of_sets("MachineDeployment", "spec.template.metadata.labels: Forbidden: "),
     Checking(
         "MachineDeployment",
-        "with a name that is no label's value",
+        "with a name that is not a label's value",
         {"metadata": {"name": LONG}},
         (f'metadata.name: Invalid value: "{LONG}": must be a valid label value: must be no more than 63 bytes',),
     ),

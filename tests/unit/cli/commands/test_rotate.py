@@ -73,7 +73,7 @@ def test_force_says_whom_it_leaves_behind_and_until_when_they_can_follow(
     found = capsys.readouterr()
     assert asked.bodies == [{"finish": True, "force": True}]
     assert found.err.splitlines() == [
-        "ca: left behind with the old one:",
+        "ca: these do not trust the new one:",
         "  host ns/h00 trusts only the old CA",
         "agents that trust only the old one can follow until 2027-01-01T00:00:00Z",
     ]
@@ -112,10 +112,10 @@ def test_status_shows_names_up_to_twenty_and_all_of_them_as_json(asked: Asked, c
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--force"], "--force goes with --finish"),
-        (["--no-handover"], "--no-handover goes with --finish"),
-        (["--until-trusted", "--no-wait"], "--until-trusted does not go with --no-wait"),
-        (["--finish", "--force", "--until-trusted"], "--until-trusted does not go with --force"),
+        (["--force"], "--force needs --finish"),
+        (["--no-handover"], "--no-handover needs --finish"),
+        (["--until-trusted", "--no-wait"], "--until-trusted can't be combined with --no-wait"),
+        (["--finish", "--force", "--until-trusted"], "--until-trusted can't be combined with --force"),
     ],
 )
 def test_what_does_not_go_together(arguments: list[str], why: str, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,8 +97,8 @@ def with_files(files: dict[str, str], arguments: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("arguments", "option", "sentence"),
     [
-        (["--etcd", "http://a:1", "--etcd-cafile", "@ca"], "--etcd-cafile", "is of no use with http://a:1"),
-        (["--etcd", "http://a:1", "--etcd-certfile", "@crt", "--etcd-keyfile", "@key"], "--etcd-certfile", "is of no use"),
+        (["--etcd", "http://a:1", "--etcd-cafile", "@ca"], "--etcd-cafile", "has no effect with http://a:1"),
+        (["--etcd", "http://a:1", "--etcd-certfile", "@crt", "--etcd-keyfile", "@key"], "--etcd-certfile", "has no effect"),
         (["--etcd", URL, "--etcd-certfile", "@crt"], "--etcd-certfile", "needs --etcd-keyfile, too"),
         (["--etcd", URL, "--etcd-keyfile", "@key"], "--etcd-keyfile", "needs --etcd-certfile, too"),
         (["--etcd", URL, "--etcd-cafile", "/no/such/file"], "--etcd-cafile", "/no/such/file can't be read: No such file"),

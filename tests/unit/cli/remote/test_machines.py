@@ -39,7 +39,7 @@ async def test_a_machine_is_found_by_each_of_its_names_and_by_no_name_of_two() -
         await _machine(made, "d", "node-4", "elsewhere")
         for name in ("a", "a-infra", "node-1"):
             assert (await machines.find(client, FLEET, name))["metadata"]["name"] == "a"
-        with pytest.raises(Failure, match="node-2 is said of several machines: b of other, c of demo") as several:
+        with pytest.raises(Failure, match="node-2 matches several machines: b of other, c of demo") as several:
             await machines.find(client, FLEET, "node-2")
         assert several.value.code is Code.CONFLICT
         for name in ("d", "node-4"):

@@ -227,13 +227,13 @@ def test_what_nobody_tells_is_read_off_what_is_going() -> None:
         (texts.ETCD_REPLACED, Code.RESTORE),
         (texts.RESTORED_GONE, Code.RESTORE),
         (f"Restore on m1: {texts.PLAN_FAILED}: exit code 1; the cluster is stopped: {AGAIN}", Code.RESTORE),
-        (f"restoring etcd (Shutdown): the request was taken back, but the cluster is stopped: {AGAIN}", Code.RESTORE),
+        (f"restoring etcd (Shutdown): the request was withdrawn, but the cluster is stopped: {AGAIN}", Code.RESTORE),
         ("restoring etcd (Shutdown): shutting down cluster", Code.STEP),
         (f"restoring etcd (Shutdown): shutting down cluster on m1: {texts.PLAN}", Code.PLAN),
         (f"restoring etcd (Restore): restoring the snapshot on m1: {texts.PLAN_FAILED}: exit code 1", Code.PLAN_FAILED),
         (f"restoring etcd (Restore): {texts.PAUSED}", Code.PAUSED),
         (f"taking a snapshot of etcd on m1: {texts.PLAN}", Code.PLAN),
-        ("recovering (Survey): waiting for a sign of life of m1", Code.STEP),
+        ("recovering (Survey): waiting for an answer of m1", Code.STEP),
         ("recovering (Machines): waiting until lost servers are deleted: m1", Code.DELETION),
         ("recovering (Hosts): waiting for machines of the pools: 0 of 3 with etcd (missing: etcd)", Code.PROVISIONING),
         ("recovering (Hosts): waiting for hosts to be registered: missing: etcd; on each, run what x prints", Code.ROLES),
@@ -324,7 +324,7 @@ def test_a_removal_that_a_provider_holds_up_is_no_business_of_yours_yet() -> Non
     told = (GOING, wait(Code.DELETION, INFRA, Actor.PROVIDER, "its removal failed (Throttled: later) and is tried again"))
     text = explained(sight(CLUSTER, machine("m1", deleting=True), waits=told))
     assert "action: the infrastructure provider" in text and "- m1: Nothing yet: it is tried again" in text
-    at_work = (GOING, wait(Code.DELETION, INFRA, Actor.PROVIDER, "its Job has not ended", Ref("batch", "Job", FLEET, "j")))
+    at_work = (GOING, wait(Code.DELETION, INFRA, Actor.PROVIDER, "the Job is still running", Ref("batch", "Job", FLEET, "j")))
     text = explained(sight(CLUSTER, machine("m1", deleting=True), waits=at_work))
     assert "- m1: Nothing, unless it takes long" in text and "remuda machine logs m1 --follow" in text and FORCED not in text
 

@@ -60,7 +60,7 @@ async def test_a_removal_that_failed_and_goes_on_says_so() -> None:
         await made.world.settle(5)
         (wait,) = [each for each in made.world.lives[0].manager.waits() if each.subject.name == "m1"]
         assert (wait.code, wait.actor) == (Code.DELETION, Actor.PROVIDER)
-        assert wait.evidence == "its Job has not ended: 2 of its tries failed, and it goes on"
+        assert wait.evidence == "the Job is still running: 2 of its tries failed, and it goes on"
 
 
 async def test_force_lets_go_of_what_nobody_can_begin_to_remove() -> None:

@@ -79,11 +79,15 @@ def test_it_is_marked_before_anything_is_made(missing: Obj) -> None:
 @pytest.mark.parametrize(
     ("cluster", "machine", "why"),
     [
-        (None, MACHINE, "its Cluster is not there"),
+        (None, MACHINE, "its Cluster does not exist"),
         ({**CLUSTER, "spec": {"paused": True}}, MACHINE, "Cluster spec.paused is set to true"),
         ({"metadata": CLUSTER["metadata"]}, MACHINE, "the infrastructure of its cluster is not ready"),
         (CLUSTER, {**MACHINE, "spec": {}}, "there is no bootstrap data yet"),
-        (CLUSTER, {**MACHINE, "metadata": {**MACHINE["metadata"], "deletionTimestamp": rfc3339(NOW)}}, "its Machine goes"),
+        (
+            CLUSTER,
+            {**MACHINE, "metadata": {**MACHINE["metadata"], "deletionTimestamp": rfc3339(NOW)}},
+            "its Machine is being deleted",
+        ),
     ],
     ids=["no-cluster", "paused", "no-infrastructure", "no-bootstrap-data", "going"],
 )
@@ -122,10 +126,10 @@ def test_a_machine_that_could_not_be_made_stays_as_long_as_said_and_goes() -> No
     assert step(seen(broken, job(), failed())) is Step.GIVE_UP
     waiting = decide(seen(broken, job(), failed(), pause=60.0))
     assert (waiting.step, waiting.after) == (Step.NOTHING, 60.0)
-    assert waiting.waits[0].evidence == "it could not be made; another takes its place in a while"
+    assert waiting.waits[0].evidence == "it could not be made; another one replaces it soon"
     told = {**broken, "status": {**broken["status"], "failureMessage": "AuthFailed: no such token\n--- ended with exit status 3"}}
     (wait,) = decide(seen(told, job(), failed(), pause=60.0)).waits
-    assert wait.evidence == "it could not be made (AuthFailed: no such token); another takes its place in a while"
+    assert wait.evidence == "it could not be made (AuthFailed: no such token); another one replaces it soon"
     assert step(seen(broken, job(), failed(), pause=60.0, now=NOW + 61)) is Step.GIVE_UP
 
 
@@ -248,6 +252,6 @@ def test_the_wait_for_a_job_has_the_reason_for_which_the_ones_before_it_failed(r
     at_work = seen(infra("Unknown", **OURS), job(), RUNNING, failures=3, last=Failure(reason, "no such key"))
     (wait,) = decide(at_work).waits
     assert (wait.code, wait.actor) == (Code.PROVISIONING, actor)
-    assert wait.evidence == f"its Job has not ended; 3 tries before it failed: {reason}: no such key"
+    assert wait.evidence == f"the Job is still running; 3 tries before it failed: {reason}: no such key"
     # A wait for the user is its own end; another one goes on to the Job.
     assert (wait.on is None) == (actor is Actor.USER)

@@ -85,7 +85,7 @@ def test_what_is_kept_is_no_longer_than_a_termination_message() -> None:
 def test_what_the_runner_writes_below_it_is_not_what_the_program_said() -> None:
     found = failure_of("--- create, 2026-11-16T03:02:58Z\nthere is no command 'provision'\n--- ended with exit status 2")
     assert (found.reason, found.message) == (Reason.FAILED, "there is no command 'provision'")
-    assert failure_of("--- ended with exit status 2").message == "it said nothing, and ended with exit status 2"
+    assert failure_of("--- ended with exit status 2").message == "it printed nothing, and ended with exit status 2"
 
 
 def test_the_reason_is_of_the_last_try_and_of_no_earlier_one() -> None:
@@ -94,7 +94,7 @@ def test_the_reason_is_of_the_last_try_and_of_no_earlier_one() -> None:
     found = failure_of(f"{first}{second}the disk burns\n--- ended with exit status 2")
     assert (found.reason, found.message) == (Reason.FAILED, "the disk burns") and "AuthFailed" not in found.text
     found = failure_of(f"{first}{second}--- ended with signal 9")
-    assert (found.reason, found.message) == (Reason.FAILED, "it said nothing, and ended with signal 9")
+    assert (found.reason, found.message) == (Reason.FAILED, "it printed nothing, and ended with signal 9")
     assert failure_of(f"{second}QuotaExceeded: no more").reason is Reason.QUOTA_EXCEEDED
 
 

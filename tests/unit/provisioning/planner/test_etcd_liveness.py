@@ -42,7 +42,7 @@ def test_the_others_are_asked_before_a_member_is_restarted() -> None:
     decision = decide(late())
     assert not written(decision) and asked(decision) == {"b", "c"}
     assert wait_of(decision, "a").code is Code.STEP and wait_of(decision, "a").actor is Actor.MACHINE
-    assert wait_of(decision, "a").evidence == "before it is restarted, waiting for a sign of life of b,c"
+    assert wait_of(decision, "a").evidence == "before it is restarted, waiting for an answer of b,c"
     assert decision.revisit_at == NOW + 3600 + FRESH + 1
 
 

@@ -34,7 +34,10 @@ _HEADS = "SELECT key, id, live FROM current WHERE key >= ? AND key < ? ORDER BY 
 
 
 def _back(connection: sqlite3.Connection, row: int, at: int, steps: int) -> tuple[int, int]:
-    """From `row` back to the first one that is not after `at`, or as far as `steps` go; 0 where the chain ends before."""
+    """Go from `row` back to the first row that is not after `at`, at most `steps` rows.
+
+    Returns that row (0 if the chain ends before), and the number of steps.
+    """
     reached, took = connection.execute(_BACK, {"row": row, "at": at, "steps": steps}).fetchall()[0]
     # A row that was pruned ends the chain.
     return (0 if reached == row else reached), took

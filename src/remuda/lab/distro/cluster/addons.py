@@ -143,7 +143,7 @@ class Deploying:
             try:
                 await self._withdraw(path.stem)
             except ApiError as error:
-                log.warning("%s can't be taken back: %s", path, error)
+                log.warning("objects of %s can't be removed: %s", path, error)
                 continue
             del self._dealt[path]
 

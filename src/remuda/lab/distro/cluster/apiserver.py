@@ -285,7 +285,7 @@ def token_webhook(settings: Settings, clock: Clock) -> tuple[WebhookAuthenticato
     given = apiserver_arguments(settings)
     unknown = sorted(given.keys() - _DEFAULTS.keys())
     if unknown:
-        log.warning("%s: the simulated API does not know %s; nothing comes of it", _OPTION, ", ".join(unknown))
+        log.warning("%s: the simulated API does not know %s; it is ignored", _OPTION, ", ".join(unknown))
     told = {**_DEFAULTS, **given}
     if not told[_FILE]:
         return None

@@ -189,7 +189,7 @@ async def until(process: EtcdProcess, clock: Clock, ready: Callable[[], Awaitabl
 
 
 def _die_with_parent() -> Callable[[], None]:
-    """For between fork and exec: everything is looked up before, so that only one system call happens there."""
+    """Kill this process when its parent ends; called between fork and exec, so it makes only one system call."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     parent = os.getpid()
 

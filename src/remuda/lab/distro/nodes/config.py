@@ -37,7 +37,7 @@ class Taint:
         rest, colon, effect = text.rpartition(":")
         key, _, value = rest.partition("=")
         if not colon or not key or effect not in EFFECTS:
-            raise NodeConfigError(f"{text!r} is no taint: key=value:Effect with an effect of {', '.join(EFFECTS)}")
+            raise NodeConfigError(f"{text!r} is not a taint: key=value:Effect with an effect of {', '.join(EFFECTS)}")
         return cls(key, value, effect)
 
     def to_object(self) -> Obj:
@@ -49,7 +49,7 @@ def parse_label(text: str) -> tuple[str, str]:
     """`key=value` or `key`, as in `node-label` of a config file."""
     key, _, value = text.partition("=")
     if not key:
-        raise NodeConfigError(f"{text!r} is no label")
+        raise NodeConfigError(f"{text!r} is not a label")
     return key, value
 
 

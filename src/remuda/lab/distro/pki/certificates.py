@@ -138,7 +138,7 @@ def signed_for(request: bytes, leaf: Leaf, authorities: Authorities, clock: Cloc
 
 
 def signing_request(key: bytes, where: Path) -> bytes:
-    """For a private key (PEM); the signer decides on all other fields."""
+    """A signing request for a private key (PEM); the signer decides on all other fields."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -156,7 +156,7 @@ def chain(bundle: bytes) -> bytes:
 
 def described(leaf: Leaf) -> str:
     certificate = certificates.parse_certificate(leaf.path.read_bytes()) if leaf.path.exists() else None
-    return "not there" if certificate is None else f"good until {rfc3339(certificates.ends(certificate))}"
+    return "missing" if certificate is None else f"valid until {rfc3339(certificates.ends(certificate))}"
 
 
 def _fits(leaf: Leaf, authorities: Authorities, clock: Clock) -> bool:

@@ -66,7 +66,7 @@ class Ec2:
                 return
 
     async def unless(self, codes: Collection[str], operation: str, doing: str, /, **parameters: Any) -> dict[str, Any] | None:
-        """None when EC2 answers with one of these codes."""
+        """The answer; None when EC2 answers with one of these codes."""
         try:
             return await self(operation, doing, **parameters)
         except Refused as error:
@@ -343,7 +343,7 @@ def specification(kind: str, tags: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read(described: Mapping[str, Any]) -> Tags:
-    """Of anything that EC2 describes."""
+    """The tags of an object that EC2 describes."""
     return {str(tag["Key"]): str(tag.get("Value", "")) for tag in described.get("Tags") or ()}
 
 

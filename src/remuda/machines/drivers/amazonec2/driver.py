@@ -202,7 +202,7 @@ class AmazonEC2(Driver):
 
     async def verify(self, options: Options) -> None:
         ec2 = Ec2(options.replaced(retries=0), self.around)
-        doing = "asking EC2 who we are"
+        doing = "identifying the EC2 account"
         try:
             # A known user without permissions passes, too.
             await ec2.unless(("UnauthorizedOperation",), "describe_availability_zones", doing)

@@ -32,7 +32,7 @@ async def ensure_key_pair(ec2: Ec2, machine: Machine, keep: Keep, around: Driver
         if await _import(ec2, machine, name, public):
             return name
         name = ""
-    raise DriverError(Reason.CONFLICT, f"key pairs of other people are in the way of {machine.name}'s")
+    raise DriverError(Reason.CONFLICT, f"key pairs of others have the names of {machine.name}'s")
 
 
 async def remove_key_pairs(ec2: Ec2, machine: Machine) -> None:

@@ -78,7 +78,7 @@ async def unused_groups(ec2: Ec2, owner: str, filters: Iterable[dict[str, Any]] 
 
 async def _used(ec2: Ec2, ids: list[str]) -> set[str]:
     filters = [{"Name": "group-id", "Values": ids}]
-    doing = "looking who uses our security groups"
+    doing = "looking for users of our security groups"
     interfaces = [one async for one in ec2.pages("describe_network_interfaces", doing, "NetworkInterfaces", Filters=filters)]
     return {str(group["GroupId"]) for one in interfaces for group in one.get("Groups") or ()}
 
@@ -193,5 +193,5 @@ def missing(group: Mapping[str, Any], open_ports: Iterable[str], *, nodes: bool)
 def _opened(said: str) -> tuple[int, int, str, bool]:
     port, _, protocol = said.partition("/")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise DriverError(Reason.INVALID, f"{said!r} is no port: say 8080 or 8080/udp", field="openPort")
+        raise DriverError(Reason.INVALID, f"{said!r} is not a port: use 8080 or 8080/udp", field="openPort")
     return int(port), int(port), protocol or "tcp", True

@@ -241,7 +241,7 @@ def _amount(options: Options, name: str) -> float:
     except (ValueError, OverflowError):
         amount = -1.0
     if not 0 < amount < 1e15:
-        raise DriverError(Reason.INVALID, f"{said!r} is no amount, such as 4Gi or 1.5", field=options.field(name))
+        raise DriverError(Reason.INVALID, f"{said!r} is not an amount such as 4Gi or 1.5", field=options.field(name))
     return amount
 
 
@@ -271,7 +271,7 @@ _TAKEN = ("in use", "not available", "already allocated")
 
 
 def network_of(text: str) -> IPv4Network | None:
-    """None for anything but an IPv4 network that is large enough to choose from."""
+    """The network; None unless it is IPv4 and large enough to choose from."""
     try:
         found = IPv4Network(text, strict=False)
     except ValueError:

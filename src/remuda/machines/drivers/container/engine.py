@@ -183,7 +183,7 @@ class Engine:
         return {str((each.get("Labels") or {}).get(label) or "") for each in json.loads(said) or []} - {""}
 
     async def subnets(self, network: str) -> list[str]:
-        """Of a network in which a container can have an address that it keeps; none otherwise. Raises DriverError."""
+        """The subnets of a network in which a container can keep its address; else none. Raises DriverError."""
         podman = await self._is_podman()
         if not podman and not network:
             # Docker allows no choice of addresses in its default network.
@@ -327,7 +327,7 @@ class Wanted:
 
 
 def libpod_spec(wanted: Wanted) -> Obj:
-    """For podman's own API."""
+    """The container's specification for podman's own API."""
     limits: Obj = {}
     if wanted.memory:
         limits["memory"] = {"limit": wanted.memory}
@@ -363,7 +363,7 @@ def libpod_spec(wanted: Wanted) -> Obj:
 
 
 def docker_spec(wanted: Wanted) -> Obj:
-    """For Docker's API; the name is not in it."""
+    """The container's specification for Docker's API, without the name."""
     endpoint = {wanted.network: {"IPAMConfig": {"IPv4Address": wanted.address}}} if wanted.network and wanted.address else {}
     return {
         "Image": wanted.image,

@@ -55,7 +55,7 @@ class Api:
         return await self._asked("GET", path, doing, None, repeat=True)
 
     async def find(self, path: str, doing: str) -> dict[str, Any] | None:
-        """None when there is no such thing."""
+        """The object; None when it does not exist."""
         try:
             return await self.get(path, doing)
         except Refused as error:
@@ -64,7 +64,7 @@ class Api:
             raise
 
     async def every(self, path: str, key: str, doing: str) -> AsyncIterator[dict[str, Any]]:
-        """Of the list `key`, page by page."""
+        """All items of the list `key`, page by page."""
         query = "&" if "?" in path else "?"
         following = f"{path}{query}per_page=200"
         while following:

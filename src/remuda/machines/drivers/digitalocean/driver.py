@@ -144,7 +144,7 @@ class DigitalOcean(Driver):
     async def verify(self, options: Options) -> None:
         api = Api(options.text("access-token"), self.around, tries=1)
         try:
-            await api.get("/v2/account", "asking DigitalOcean who we are")
+            await api.get("/v2/account", "identifying the DigitalOcean account")
         except Refused as error:
             # A token that may not read the account is known all the same.
             if error.status != 403:

@@ -45,7 +45,7 @@ async def remove_ssh_key(api: Api, machine: Machine) -> None:
 
 
 async def owned_keys(api: Api, owner: str) -> list[tuple[dict[str, Any], str, str]]:
-    """With the machine and the token of each."""
+    """Our keys, with the machine and the token of each."""
     found = []
     async for key in api.every(_KEYS, "ssh_keys", "looking for our SSH keys"):
         read = key_of(str(key.get("name", "")))
@@ -55,7 +55,7 @@ async def owned_keys(api: Api, owner: str) -> list[tuple[dict[str, Any], str, st
 
 
 def fingerprint(public: str) -> str:
-    """As DigitalOcean has them: MD5, in pairs."""
+    """The fingerprint as DigitalOcean writes it: MD5, in pairs."""
     digest = hashlib.md5(base64.b64decode(public.split()[1]), usedforsecurity=False).hexdigest()
     return ":".join(digest[at : at + 2] for at in range(0, len(digest), 2))
 

@@ -118,7 +118,7 @@ async def _described(bucket: Folder, name: str, beside: Object | None) -> Copy:
 
 
 async def _existing(asked: Callable[[], Awaitable[T]]) -> T | None:
-    """None for an object that was deleted since it was listed."""
+    """The object; None if it was deleted since it was listed."""
     try:
         return await asked()
     except S3Error as error:
@@ -157,7 +157,7 @@ def _told(found: Object, ending: str) -> str:
 
 
 async def _several(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
-    """In the order of the items, a few at once. The first error ends the rest."""
+    """The results in the order of the items, a few at a time. The first error ends the rest."""
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def one(item: T) -> R:

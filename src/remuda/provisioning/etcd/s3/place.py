@@ -131,8 +131,8 @@ def merged(s3: Mapping[str, Any], credential: Mapping[str, str]) -> dict[str, An
 
 
 def of_cluster(s3: Mapping[str, Any], credential: Mapping[str, str]) -> tuple[Place, Keys]:
-    """For a connection of the server itself: `s3` of a cluster's or a snapshot's spec, and the fields of the credential that it
-    names, which the caller was allowed to read. Raises PlaceError."""
+    """The place for a connection of the server itself: `s3` of a cluster's or a snapshot's spec, and the fields of the
+    credential that it names, which the caller was allowed to read. Raises PlaceError."""
     fields = merged(s3, credential)
     access_key, secret_key = credential.get("accessKey", ""), credential.get("secretKey", "")
     if not access_key or not secret_key:

@@ -2,7 +2,7 @@
 
 The file is checked while the cluster still runs. Then everything stops, one machine makes the data of a new cluster of one member
 from the snapshot, and the others join it with empty data. Between the two, no other machine may start: from the first stop on,
-the condition `Bootstrapped` is False, and while it is, nothing else is planned, even if the request is taken back or has failed.
+the condition `Bootstrapped` is False, and while it is, nothing else is planned, even if the request is withdrawn or has failed.
 Only another request goes on from there, from the beginning. Each task is written once per request and phase, noted on its plan.
 :mod:`.restore_source` judges the snapshot and chooses the machine.
 """
@@ -133,7 +133,7 @@ def _asked(control_plane: ControlPlane) -> Obj | None:
 def _without_request(run: Pass) -> Progress:
     control_plane = run.snapshot.control_plane
     if is_stopped(control_plane):
-        text = f"{_of_phase(control_plane)}: the request was taken back, but the cluster is stopped: {_AGAIN}"
+        text = f"{_of_phase(control_plane)}: the request was withdrawn, but the cluster is stopped: {_AGAIN}"
         return _blocked(run, Code.RESTORE, Actor.USER, text)
     if control_plane.etcd_snapshot_restore is None and not control_plane.etcd_snapshot_restore_phase:
         return Progress()
@@ -179,7 +179,7 @@ def _started(run: Pass) -> Progress:
 
 
 def _verify_on(run: Pass, machine: Machine, task: Task) -> Progress | None:
-    """None once the machine has found the snapshot to be good."""
+    """The wait for a machine; None once it has found the snapshot to be valid."""
     checked = _assign(run, machine, join_of(machine), task, attempts=1)
     if checked.failed:
         return _failed(run, checked.failed, machine)
@@ -223,7 +223,7 @@ def _check(run: Pass, stored: StoredSnapshot | None) -> CheckSnapshot:
 
 
 def _silent_servers(run: Pass) -> Progress | None:
-    """The wait for a sign of life of all servers: one that can't be stopped would hold the restore up half-way."""
+    """The wait for an answer of all servers: one that can't be stopped would hold the restore up half-way."""
     now = run.snapshot.now
     started = run.snapshot.control_plane.condition(CONDITION)
     since = (time_of(started.at) if started is not None else None) or now
@@ -245,7 +245,7 @@ def _silent_servers(run: Pass) -> Progress | None:
         return None
     run.draft.revisit.append(now + etcd_liveness.FRESH + 1)
     names = waits.some_names([machine.name for machine in awaited])
-    return _blocked(run, Code.STEP, Actor.MACHINE, f"waiting for a sign of life of {names}", awaited[0].ref())
+    return _blocked(run, Code.STEP, Actor.MACHINE, f"waiting for an answer of {names}", awaited[0].ref())
 
 
 # --- shutdown and restore -------------------------------------------------------------------------------------------------

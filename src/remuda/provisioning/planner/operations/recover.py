@@ -84,7 +84,7 @@ def run(run: Pass) -> Progress:
         on = Ref("provisioning.cattle.io", "Cluster", control_plane.namespace, control_plane.name)
         return _blocked(run, Code.STEP, Actor.REMUDA, "waiting until the restore is requested", on)
     if not control_plane.spec.get(etcd_snapshot_restore.FIELD):
-        return _failed(run, "the request of the restore was taken back")
+        return _failed(run, "the request of the restore was withdrawn")
     if etcd_snapshot_restore.is_wanted(control_plane):
         return Progress()
     match control_plane.etcd_snapshot_restore_phase:
@@ -106,7 +106,7 @@ def _without_request(control_plane: ControlPlane) -> Progress:
     gone: Mapping[str, Any] = {FIELD: None, _PHASE: None}
     if control_plane.recover_phase not in (*_BEFORE, _RESTORING):
         return Progress(gone)
-    text = f"the request was taken back in the phase {control_plane.recover_phase}"
+    text = f"the request was withdrawn in the phase {control_plane.recover_phase}"
     return Progress(gone, (Condition(CONDITION, "False", "TakenBack", text),))
 
 
@@ -162,7 +162,7 @@ def _survey(run: Pass, asked: RecoveryRequest) -> Progress:
             run.draft.ask(machine, {well_known.ASKED_AT: rfc3339(now)})
     if awaited:
         run.draft.revisit.append(now + FRESH / 4)
-        text = f"waiting for a sign of life of {waits.some_names([each.name for each in awaited])}"
+        text = f"waiting for an answer of {waits.some_names([each.name for each in awaited])}"
         return _blocked(run, Code.STEP, Actor.MACHINE, text, awaited[0].ref())
     lost = [*silent, *(machine for machine in servers if machine.deleting)]
     if why := _lost_source(run, asked, lost):

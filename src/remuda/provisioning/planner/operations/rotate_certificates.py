@@ -51,7 +51,7 @@ def is_running(control_plane: ControlPlane) -> bool:
 def run(run: Pass, paused: bool) -> Progress:
     control_plane = run.snapshot.control_plane
     if control_plane.spec.get(FIELD) is None:
-        stopped = Condition(CONDITION, "False", "Stopped", "the request was taken back before all machines were done")
+        stopped = Condition(CONDITION, "False", "Stopped", "the request was withdrawn before all machines were done")
         return Progress(conditions=(stopped,)) if _has_begun(control_plane) else Progress()
     if is_running(control_plane):
         return _rotate(run, paused)

@@ -80,7 +80,7 @@ _WITH_CALICO = (None, "", "calico", "calico+multus")
 
 
 def probes(host: HostContext, config: Config) -> dict[str, Probe]:
-    """By name. `config` is the host's own, since it has the ports of components."""
+    """The probes by name. `config` is the host's own, since it has the ports of components."""
     cluster, machine = host.cluster, host.machine
     has_pods = cluster.runtime.runs_static_pods
     found: dict[str, Probe] = {}

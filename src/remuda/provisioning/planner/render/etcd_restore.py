@@ -84,7 +84,7 @@ def _file(host: HostContext, task: CheckSnapshot | RestoreSnapshot) -> str:
 
 
 def _restore_path(host: HostContext, task: CheckSnapshot | RestoreSnapshot) -> str:
-    """As Rancher names it, below the server's directory; a file in another directory by its own path."""
+    """The path as Rancher names it, below the server's directory; a file in another directory by its own path."""
     usual = f"db/snapshots/{task.file}"
     path = task.location.removeprefix("file://")
     if not posixpath.isabs(path) or path == f"{host.cluster.directories.distro}/server/{usual}":

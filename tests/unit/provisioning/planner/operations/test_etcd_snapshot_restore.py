@@ -438,9 +438,7 @@ def test_a_failed_restore_keeps_everything_stopped_until_it_is_requested_again()
     place.picture = with_spec(place.picture, etcdSnapshotRestore=None)
     decision = place.look()
     assert not written(decision) and not decision.status and decision.waits[0].code is Code.RESTORE
-    assert decision.waits[0].evidence.startswith(
-        "restoring etcd (Failed): the request was taken back, but the cluster is stopped"
-    )
+    assert decision.waits[0].evidence.startswith("restoring etcd (Failed): the request was withdrawn, but the cluster is stopped")
     place.picture = replace(with_spec(place.picture, etcdSnapshotRestore=restore(2)), stored=S3)
     until(place, "Finished", passes=160)
     assert data.restored_on == ["b"] and data.wrong == [] and data.up == {"a", "b", "c", "w"}

@@ -248,7 +248,7 @@ def test_nothing_is_deleted_before_all_servers_had_a_minute_to_answer() -> None:
     place = lost_all()
     seen = until(place, "Machines")
     assert seen[0].evidence == "recovering from snap: beginning"
-    assert any(wait.evidence == "recovering (Survey): waiting for a sign of life of a,b,c" for wait in seen)
+    assert any(wait.evidence == "recovering (Survey): waiting for an answer of a,b,c" for wait in seen)
     assert place.deleted == [] and place.picture.now - 1_800_000_000 > 60
     assert place.picture.control_plane.recover is not None
     assert place.picture.control_plane.recover["lost"] == [{"name": name, "roles": "etcd,controlplane"} for name in "abc"]
@@ -331,7 +331,7 @@ def test_a_request_that_is_taken_back_stops_what_has_not_begun() -> None:
     place.picture = asked(None, place.picture)
     place.look()
     assert stage(place) == "" and place.picture.control_plane.recover is None
-    assert verdict(place) == ("False", "the request was taken back in the phase Hosts")
+    assert verdict(place) == ("False", "the request was withdrawn in the phase Hosts")
     assert not place.picture.control_plane.spec.get("etcdSnapshotRestore")
 
 

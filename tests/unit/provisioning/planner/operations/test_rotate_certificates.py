@@ -145,7 +145,7 @@ def test_members_are_asked_for_a_sign_of_life_first() -> None:
     place.look()
     decision = place.look()
     assert not written(decision) and {name for name, change in decision.secrets.items() if change.ask} == {"b", "c"}
-    assert "waiting for a sign of life of b,c" in decision.waits[0].evidence
+    assert "waiting for an answer of b,c" in decision.waits[0].evidence
 
 
 def expired(*members: tuple[str, str]) -> ClusterSnapshot:
