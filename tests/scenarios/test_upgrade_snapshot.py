@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import random
 from typing import Any
 
 import pytest
 
-from remuda.api import rke_cattle_io as rke
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.objects import annotations_of, dig
 from remuda.kube.waits import Actor, Code
-from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import ProvisioningWorld
 from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY, packed_cluster_spec
 from remuda.provisioning.well_known import UPGRADE_SNAPSHOT
 
 from .provisioned import DEMO, FROM, TO, build, change, init_nodes, message, nodes, ready
-from .test_restoring import add_map, ended, maps, record, request, status, why
+from .test_restoring import add_map, ended, listed, maps, request, status, why
 
 NEWER = "v1.35.0+remuda1"
 PREFIX = "pre-upgrade-v1.34.1-remuda1"
@@ -65,12 +62,7 @@ async def test_the_way_back_and_another_upgrade() -> None:
         await add_map(world, "before")
         await upgraded(world)
         await add_map(world, "after")
-        (file,) = files(world)
-        await record(world, "snap", hosts[0], file)
-        # `record` remembers the spec of now; the distribution has remembered that of then.
-        metadata = base64.b64encode(json.dumps(dict(world.distribution(DEMO).snapshots["h0"][file].metadata)).encode()).decode()
-        await world.client.patch(rke.ETCD_SNAPSHOTS, "snap", {"snapshotFile": {"metadata": metadata}}, WORKSPACE)
-        await request(world, "snap", mode="kubernetesVersion")
+        await request(world, await listed(world, hosts[0]), mode="kubernetesVersion")
         assert await ended(world) == "Finished", await why(world)
         await ready(world)
         assert set((await nodes(world)).values()) == {FROM} and await maps(world) == {"before"}
