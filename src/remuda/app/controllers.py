@@ -169,6 +169,11 @@ GROUPS = (
                 lambda p: (p.manager, p.workloads, p.ground.access, p.buckets),
             ),
             _row(
+                "etcd-snapshot-files",
+                "remuda.provisioning.etcd.snapshot_files:SnapshotFiles",
+                lambda p: (p.manager, p.ground.access, p.buckets),
+            ),
+            _row(
                 "release-data",
                 "remuda.provisioning.releases.release_data:ReleaseData",
                 lambda p: (p.manager, p.release_fetch, p.environment),

@@ -288,6 +288,8 @@ RESTORE_MODES: Final = "etcdsnapshot.rke.io/restore-mode-options"
 # Ours, on an ETCDSnapshot: the time of a request to check its file (annotation), and what its file is deleted for (finalizer).
 VERIFY_SNAPSHOT: Final = "remuda.dev/verify"
 SNAPSHOT_FILE: Final = "remuda.dev/snapshot-file"
+# Since when its copy in a bucket is deleted, in seconds: it goes when a later list of the bucket does not show it.
+FILE_DELETED: Final = "remuda.dev/file-deleted"
 
 # Ours: the time when a machine's agent was last asked for a sign of life.
 ASKED_AT: Final = "remuda.dev/asked-at"

@@ -96,7 +96,7 @@ class SnapshotVerification(TypedDict, total=False):
 class ETCDSnapshotStatus(TypedDict, total=False):
     """The observed state."""
 
-    message: Annotated[str, Doc("The reason why its storage can't be read.")]
+    message: Annotated[str, Doc("The reason why its storage can't be read, or why its file is not deleted yet.")]
     missing: Required[Annotated[bool, Doc("Its storage can't be seen at the moment, so that it may still be there, or not.")]]
     seenAt: Annotated[Time, Doc("When its storage was last seen, for one that is missing.")]
     sha256: Annotated[str, Doc("The SHA-256 of the file, as its host or the bucket says it.")]

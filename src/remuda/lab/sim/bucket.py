@@ -63,6 +63,10 @@ class SimulatedBucket:
     def content(self, key: str) -> bytes:
         return self._content.get(key, b"")
 
+    def file(self, key: str) -> bytes:
+        """The content of a snapshot."""
+        return self._saved[key].content
+
     def check(self) -> None:
         """Raises S3Error while it is away."""
         self.requests += 1
@@ -110,6 +114,11 @@ class _Connection:
     async def delete(self, key: str) -> None:
         await self._travel()
         self.bucket.objects.pop(key, None)
+
+    async def pieces(self, wanted: Object) -> AsyncIterator[bytes]:
+        await self._travel()
+        self._object(wanted.key)
+        yield self.bucket.file(wanted.key)
 
     def _object(self, key: str) -> Object:
         found: Mapping[str, Object] = self.bucket.objects

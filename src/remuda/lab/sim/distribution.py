@@ -24,7 +24,7 @@ from remuda.provisioning.releases.distributions import of_version
 from remuda.provisioning.well_known import NODE_MACHINE
 
 from .bucket import SimulatedBuckets
-from .saved_snapshots import SavedSnapshot, report
+from .saved_snapshots import SavedSnapshot, file_work, report
 from .workload_clusters import SimulatedCluster, SimulatedDownstreams
 
 Obj = dict[str, Any]
@@ -244,6 +244,10 @@ class Distribution:
     def report(self, name: str) -> str:
         """A host's report of the files in its directory."""
         return report(self.snapshots.get(name, {}), self._clock.time())
+
+    def file_work(self, name: str, script: str) -> str:
+        """What a host prints that works on the files in its directory."""
+        return file_work(self.snapshots.setdefault(name, {}), script)
 
     def check(self, name: str, file: str) -> None:
         """Raises CannotStart if the host does not have a snapshot."""

@@ -33,7 +33,18 @@ from remuda.provisioning.nodes.host_registration import HostRegistrations as Doo
 from remuda.provisioning.nodes.host_registration import PlanAccess, Refused
 from remuda.provisioning.nodes.machine_request import request_secret
 from remuda.provisioning.plans.machine_plan_secret import packed
-from remuda.provisioning.plans.plan import INSTALL, SHUTDOWN, Instruction, Plan, checksum, decode, encode, instruction, stops
+from remuda.provisioning.plans.plan import (
+    INSTALL,
+    SHUTDOWN,
+    SNAPSHOT_FILES,
+    Instruction,
+    Plan,
+    checksum,
+    decode,
+    encode,
+    instruction,
+    stops,
+)
 from remuda.provisioning.well_known import MACHINE_NAME, MACHINE_NAMESPACE, REFUSED, request_name
 from remuda.runtime import Informers
 
@@ -92,6 +103,8 @@ class SimulatedHost:
         self._changed = asyncio.Event()
         # What it printed last about its snapshots: after which plan, and when.
         self._listed, self._listed_for, self._listed_at = "", "", 0.0
+        # And about its work on their files.
+        self._worked, self._worked_for = "", ""
 
     async def run(self) -> None:
         """Run until its plan is deleted."""
@@ -337,9 +350,19 @@ class SimulatedHost:
         printed: dict[str, dict[str, str]] = {
             name: {"name": name, "stdout": _base64(text)} for name, text in said.items() if name in wanted
         }
+        for each in plan.periodicInstructions:
+            if each.name == SNAPSHOT_FILES:
+                worked = self._file_work(checksum(encode(plan)), each.args[-1])
+                printed[each.name] = {"name": each.name, "stdout": _base64(worked)}
         if SNAPSHOTS in wanted:
             printed[SNAPSHOTS] = self._report(checksum(encode(plan)), wanted[SNAPSHOTS])
         return packed(printed) if printed else b""
+
+    def _file_work(self, plan: str, script: str) -> str:
+        """Done after each plan."""
+        if plan != self._worked_for:
+            self._worked_for, self._worked = plan, self._distribution.file_work(self.name, script)
+        return self._worked
 
     def _report(self, plan: str, seconds: float) -> dict[str, str]:
         """Listed anew after each plan, and when it is due again."""

@@ -86,9 +86,10 @@ class Lists(Generic[T]):
             self._asked.put_nowait((name, entry, read))
         return entry.listed
 
-    def renew(self, name: Hashable) -> None:
-        """Something has happened: the list is old already."""
-        if (entry := self._entries.get(name)) is not None and not entry.listed.why:
+    def renew(self, name: Hashable, since: float | None = None) -> None:
+        """Something has happened: the list is old already; with `since` only one that was begun before."""
+        entry = self._entries.get(name)
+        if entry is not None and not entry.listed.why and (since is None or entry.listed.heard < since):
             entry.due = self._clock.monotonic()
 
     async def _one(self, name: Hashable, entry: _Entry[T], read: Read[T]) -> None:

@@ -66,9 +66,10 @@ class BucketInventory:
         report = of_bucket(found.at, found.copies, _described(s3, place), cluster_id, nodes) if found is not None else None
         return Bucket(f"s3://{place.bucket}/{place.prefix}", Source(listed.heard, report, listed.why)), listed
 
-    def renew(self, key: Key) -> None:
+    def renew(self, key: Key, since: float | None = None) -> None:
+        """The list is old, or it is if it was begun before `since`."""
         if key in self._names:
-            self._lists.renew(self._names[key])
+            self._lists.renew(self._names[key], since)
 
     def _reader(self, place: Place, keys: Keys) -> Callable[[_Found | None], Any]:
         async def read(before: _Found | None) -> _Found:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
@@ -35,6 +35,7 @@ from .s3.signature import Keys
 log = logger(__name__)
 
 Obj = dict[str, Any]
+T = TypeVar("T")
 
 # The limits of one look; the next one comes soon.
 _REQUEST, _LOOK, _TRIES = 20.0, 60.0, 2
@@ -82,38 +83,60 @@ class ClusterBuckets:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A snapshot to look for. `size` is 0 if it is not known."""
+    """A snapshot to look for. `size` is 0, and `sha256` empty, if it is not known."""
 
     place: Place
     keys: Keys
     name: str
     size: int = 0
+    sha256: str = ""
+
+
+# What is done with a snapshot in a folder. Raises S3Error.
+Look = Callable[[Folder, Wanted], Awaitable[T]]
 
 
 @dataclass(slots=True)
-class _Look:
+class _Look(Generic[T]):
     request: Hashable
     at: float = 0.0
-    outcome: Copy | S3Error | None = None
+    outcome: T | S3Error | None = None
     running: bool = False
 
 
-class BucketLooks:
-    """`done` is called with the key of each look that has ended."""
+async def found(folder: Folder, wanted: Wanted) -> Copy:
+    """The snapshot, if it is there as it was. Raises S3Error."""
+    return await copies.checked(folder, wanted.name, wanted.size)
 
-    def __init__(self, clock: Clock, opened: Open, done: Callable[[Key], None]) -> None:
+
+class BucketLooks(Generic[T]):
+    """`done` is called with the key of each look that has ended. One may take `seconds`, and `at_once` are made together."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        opened: Open,
+        done: Callable[[Key], None],
+        look: Look[T],
+        *,
+        seconds: float = _LOOK,
+        at_once: int = 16,
+    ) -> None:
         self._clock = clock
         self._open = opened
         self._done = done
-        self._looks: dict[Key, _Look] = {}
-        self._asked: asyncio.Queue[tuple[Key, _Look, Wanted]] = asyncio.Queue()
+        self._at = look
+        self._seconds = seconds
+        self._turns = asyncio.Semaphore(at_once)
+        self._looks: dict[Key, _Look[T]] = {}
+        self._asked: asyncio.Queue[tuple[Key, _Look[T], Wanted]] = asyncio.Queue()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._look(*await self._asked.get()), name="look into a bucket")
 
-    def of(self, key: Key, request: Hashable, wanted: Wanted) -> Copy | S3Error | None:
+    def of(self, key: Key, request: Hashable, wanted: Wanted) -> T | S3Error | None:
         """The result of the last look of this request; None while it is not known. An old one is replaced as soon as possible."""
         look = self._looks.get(key)
         if look is None or look.request != (request, wanted):
@@ -126,16 +149,16 @@ class BucketLooks:
     def forget(self, key: Key) -> None:
         self._looks.pop(key, None)
 
-    def _is_old(self, look: _Look) -> bool:
+    def _is_old(self, look: _Look[T]) -> bool:
         if look.outcome is None:
             return True
         passing = isinstance(look.outcome, S3Error) and look.outcome.why in PASSING
         return self._clock.monotonic() - look.at >= (AGAIN if passing else _VALID)
 
-    async def _look(self, key: Key, look: _Look, wanted: Wanted) -> None:
+    async def _look(self, key: Key, look: _Look[T], wanted: Wanted) -> None:
         try:
-            async with deadline(self._clock, _LOOK), self._open(wanted.place, wanted.keys) as bucket:
-                look.outcome = await copies.checked(bucket, wanted.name, wanted.size)
+            async with self._turns, deadline(self._clock, self._seconds), self._open(wanted.place, wanted.keys) as bucket:
+                look.outcome = await self._at(bucket, wanted)
         except S3Error as error:
             look.outcome = error
         except TimeoutError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,7 +23,16 @@ from remuda.kube.names import dns_subdomain_problems, label_value_problems
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, metadata, name_of
 from remuda.kube.wrangler import safe_concat
 
-from ..well_known import CLUSTER_NAME, NODE_NAME, RESTORE_MODES, SNAPSHOT_FILE_NAME, SNAPSHOT_NAME, SNAPSHOT_STORAGE
+from ..well_known import (
+    CLUSTER_NAME,
+    FILE_DELETED,
+    NODE_NAME,
+    RESTORE_MODES,
+    SNAPSHOT_FILE_NAME,
+    SNAPSHOT_NAME,
+    SNAPSHOT_STORAGE,
+)
+from .file_requests import is_held
 from .snapshot_reports import PERIOD, Report, Seen
 from .snapshot_sets import FAILED, LOCAL, S3, machine_of, storage_of
 from .snapshot_specs import SnapshotSpecError, cluster_spec
@@ -34,7 +44,10 @@ _SnapshotKey = tuple[str, ...]
 LATE: Final = 3 * PERIOD
 # A file has its name, with the time, before it is complete: a list that was begun this long after can't have missed it.
 _SLOW: Final = 600.0
+# The difference of the clocks of hosts and the server.
+_CLOCKS: Final = 30.0
 _DIGEST: Final = "sha256:"
+_SECONDS: Final = re.compile(r"[0-9]{1,12}\.[0-9]{3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +105,12 @@ class Update:
 
 @dataclass(slots=True)
 class Changes:
-    """Objects to create have their status."""
+    """Objects to create have their status. From those to release our finalizer is taken."""
 
     create: list[Obj] = field(default_factory=list)
     update: list[Update] = field(default_factory=list)
     delete: list[Obj] = field(default_factory=list)
+    release: list[Obj] = field(default_factory=list)
 
 
 def changes(known: Known, objects: Iterable[Obj], now: float) -> Changes:
@@ -129,6 +143,7 @@ class _Inventory:
         self._copies = _listed(known.bucket.place.current(now)) if known.bucket else {}
         own = known.own.current(now) if known.own else None
         self._own_complete = own is not None and own.complete
+        self._own_at = own.at if own is not None else 0.0
         self._own = {key: seen for key, seen in _listed(own).items() if not self._is_refuted(seen)}
 
     def compared(self, objects: Sequence[Obj]) -> Changes:
@@ -143,6 +158,8 @@ class _Inventory:
                 continue
             done.add(key)
             if is_being_deleted(each):
+                if key not in wanted and self._is_shown_gone(each):
+                    found.release.append(each)
                 continue
             if key not in wanted and self._is_gone(each):
                 self._delete(each, found)
@@ -181,7 +198,11 @@ class _Inventory:
             return False
         place = self._place(seen.storage, seen.machine, seen.location)
         report = place.current(self._now) if place else None
-        return report is not None and report.complete and report.at > seen.created + _SLOW and seen.key not in report.by_key()
+        if report is None or not report.complete or seen.key in report.by_key():
+            return False
+        # A list that was begun after the cluster's shows what was deleted since.
+        margin = _CLOCKS if seen.storage == LOCAL else 0.0
+        return report.at > seen.created + _SLOW or report.at > self._own_at + margin
 
     def _is_gone(self, snapshot: Obj) -> bool:
         """Whether a snapshot that no list shows is gone."""
@@ -196,6 +217,12 @@ class _Inventory:
         # It was in an earlier list of the place, or this one is too late to have missed it.
         was_listed = bool(dig(snapshot, "status", "sha256"))
         return report.complete and (was_listed or report.at > (time_of(file.get("createdAt")) or 0.0) + _SLOW)
+
+    def _is_shown_gone(self, snapshot: Obj) -> bool:
+        """For one that nothing shows: its copy in a bucket was deleted before the last list of the bucket."""
+        at = deleted_at(snapshot)
+        place = self._place(S3, "", str(dig(snapshot, "snapshotFile", "location") or ""))
+        return bool(at) and (place is None or place.report is None or place.report.at >= at)
 
     def _cluster_lists_others(self, location: str) -> bool:
         """True if hosts list that folder, which the server can't, and this copy is not among them."""
@@ -290,6 +317,12 @@ class _Inventory:
 def is_managed(snapshot: Obj) -> bool:
     """False for an object that a user, or another program, has made."""
     return SNAPSHOT_NAME in annotations_of(snapshot)
+
+
+def deleted_at(snapshot: Obj) -> float:
+    """When its copy in a bucket was deleted, which a later list is to confirm; 0.0 for all others."""
+    text = annotations_of(snapshot).get(FILE_DELETED, "") if is_held(snapshot) else ""
+    return float(text) if _SECONDS.fullmatch(text) else 0.0
 
 
 def key_of(snapshot: Obj) -> _SnapshotKey:

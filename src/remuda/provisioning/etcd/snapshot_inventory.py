@@ -21,20 +21,30 @@ from remuda.capi.workload_clusters import Workloads
 from remuda.client.idempotent import make, remove
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, namespace_of, uid_of, with_path
+from remuda.kube.objects import (
+    Key,
+    dig,
+    finalizers_of,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+    with_path,
+)
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
 from ..machine_caches import PLAN_FIELDS, MachineCaches
-from ..plans.machine_plan_secret import PlanSecretError, decode
 from ..references import Access, References
 from ..releases.distributions import of_version
-from ..well_known import ETCD_ROLE, NODE_NAME
-from . import own_list
+from ..well_known import ETCD_ROLE, NODE_NAME, SNAPSHOT_FILE
+from . import host_output, own_list
 from .background_lists import Listed, Lists
 from .bucket_inventory import BucketInventory
 from .bucket_looks import ClusterBuckets
-from .inventory import Changes, Host, Known, Place, changes, slim
+from .inventory import Changes, Host, Known, Place, changes, deleted_at, slim
 from .own_list import OwnList
 from .s3.copies import Open
 from .snapshot_reports import INSTRUCTION, PERIOD, Report, of_host
@@ -49,7 +59,6 @@ CONDITION: Final = "SnapshotsListed"
 _BY_CLUSTER: Final = "cluster of a snapshot"
 # While another controller writes the plans of a cluster, its own list may be one of before a restore.
 _BEACON: Final = 60.0
-_PRINTED: Final = "applied-periodic-output"
 
 
 @dataclass(slots=True)
@@ -80,7 +89,7 @@ class SnapshotInventory:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(SECRETS, self._of_plan, changed(_printed), fields=PLAN_FIELDS, transform=without_managed_fields),
+                Watch(SECRETS, self._of_plan, changed(host_output.changes), fields=PLAN_FIELDS, transform=without_managed_fields),
                 Watch(capi.MACHINES, self._of_machine, changed("status.nodeRef.name", "metadata.deletionTimestamp")),
                 Watch(rke.ETCD_SNAPSHOTS, self._of_snapshot, transform=slim),
                 Watch(provisioning.CLUSTERS, when=changed("spec.rkeConfig.etcd.s3")),
@@ -128,10 +137,12 @@ class SnapshotInventory:
         known_id = own.value.cluster_id if own is not None and own.value is not None else ""
         cluster_id = known_id or str(dig(plane, "status", "clusterID") or "")
         nodes = frozenset(filter(None, (_node(each) for each in machines.values())))
+        snapshots = list(self._snapshots.indexed(_BY_CLUSTER, key))
+        self._buckets.renew(key, max(map(deleted_at, snapshots), default=0.0))
         bucket, listed = await self._buckets.of(key, wanted, cluster_id, nodes)
         hosts = [self._host(name, machine) for name, machine in machines.items()]
         known = Known(key.namespace, key.name, uid_of(wanted), hosts, bucket, None if own is None else _own_place(own))
-        found = changes(known, self._snapshots.indexed(_BY_CLUSTER, key), self._clock.time())
+        found = changes(known, snapshots, self._clock.time())
         await self._write(who, found)
         await self._tell(who, plane, cluster_id, listed)
         if found.create:
@@ -171,17 +182,8 @@ class SnapshotInventory:
         return Host(name, uid, Place(heard.heard, report, f"machine {name} does not report its files"))
 
     def _report(self, name: str, machine: Obj) -> Report | None:
-        for key in self._views.bootstrap_of_machine(machine):
-            bootstrap = self._views.bootstraps.get(*key)
-            secret = self._views.plan_of(bootstrap) if bootstrap is not None else None
-            try:
-                delivered = decode(secret) if secret is not None else None
-            except PlanSecretError:
-                delivered = None
-            printed = delivered.periodic_output.get(INSTRUCTION) if delivered is not None else None
-            if printed is not None and printed.stdout:
-                return of_host(name, _node(machine), printed.stdout.decode(errors="replace"))
-        return None
+        text = host_output.printed(self._views, machine, INSTRUCTION)
+        return of_host(name, _node(machine), text) if text else None
 
     # --- writing ----------------------------------------------------------------------------------------------------------
 
@@ -200,6 +202,10 @@ class SnapshotInventory:
         for each in found.delete:
             await remove(self._client, rke.ETCD_SNAPSHOTS, each)
             self._manager.freshness.deleted(who, self._snapshots, each)
+        for each in found.release:
+            left = [name for name in finalizers_of(each) if name != SNAPSHOT_FILE]
+            version = {"resourceVersion": resource_version_of(each)}
+            await self._patch(who, each, {"metadata": {"finalizers": left or None, **version}})
         if found.create or found.delete:
             log.info("%d snapshots are new, %d are gone", len(found.create), len(found.delete))
 
@@ -248,10 +254,6 @@ def _node(machine: Obj) -> str:
 
 def _is_etcd(bootstrap: Obj) -> bool:
     return labels_of(bootstrap).get(ETCD_ROLE) == "true"
-
-
-def _printed(secret: Obj) -> Any:
-    return dig(secret, "data", _PRINTED)
 
 
 def _holder(beacon: Obj) -> str:

@@ -158,7 +158,7 @@ def _file(text: str) -> tuple[int, float, str, str, str] | None:
         return None
     size, modified = _number(parts[0], _LARGEST_SIZE), _number(parts[1], _LATEST)
     sha256, digest, file = parts[2:]
-    if size is None or modified is None or not _is_snapshot(file):
+    if size is None or modified is None or not is_snapshot_name(file):
         return None
     hashes = [each if _HASH.fullmatch(each) else "" for each in (sha256, digest)]
     return size, float(modified), hashes[0], hashes[1], file
@@ -186,7 +186,8 @@ def _number(text: str, largest: int) -> int | None:
     return found if found is not None and found <= largest else None
 
 
-def _is_snapshot(file: object) -> bool:
+def is_snapshot_name(file: object) -> bool:
+    """True for a name that the file of a snapshot can have, and that is no option of a command."""
     return isinstance(file, str) and is_file_name(file) and _is_text(file, _LONGEST_NAME) and not file.startswith((".", "-"))
 
 
@@ -202,7 +203,7 @@ def of_bucket(at: float, copies: Iterable[Copy], s3: Mapping[str, Any], cluster_
     it. `s3` describes the bucket as a cluster's spec does."""
     known, budget, seen = set(nodes), _MOST_METADATA, []
     for copy in copies:
-        if not _is_snapshot(copy.name) or not _is_of(copy, cluster_id, known):
+        if not is_snapshot_name(copy.name) or not _is_of(copy, cluster_id, known):
             continue
         metadata = packed_metadata(copy.metadata)
         budget -= len(metadata)
@@ -315,7 +316,7 @@ def _of_own(
     message: str,
     reference: str,
 ) -> Seen | None:
-    if not _is_snapshot(file) or not isinstance(file, str) or not isinstance(node, str):
+    if not is_snapshot_name(file) or not isinstance(file, str) or not isinstance(node, str):
         return None
     machine = "" if s3 is not None else machines.get(node, "")
     if s3 is None and not machine:

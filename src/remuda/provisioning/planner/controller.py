@@ -41,8 +41,11 @@ from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, ch
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
+from ..etcd.file_requests import request_of
+from ..etcd.inventory import slim
 from ..etcd.s3.copies import Open
 from ..etcd.snapshot_inventory import CONDITION as SNAPSHOTS_LISTED
+from ..etcd.snapshot_sets import cluster_of
 from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..plans.machine_plan_secret import PlanSecretError, is_locked
 from ..plans.plan import Plan
@@ -55,6 +58,7 @@ from . import decision_writer, snapshot_reader
 from .certificate_expiry import CONDITION as CERTIFICATES_EXPIRING
 from .decide import plan
 from .decision import Decision, MachineChange
+from .file_work import file_requests
 from .inputs import GatewayPort, PlanInputReader
 from .join_tokens import TokensError, state_name, state_secret, tokens_of
 from .managesystemagent import CONDITION as AGENT_UPDATED
@@ -76,6 +80,7 @@ _READS_AT_ONCE = 16
 # Errors of a write that concern this one Secret and last until a user repairs it.
 _REFUSALS = frozenset({403, 413, 422})
 _BY_MANAGED = "planned for a management cluster"
+_REQUESTED = "cluster of a snapshot with a request"
 # Conditions that only report decisions; the others are input of decisions.
 _TOLD = frozenset(
     {
@@ -138,6 +143,8 @@ class Planner:
         self._entropy = entropy
         self._views = MachineCaches(manager.informers)
         self._beacons = manager.informers.of(plans.BEACONS)
+        self._snapshots = manager.informers.of(rke.ETCD_SNAPSHOTS, transform=slim)
+        self._snapshots.add_index(_REQUESTED, lambda each: _of_snapshot(each) if request_of(each) else ())
         self._surroundings = PlanInputReader(manager, door, access, environment, buckets, self._queue)
         self._views.control_planes.add_index(_BY_MANAGED, lambda plane: filter(None, (_managed_name(plane),)))
         self.controller = replace(
@@ -148,6 +155,7 @@ class Planner:
                 Watch(rke.RKE_BOOTSTRAPS, self._of_machine, _bootstrap_change),
                 Watch(SECRETS, self._of_plan, fields=PLAN_FIELDS, transform=without_managed_fields),
                 Watch(plans.BEACONS, when=changed(beacons.holder_of)),
+                Watch(rke.ETCD_SNAPSHOTS, _of_snapshot, _request_change, transform=slim),
                 *self._surroundings.watches(),
             ),
             when=changed(_read_of_plane),
@@ -188,7 +196,7 @@ class Planner:
     async def reconcile(self, key: Key) -> Result:
         who = (CONTROLLER, key)
         await self._views.synced()
-        await synced(self._beacons, *self._surroundings.caches)
+        await synced(self._beacons, self._snapshots, *self._surroundings.caches)
         await self._manager.freshness.caught_up(who)
         plane = self._views.control_planes.get(*key)
         if plane is None:
@@ -260,6 +268,7 @@ class Planner:
             agent=self._surroundings.agent(),
             stored=await self._surroundings.stored(plane, releases),
             surveyed=await self._surroundings.surveyed(plane, recover.snapshot_to_read(control_plane), releases),
+            file_requests=file_requests(control_plane, planned, self._snapshots.indexed(_REQUESTED, key)),
             said_at=self._door.said_at(*key),
         )
         return _PassInputs(plane, cluster, machines, secrets, snapshot, release)
@@ -431,6 +440,10 @@ def _release(releases: Releases, plane: Obj) -> tuple[Release | None, str]:
         return None, str(error)
 
 
+def _of_snapshot(snapshot: Obj) -> Iterable[Key]:
+    return (Key(namespace_of(snapshot), cluster_of(snapshot)),)
+
+
 def _managed_name(plane: Obj) -> str:
     return str(dig(plane, "spec", "managementClusterName") or "")
 
@@ -471,6 +484,10 @@ def _timeless(found: Cluster) -> Cluster:
 
 # All fields in a snapshot, except the condition that is written here.
 _machine_change = changed(lambda obj: replace(snapshot_reader.machine(obj, None, None), reconciled=None), "spec.clusterName")
+
+
+def _request_change(new: Obj | None, old: Obj | None) -> bool:
+    return (new and request_of(new)) != (old and request_of(old))
 
 
 _bootstrap_change = changed("metadata.labels", "metadata.annotations", "metadata.ownerReferences")

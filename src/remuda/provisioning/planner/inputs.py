@@ -26,7 +26,7 @@ from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespa
 from remuda.kube.wrangler import safe_concat
 from remuda.runtime import Informer, Manager, Watch, changed
 
-from ..etcd.bucket_looks import BucketLooks, ClusterBuckets, Wanted
+from ..etcd.bucket_looks import BucketLooks, ClusterBuckets, Wanted, found
 from ..etcd.s3.answers import S3Error
 from ..etcd.s3.copies import Copy, Open
 from ..etcd.s3.place import PlaceError
@@ -99,7 +99,7 @@ class PlanInputReader:
         self._drivers = DriverStates(manager)
         self._program: tuple[bytes, AgentProgram] | None = None
         self._buckets = ClusterBuckets(self._client, self._references)
-        self._looks = BucketLooks(manager.clock, buckets, queue)
+        self._looks = BucketLooks(manager.clock, buckets, queue, found)
         manager.beside(self._looks.run)
         self.caches = (self._wanted, self._settings, self._secrets, self._config_maps, *self._drivers.caches)
 

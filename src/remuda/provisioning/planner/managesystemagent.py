@@ -24,7 +24,7 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
-from ..plans.plan import File, Plan, same
+from ..plans.plan import File, Plan, same, without_file_work
 from . import machine_health, waits
 from .snapshot import AgentProgram, ClusterSnapshot, Condition, Machine, PlanNode
 
@@ -106,12 +106,17 @@ def without(plan: Plan) -> Plan:
     return plan if len(kept) == len(plan.files) else msgspec.structs.replace(plan, files=kept)
 
 
+def lasting(plan: Plan) -> Plan:
+    """The plan without what comes and goes beside the cluster's own changes: agent files, and work on files of snapshots."""
+    return without(without_file_work(plan))
+
+
 def is_all_that_changes(node: PlanNode) -> bool:
-    """True if its plan differs from the one that the host has applied by nothing but an agent."""
+    """True if its plan differs from the one that the host has applied by nothing but such parts."""
     applied, plan = node.applied, node.plan
     if applied is None or same(applied, plan):
         return False
-    return same(without(applied), without(plan))
+    return same(lasting(applied), lasting(plan))
 
 
 def judge(snapshot: ClusterSnapshot, machine: Machine) -> Verdict:

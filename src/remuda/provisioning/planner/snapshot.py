@@ -17,6 +17,7 @@ from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Ref
 
 from .. import well_known
+from ..etcd.file_requests import FileRequest
 from ..etcd.stored_snapshots import StoredSnapshot
 from ..plans.agent_report import AgentReport
 from ..plans.plan import File, Plan
@@ -335,6 +336,8 @@ class ClusterSnapshot:
     stored: StoredSnapshot | None = None
     # The ETCDSnapshot that a recovery names before it requests the restore.
     surveyed: StoredSnapshot | None = None
+    # What hosts are to do with the files of snapshots, by Machine.
+    file_requests: Mapping[str, tuple[FileRequest, ...]] = field(default_factory=dict)
     # When the hosts of machines last printed a line of progress, as far as this server has got any.
     said_at: Mapping[str, float] = field(default_factory=dict)
 

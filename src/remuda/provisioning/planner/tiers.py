@@ -93,8 +93,8 @@ class _Entry:
     unmade: _State | None = None
     change: bool = False
     minor: bool = False
-    # Only its agent file is added or removed.
-    of_agent: bool = False
+    # Only its agent file, or the work on files of snapshots, is added or removed.
+    passing: bool = False
     marks: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -130,8 +130,8 @@ def _entry(run: Pass, tier: Tier, machine: Machine) -> _Entry:
     found, whole = machine.node.plan, verdict.plan(desired)
     if same(found, whole):
         return _Entry(machine, join, whole, marks=verdict.annotations)
-    of_agent = same(managesystemagent.without(found), desired)
-    return _Entry(machine, join, whole, None, True, restarts_nothing(found, whole), of_agent, verdict.annotations)
+    passing = same(managesystemagent.lasting(found), managesystemagent.lasting(desired))
+    return _Entry(machine, join, whole, None, True, restarts_nothing(found, whole), passing, verdict.annotations)
 
 
 def _lags(run: Pass, entry: _Entry) -> bool:
@@ -148,8 +148,8 @@ def _step(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _St
         turns.take(machine, False)
         return _State(_Group.CONFIGURING, Code.CHECK_IN, Actor.USER, waits.CHECK_IN)
     run.draft.annotate(machine, entry.marks)
-    if entry.of_agent:
-        # An agent file restarts nothing and blocks no other machine, so it needs no turn.
+    if entry.passing:
+        # It restarts nothing and blocks no other machine, so it needs no turn.
         if machine_health.may_be_written(run.snapshot, machine):
             _write(run, entry)
     elif entry.change:

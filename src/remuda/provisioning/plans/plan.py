@@ -113,6 +113,9 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 # Names of instructions: what installs and starts the distribution, and what stops it before a restore.
 INSTALL = "install"
 SHUTDOWN = "shutdown"
+# The periodic instruction that works on files of snapshots, and the directory of its programs: they come and go at any time.
+SNAPSHOT_FILES = "snapshot-files"
+SNAPSHOT_PROGRAMS = "/capr/snapshots/bin/"
 
 _decoder = msgspec.json.Decoder(Plan)
 
@@ -170,8 +173,21 @@ def only_minor(old: Plan, new: Plan) -> bool:
     return bool(differing) and all(file.minor for path in differing for file in (*before.get(path, ()), *after.get(path, ())))
 
 
+def without_file_work(plan: Plan) -> Plan:
+    """The plan without the work on files of snapshots."""
+    if all(each.name != SNAPSHOT_FILES for each in plan.periodicInstructions):
+        return plan
+    return msgspec.structs.replace(
+        plan,
+        files=tuple(file for file in plan.files if not (file.minor and SNAPSHOT_PROGRAMS in file.path)),
+        periodicInstructions=tuple(each for each in plan.periodicInstructions if each.name != SNAPSHOT_FILES),
+    )
+
+
 def restarts_nothing(old: Plan, new: Plan) -> bool:
-    """True if only minor files differ, besides instructions that an operation had added to the same plan."""
+    """True if only minor files and the work on files of snapshots differ, besides instructions that an operation had added to the
+    same plan."""
+    old, new = without_file_work(old), without_file_work(new)
     kept = tuple(instruction for instruction in old.instructions if instruction.name == INSTALL)
     bare = msgspec.structs.replace(old, instructions=kept)
     return only_minor(old, new) or same(bare, new) or only_minor(bare, new)

@@ -7,8 +7,6 @@ no tunnels; the door leads `/k8s/clusters/<id>` straight to their APIs.
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import os
 import pty
 import re
@@ -23,7 +21,6 @@ from typing import Any
 from aiohttp import web
 
 from remuda.access.users.tokens import TokenSpec, make_token
-from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import API_VERSION, TOKENS, USERS
 from remuda.apiserver.auth.authenticator import Credentials, Identity
 from remuda.apiserver.http.listener import Listener
@@ -31,12 +28,10 @@ from remuda.app.rehearsal import provisioning
 from remuda.gateway.handler import GatewayHandler, Unaudited
 from remuda.gateway.server.routing import InProcess
 from remuda.kube.authorization.users import User
-from remuda.kube.clock import Entropy, VirtualClock, rfc3339
+from remuda.kube.clock import Entropy, VirtualClock
 from remuda.kube.encoding import yamlio
-from remuda.kube.objects import GroupVersionResource, annotations_of, dig, is_being_deleted, labels_of, name_of
-from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
-from remuda.provisioning.well_known import CLUSTER_NAME, CLUSTER_SPEC, NODE_NAME, SNAPSHOT_FILE, VERIFY_SNAPSHOT
+from remuda.kube.objects import GroupVersionResource
+from remuda.lab.sim.provisioning_world import ProvisioningWorld
 from tests.integration.cli.running import Shell
 
 Obj = dict[str, Any]
@@ -98,62 +93,6 @@ class ServedWorld:
         async with self.time:
             self.world.check()
             await self.world.settle(0.5)
-            await report(self.world)
-
-
-async def report(world: ProvisioningWorld) -> None:
-    """An ETCDSnapshot for each file of each host; and what is requested of their files."""
-    listed = (await world.client.list(rke.ETCD_SNAPSHOTS, WORKSPACE))["items"]
-    for each in listed:
-        await _do(world, each)
-    known = {str(dig(each, "snapshotFile", "name")) for each in listed}
-    for key, distribution in world.hosts.distributions.items():
-        for host, files in distribution.snapshots.items():
-            for file in set(files) - known:
-                await _record(world, key.name, host, file)
-
-
-async def _do(world: ProvisioningWorld, snapshot: Obj) -> None:
-    name, files = name_of(snapshot), world.distribution("demo").snapshots
-    host, file = snapshot["snapshotFile"].get("nodeName", ""), snapshot["snapshotFile"]["name"]
-    if is_being_deleted(snapshot) and SNAPSHOT_FILE in snapshot["metadata"]["finalizers"]:
-        files.get(host, {}).pop(file, None)
-        await world.client.patch(rke.ETCD_SNAPSHOTS, name, {"metadata": {"finalizers": None}}, WORKSPACE)
-    elif VERIFY_SNAPSHOT in annotations_of(snapshot):
-        there = file in files.get(host, {})
-        found: Obj = {"at": rfc3339(world.clock.time()), "result": "valid" if there else "invalid"}
-        found |= {"revision": 1234, "keys": 567, "sha256": "0" * 64} if there else {"message": f"there is no snapshot at {file}"}
-        marks = {"metadata": {"annotations": {VERIFY_SNAPSHOT: None}}, "status": {"missing": False, "verification": found}}
-        await world.client.patch(rke.ETCD_SNAPSHOTS, name, marks, WORKSPACE)
-        await world.client.patch(rke.ETCD_SNAPSHOTS, name, marks, WORKSPACE, subresource="status")
-
-
-async def _record(world: ProvisioningWorld, cluster: str, host: str, file: str) -> None:
-    machine = next((each for each in await world.machines(cluster) if labels_of(each).get(NODE_NAME) == host), None)
-    if machine is None:
-        return
-    owner = {"apiVersion": machine["apiVersion"], "kind": "Machine", "name": name_of(machine), "uid": machine["metadata"]["uid"]}
-    remembered = {SPEC_KEY: annotations_of(await world.control_plane(cluster))[CLUSTER_SPEC]}
-    made = {
-        "apiVersion": rke.API_VERSION,
-        "kind": "ETCDSnapshot",
-        "metadata": {
-            "name": f"{cluster}-local-{file}",
-            "ownerReferences": [owner],
-            "labels": {CLUSTER_NAME: cluster},
-        },
-        "spec": {"clusterName": cluster},
-        "snapshotFile": {
-            "name": file,
-            "nodeName": host,
-            "size": 10 << 20,
-            "createdAt": rfc3339(float(file.rpartition("-")[2])),
-            "location": f"file:///var/lib/rancher/remuda/server/db/snapshots/{file}",
-            "metadata": base64.b64encode(json.dumps(remembered).encode()).decode(),
-            "status": "successful",
-        },
-    }
-    await world.client.create(rke.ETCD_SNAPSHOTS, made, WORKSPACE)
 
 
 class _Everybody:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from remuda.api import rke_cattle_io as rke
+from remuda.kube.objects import annotations_of, name_of
 from remuda.lab.sim.provisioning_world import WORKSPACE
+from remuda.provisioning.well_known import VERIFY_SNAPSHOT
 from tests.scenarios.provisioned import DEMO, FROM, TO, build, change, ready
 from tests.scenarios.test_restoring import add_map, maps, status
 
@@ -25,12 +28,18 @@ async def taken(found: ServedWorld) -> str:
     return done.out.strip()
 
 
+async def asked(found: ServedWorld) -> list[str]:
+    """The ETCDSnapshots with a request to check them."""
+    snapshots = (await found.world.client.list(rke.ETCD_SNAPSHOTS, WORKSPACE))["items"]
+    return [name_of(each) for each in snapshots if VERIFY_SNAPSHOT in annotations_of(each)]
+
+
 async def test_a_snapshot_is_taken_and_told_with_its_copies(tmp_path: Path) -> None:
     async with served(tmp_path) as found:
         await build(found.world, ["ec", "ec", "ec", "w"])
         done = await found.run("snapshot create demo")
         assert done.code == 0, done.err
-        assert re.fullmatch(r"on-demand-\d+: 10\.0Mi, v1\.34\.1\+remuda1, on h0, h1, h2\n", done.out)
+        assert re.fullmatch(r"on-demand-\d+: [\d.]+Ki, v1\.34\.1\+remuda1, on h0, h1, h2\n", done.out)
         assert "snapshot of etcd: done: saved on custom-" in done.err
         name = done.out.partition(":")[0]
         both = await asyncio.gather(*(found.run("snapshot create demo -o json") for _ in range(2)))
@@ -127,15 +136,17 @@ async def test_the_copies_of_a_snapshot_are_checked_and_deleted(tmp_path: Path) 
         name, files = await taken(found), found.world.distribution(DEMO).snapshots
         done = await found.run(f"snapshot verify demo {name}")
         assert done.code == 0, done.err
+        numbers = {host: len(saved.state) for host, (saved,) in ((host, each.values()) for host, each in files.items())}
         assert [line.split()[:4] for line in done.out.splitlines()[1:]] == [
-            [host, "valid", "1234", "567"] for host in ("h0", "h1", "h2")
+            [host, "valid", str(number + 1), str(number)] for host, number in sorted(numbers.items())
         ]
-        (file,) = files["h1"]
-        files["h1"].clear()
+        assert await asked(found) == [], "an answer ends its request"
+        ((file, saved),) = files["h1"].items()
+        files["h1"][file] = replace(saved, state={**saved.state, "more": b""})
         done = await found.run(f"snapshot verify demo {file} -o json")
         assert done.code == 1 and "remuda: not valid: h1\n" in done.err
         (told,) = json.loads(done.out)
-        assert told["verification"]["message"] == f"there is no snapshot at {file}"
+        assert told["verification"]["message"] == f"{file} is not the file that was taken: its SHA-256 differs"
 
         refused = await found.run(f"snapshot delete demo {name}")
         assert refused.code == 1 and "say --yes" in refused.err and files["h0"]
@@ -143,5 +154,8 @@ async def test_the_copies_of_a_snapshot_are_checked_and_deleted(tmp_path: Path) 
         assert refused.code == 1 and "nothing was deleted" in refused.err and files["h0"]
         done = await found.run(f"snapshot delete demo {name} --yes")
         assert done.code == 0 and "h2: deleted\n" in done.err, done
-        assert not files["h0"] and not files["h2"]
+        assert not any(files.values())
         assert (await found.run("snapshot ls demo -o name")).out == ""
+        await found.world.settle(2000)
+        assert (await found.run("snapshot ls demo -o name")).out == "", "what is deleted does not come back"
+        assert [version for _, version in found.world.distribution(DEMO).starts] == [FROM] * 4, "nothing was restarted"

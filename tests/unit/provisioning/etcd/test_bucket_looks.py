@@ -11,7 +11,7 @@ import pytest
 
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import Key
-from remuda.provisioning.etcd.bucket_looks import BucketLooks, Wanted
+from remuda.provisioning.etcd.bucket_looks import BucketLooks, Wanted, found
 from remuda.provisioning.etcd.s3.answers import Object, S3Error, Why
 from remuda.provisioning.etcd.s3.copies import Copy, Folder
 from remuda.provisioning.etcd.s3.place import Place
@@ -58,7 +58,7 @@ class Bucket:
 class Looking:
     clock: VirtualClock
     bucket: Bucket
-    looks: BucketLooks
+    looks: BucketLooks[Copy]
     ended: list[Key]
 
     def of(self, request: str = "1", wanted: Wanted = WANTED) -> Copy | S3Error | None:
@@ -69,7 +69,7 @@ class Looking:
 async def looking() -> AsyncIterator[Looking]:
     clock = VirtualClock()
     bucket, ended = Bucket(clock), list[Key]()
-    looks = BucketLooks(clock, bucket.opened, ended.append)
+    looks = BucketLooks(clock, bucket.opened, ended.append, found)
     task = asyncio.create_task(looks.run())
     yield Looking(clock, bucket, looks, ended)
     task.cancel()

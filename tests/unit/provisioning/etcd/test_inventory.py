@@ -240,6 +240,30 @@ def test_an_object_with_a_finalizer_is_left_to_its_owner() -> None:
     assert stored.pass_(known(host("a", printed(FILE, at=NOW + 900))), NOW + 900).create == [], "it is being deleted, not lost"
 
 
+def test_a_copy_that_was_deleted_from_the_bucket_goes_with_the_next_list_of_it() -> None:
+    stored = Stored()
+    seen = copies(FILE)
+    stored.pass_(known(bucket=bucket(seen)))
+    (found,) = stored.objects.values()
+    found["metadata"] |= {"finalizers": ["remuda.dev/snapshot-file"], "deletionTimestamp": "2027-01-15T08:00:00Z"}
+    found["metadata"]["annotations"]["remuda.dev/file-deleted"] = f"{NOW + 5:.3f}"
+    assert stored.pass_(known(bucket=bucket(seen))).release == [], "the last list is older"
+    assert stored.pass_(known(bucket=bucket(copies(at=NOW + 4))), NOW + 6).release == []
+    later = copies(at=NOW + 5)
+    assert stored.pass_(known(bucket=bucket(later)), NOW + 6).release == [found]
+    assert stored.pass_(known(), NOW + 6).release == [found], "the settings name the bucket no more"
+    found["metadata"]["annotations"]["remuda.dev/file-deleted"] = "soon"
+    assert stored.pass_(known(bucket=bucket(later)), NOW + 6).release == []
+
+
+def test_what_was_deleted_since_the_clusters_own_list_does_not_come_back_by_it() -> None:
+    stored = Stored()
+    own = Report(True, NOW, (Seen("local", FILE, "n-a", "a", f"file:///snapshots/{FILE}", created=NOW - 60),))
+    assert stored.pass_(known(host("a", printed(at=NOW + 10)), own=own)).create, "clocks may differ"
+    stored.objects.clear()
+    assert stored.pass_(known(host("a", printed(at=NOW + 40)), own=own)).create == []
+
+
 def test_of_two_objects_for_one_file_one_remains() -> None:
     stored = Stored()
     stored.pass_(known(host("a", printed(FILE))))

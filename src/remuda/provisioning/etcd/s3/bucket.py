@@ -226,7 +226,7 @@ class Bucket:
         try:
             handle = os.open(incomplete, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(handle, "wb") as file:
-                async for piece in self._pieces(found):
+                async for piece in self.pieces(found):
                     file.write(piece)
                     digest.update(piece)
                 file.flush()
@@ -239,8 +239,8 @@ class Bucket:
             incomplete.unlink(missing_ok=True)
         return found
 
-    async def _pieces(self, wanted: Object) -> AsyncIterator[bytes]:
-        """All bytes of an object; after a cut the rest of it."""
+    async def pieces(self, wanted: Object) -> AsyncIterator[bytes]:
+        """All bytes of an object; after a cut the rest of it. Raises S3Error."""
         offset, attempt = 0, 0
         while offset < wanted.size:
             attempt += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, TypeVar
@@ -64,6 +64,8 @@ class Folder(Protocol):
     async def read(self, key: str, largest: int) -> bytes: ...
 
     async def delete(self, key: str) -> None: ...
+
+    def pieces(self, wanted: Object) -> AsyncIterator[bytes]: ...
 
 
 # Connects the server to the folder of a cluster. Raises PlaceError.

@@ -8,13 +8,14 @@ Read :mod:`.context`, then :mod:`.config`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from remuda.kube.waits import Actor
 
 from ... import host_layout as layouts
+from ...etcd.file_requests import FileRequest
 from ...host_layout import Layout
 from ...plans.plan import File, PeriodicInstruction, Plan
 from ...releases.catalog import Release
@@ -41,6 +42,7 @@ from . import (
     registries,
     rotation,
     selector_files,
+    snapshot_files,
     snapshot_report,
     tasks,
 )
@@ -111,7 +113,7 @@ def renderer(facts: PlanInputs) -> Render:
         site = sites.get(layout)
         if site is None or not site.is_of(snapshot):
             site = sites[layout] = _Site(snapshot.control_plane, facts, layout, snapshot.tokens, snapshot.machines)
-        return _plan(site, machine, join, snapshot.pre_bootstrap, task)
+        return _plan(site, machine, join, snapshot, task)
 
     return render
 
@@ -132,7 +134,7 @@ def _layout(machine: Machine) -> Layout:
         raise CannotRender(str(error), Actor.MACHINE, machine.ref()) from None
 
 
-def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: Task | None) -> Plan:
+def _plan(site: _Site, machine: Machine, join: Join, snapshot: ClusterSnapshot, task: Task | None) -> Plan:
     if machine.is_windows:
         raise CannotRender(f"machine {machine.name} runs Windows, which is not offered yet", Actor.USER, machine.ref())
     host = HostContext(site, machine, join)
@@ -140,24 +142,27 @@ def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool, task: 
     told: Config = {}
     drain_content: dict[str, str] = {}
     if not site.spec.get("unmanagedConfig"):
-        files, told = _files(site, host, pre_bootstrap, with_s3=not isinstance(task, RestoreSnapshot | ResetMember))
+        files, told = _files(site, host, snapshot.pre_bootstrap, with_s3=not isinstance(task, RestoreSnapshot | ResetMember))
         drain_content[config.path(site)] = install.worth_a_drain(told)
     if isinstance(task, Rotation):
         return rotation.plan(host, task, files, told)
     if task is not None and not isinstance(task, etcd_restore.TASKS):
         return Plan(files=tuple(files), instructions=(install.without_start(host), *tasks.instructions(host, task)))
+    requests = () if task is not None else snapshot.file_requests.get(machine.name, ())
     normal = Plan(
-        files=tuple(files),
+        files=(*files, *snapshot_files.files(host, requests)),
         instructions=(install.instruction(host, files, drain_content),),
         # An instruction that fails keeps those after it from running: so the least important is the last.
-        periodicInstructions=(*install.instructions(host), *_reports(host, told)),
+        periodicInstructions=(*install.instructions(host), *_reports(host, told, requests)),
         probes=components.probes(host, told),
     )
     return normal if task is None else etcd_restore.plan(host, task, normal)
 
 
-def _reports(host: HostContext, told: Config) -> Iterator[PeriodicInstruction]:
+def _reports(host: HostContext, told: Config, requests: Sequence[FileRequest]) -> Iterator[PeriodicInstruction]:
     if host.machine.is_etcd:
+        if requests:
+            yield snapshot_files.instruction(host, told, requests)
         yield snapshot_report.instruction(host, told)
     yield certificate_report.instruction(host)
 

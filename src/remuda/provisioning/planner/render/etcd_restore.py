@@ -350,3 +350,4 @@ printf '%s\\n' "$nodes" | while read -r name machine; do
 done
 """,
 }
+CHECK_SCRIPT = _SCRIPTS[_CHECK]

@@ -62,12 +62,19 @@ exit 0
 """
 
 
-def instruction(host: HostContext, config: Config) -> PeriodicInstruction:
-    """`config` is the host's configuration, in which users may name another directory."""
+def directory_of(host: HostContext, config: Config) -> str:
+    """The directory of snapshots. `config` is the host's configuration, in which users may name another one."""
     cluster = host.cluster
-    usual = f"{cluster.directories.distro}/server/db/snapshots"
     chosen = str(config.get("etcd-snapshot-dir") or "")
-    directory = cluster.layout.path(posixpath.normpath(chosen)) if posixpath.isabs(chosen) else usual
+    return cluster.layout.path(posixpath.normpath(chosen)) if posixpath.isabs(chosen) else usual_directory(host)
+
+
+def usual_directory(host: HostContext) -> str:
+    return f"{host.cluster.directories.distro}/server/db/snapshots"
+
+
+def instruction(host: HostContext, config: Config) -> PeriodicInstruction:
+    cluster, usual, directory = host.cluster, usual_directory(host), directory_of(host, config)
     # Without snapshots there may be no directory. But where nothing is, a disk may be missing.
     without = f'[ -d "$directory" ] || {{ [ -d {shlex.quote(posixpath.dirname(usual))} ] && echo "end 0"; exit 0; }}'
     script = _SCRIPT.format(
