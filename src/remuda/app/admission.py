@@ -20,6 +20,7 @@ from remuda.machines.secretfields.vault import Vault
 from remuda.provisioning.admission.clusters import admitted as admitted_wishes
 from remuda.provisioning.admission.provider_objects import admitted as admitted_providers
 from remuda.provisioning.admission.references import admitted as admitted_references
+from remuda.provisioning.admission.snapshots import admitted as admitted_snapshots
 from remuda.runtime.admitted_types import AdmittedType, merged
 
 
@@ -41,6 +42,7 @@ def admitted_types(
             *admitted_unused(),
             *admitted_wishes(source),
             *admitted_providers(source),
+            *admitted_snapshots(Holdings(source, rbac)),
             *admitted_references(source, rbac, secrets=secrets),
             *admitted_sealing(source, rbac, vault),
             *admitted_machines(source, rbac),

@@ -27,6 +27,7 @@ from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GROUP, ROLE_TEMPLATES, TOKENS, USERS
 from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING
+from remuda.api.rke_cattle_io import ETCD_SNAPSHOTS
 from remuda.capi.well_known import SECRET_TYPE as CAPI_SECRET
 from remuda.client.idempotent import remove
 from remuda.kube.authorization.policy_rules import Rule
@@ -345,10 +346,13 @@ def _workspace(made: _Making, snapshot: AccessSnapshot, provisioning: Obj, belon
 
 
 def _verbs(group: str, plural: str) -> list[str]:
-    """Verbs of a cluster's owner on the objects that it consists of. Owners configure their machines and may have one replaced;
-    only controllers write the rest."""
+    """Verbs of a cluster's owner on the objects that it consists of. Owners configure their machines, may have one replaced, and
+    have snapshots checked and deleted; only controllers write the rest."""
     if group == MACHINE_CONFIGS:
         return EDITING
+    if (group, plural) == ETCD_SNAPSHOTS.group_resource:
+        # Admission limits what a patch may change (:mod:`remuda.provisioning.admission.snapshots`).
+        return [*SEEING, "patch", "delete"]
     return [*SEEING, "delete"] if (group, plural) == (CAPI, "machines") else SEEING
 
 

@@ -20,6 +20,7 @@ from remuda.api.management_cattle_io import (
     USERS,
 )
 from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.rke_cattle_io import ETCD_SNAPSHOTS
 from remuda.kube.authorization.actions import Action
 from remuda.kube.objects import GroupVersionResource
 from remuda.kube.wrangler import safe_concat
@@ -273,6 +274,26 @@ async def test_a_cluster_of_the_same_name_gives_nothing_of_another(first: bool) 
         await refused(tenant.get(MACHINES, "machine-of-another", WORKSPACE))
         await refused(tenant.delete(MACHINES, "machine-of-another", WORKSPACE))
         assert await tenant.get(PROVISIONING_CLUSTERS, name, WORKSPACE)
+
+
+async def test_owners_have_snapshots_checked_and_deleted_and_members_only_see_them() -> None:
+    async with house(provisions=True) as here:
+        for name in ("u-tenant", "u-member"):
+            await here.grant("user", name)
+        await here.cluster(A, creator="u-tenant")
+        await here.member(A, "cluster-member", "u-member")
+        marks = {"name": "snapshot", "namespace": WORKSPACE, "labels": {"rke.cattle.io/cluster-name": f"{A}-prov"}}
+        of_cluster = {"apiVersion": "rke.cattle.io/v1", "kind": "ETCDSnapshot", "spec": {"clusterName": f"{A}-prov"}}
+        await here.create(ETCD_SNAPSHOTS, {**of_cluster, "metadata": marks})
+        await here.settle(3)
+        asked = {"metadata": {"annotations": {"remuda.dev/verify": "1"}}}
+        tenant, member = here.as_("u-tenant"), here.as_("u-member")
+        assert await member.get(ETCD_SNAPSHOTS, "snapshot", WORKSPACE)
+        await refused(member.patch(ETCD_SNAPSHOTS, "snapshot", asked, WORKSPACE))
+        await refused(member.delete(ETCD_SNAPSHOTS, "snapshot", WORKSPACE))
+        found = await tenant.patch(ETCD_SNAPSHOTS, "snapshot", asked, WORKSPACE)
+        await refused(tenant.update(ETCD_SNAPSHOTS, found))
+        await tenant.delete(ETCD_SNAPSHOTS, "snapshot", WORKSPACE)
 
 
 def test_two_clusters_never_share_a_role() -> None:
