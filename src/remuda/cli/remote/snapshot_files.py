@@ -6,8 +6,9 @@ holds it until its file is gone; without it only the object would go, and come b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from remuda.api import rke_cattle_io as rke
 from remuda.client.interface import Client
@@ -17,12 +18,33 @@ from remuda.kube.objects import dig, metadata, resource_version_of, uid_of
 from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, SnapshotCopy, SnapshotSet, copy_of
 from remuda.provisioning.well_known import SNAPSHOT_FILE, VERIFY_SNAPSHOT
 
+from ..exit_codes import Code, Failure
 from ..views.snapshots import place
 
 Obj = dict[str, Any]
 Told = Callable[[str], None]
 
 _EVERY, _ATTEMPTS = 1.0, 5
+# A host answers within minutes, but one that works on an operation, or hashes a large file, takes longer.
+QUIET: Final = 900.0
+
+
+@dataclass(slots=True)
+class _Patience:
+    """Ends the waiting when nothing has changed for very long."""
+
+    clock: Clock
+    seen: Any = None
+    since: float = 0.0
+
+    def check(self, seen: Any, waiting: Iterable[str], what: str) -> None:
+        """Raises Failure."""
+        now = self.clock.monotonic()
+        if seen != self.seen or not self.since:
+            self.seen, self.since = seen, now
+        if now - self.since >= QUIET:
+            text = f"nothing has changed for {QUIET / 60:g} minutes: {', '.join(sorted(waiting))} not {what}; the request stays"
+            raise Failure(text, Code.TIMEOUT)
 
 
 def copies_of(found: SnapshotSet, name: str) -> tuple[SnapshotCopy, ...]:
@@ -36,7 +58,7 @@ async def verified(
 ) -> dict[str, SnapshotCopy | None]:
     """Each copy after its check, by the name of its ETCDSnapshot; None for one that is gone.
 
-    Copies that can't be seen now are not checked. Raises ApiError.
+    Copies that can't be seen now are not checked. Raises ApiError, and Failure when nothing changes for very long.
     """
     before: dict[str, Any] = {}
     for copy in copies:
@@ -45,7 +67,7 @@ async def verified(
             marks = {"metadata": {"annotations": {VERIFY_SNAPSHOT: rfc3339(clock.time())}}}
             await client.patch(rke.ETCD_SNAPSHOTS, copy.name, marks, namespace)
     found: dict[str, SnapshotCopy | None] = {copy.name: copy for copy in copies}
-    waiting = set(before)
+    waiting, patience = set(before), _Patience(clock)
     while waiting:
         for name in sorted(waiting):
             snapshot = await _look(client, namespace, name)
@@ -54,6 +76,7 @@ async def verified(
                 waiting.discard(name)
                 told(f"{place(now)}: checked" if now is not None else f"{name}: gone")
         if waiting:
+            patience.check(sorted(waiting), waiting, "checked")
             await clock.sleep(_EVERY)
     return found
 
@@ -61,11 +84,12 @@ async def verified(
 async def delete(
     client: Client, namespace: str, copies: Sequence[SnapshotCopy], told: Told, clock: Clock = SYSTEM_CLOCK, *, wait: bool = True
 ) -> None:
-    """Raises ApiError."""
+    """Raises ApiError, and Failure when nothing changes for very long."""
     for copy in copies:
         await _begin_deletion(client, namespace, copy.name)
     waiting = {copy.name: copy for copy in copies} if wait else {}
     said: dict[str, str] = {}
+    patience = _Patience(clock)
     while waiting:
         for name, copy in sorted(waiting.items()):
             snapshot = await _look(client, namespace, name)
@@ -73,6 +97,7 @@ async def delete(
                 del waiting[name]
             _tell_change(said, copy, snapshot, told)
         if waiting:
+            patience.check(dict(said), waiting, "deleted")
             await clock.sleep(_EVERY)
 
 
