@@ -22,6 +22,9 @@ _SYSTEM: Final = "kube-system"
 _PAGE: Final = 500
 # More than that are cut off, also where their pages do not end.
 _MOST: Final = 5500
+# How often a list is begun anew whose pages have expired, before that is an error.
+_BEGINNINGS: Final = 3
+_EXPIRED: Final = 410
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,18 @@ async def read(client: Client, clock: Clock, runtime: str, machines: Mapping[str
 async def _files(client: Client, at: float, machines: Mapping[str, str]) -> Report | None:
     """The objects; None if the cluster does not have the kind."""
     found: list[Obj] = []
-    token = ""
+    token, begun = "", 1
     while True:
         try:
             page = await client.list(SNAPSHOT_FILES, limit=_PAGE, continue_=token)
         except ApiError as error:
             if error.code == 404:
                 return None
-            raise
+            if error.code != _EXPIRED or not token or begun == _BEGINNINGS:
+                raise
+            # A slow list of a cluster that compacts its etcd meanwhile.
+            found, token, begun = [], "", begun + 1
+            continue
         found += page.get("items") or ()
         token = (page.get("metadata") or {}).get("continue") or ""
         if not token or len(found) >= _MOST:
