@@ -1,7 +1,8 @@
 """Operations on a whole cluster, from its spec and the status of its control plane: requested, running, or how they ended. Pure.
 
 The planner runs one at a time (docs/reference/operations.md). A request is a field of `spec.rkeConfig` with a generation, or an
-annotation; the status has the request that was taken up, and its phase.
+annotation; the status has the request that was taken up, and its phase. The snapshot before an upgrade belongs to the upgrade,
+and is an operation only until that begins.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from remuda.kube.objects import annotations_of, dig
 from remuda.provisioning.etcd import recovery_request
 from remuda.provisioning.etcd.snapshot_specs import request_of
 from remuda.provisioning.well_known import RECOVER as RECOVER_ANNOTATION
+from remuda.provisioning.well_known import UPGRADE_SNAPSHOT
 
 from .states import one_line
 
@@ -23,7 +25,7 @@ Obj = dict[str, Any]
 QUEUED, REQUESTED, RUNNING, FAILED, INCOMPLETE, DONE = "queued", "requested", "running", "failed", "incomplete", "done"
 CREATE, RESTORE = "etcdSnapshotCreate", "etcdSnapshotRestore"
 CERTIFICATES, KEYS = "rotateCertificates", "rotateEncryptionKeys"
-RECOVERY = "recover"
+RECOVERY, BEFORE_UPGRADE = "recover", "upgradeSnapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class _Kind:
 # In the order in which the planner begins them. A recovery ends with a restore.
 KINDS: Final[Mapping[str, _Kind]] = {
     RECOVERY: _Kind("recovery", "ClusterRecovered", ("Survey", "Machines", "Hosts", "Restoring")),
+    BEFORE_UPGRADE: _Kind("snapshot before the upgrade", "UpgradeSnapshotTaken", ("Started",)),
     CREATE: _Kind("snapshot of etcd", "EtcdSnapshotCreated", ("Started", "RestartCluster")),
     RESTORE: _Kind(
         "restore of etcd",
@@ -119,12 +122,12 @@ def of_cluster(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
 
 def of(wanted: Obj, plane: Obj, field: str) -> Operation | None:
     """The result of the newest request of this kind; None if nothing was requested. It does not know the queue."""
-    asked = requested(wanted, field)
+    asked = requested(wanted, field) if field != BEFORE_UPGRADE else _upgrade(plane)
     if asked is None:
         return None
     generation = int(asked.get("generation") or 0)
     status, result = plane.get("status") or {}, conditions.get(plane, KINDS[field].condition) or {}
-    phase = str(status.get(f"{field}Phase") or "")
+    phase = str(status.get(f"{field}Phase") or "") if field != BEFORE_UPGRADE else str(dig(status, field, "phase") or "")
     if not _is_taken_up(field, asked, status, result):
         return Operation(field, generation, REQUESTED)
     word = _word(field, phase, result)
@@ -143,9 +146,18 @@ def requested(wanted: Obj, field: str) -> Obj | None:
     return asked if isinstance(asked, dict) and _is_request(field, asked) else None
 
 
+def _upgrade(plane: Obj) -> Obj | None:
+    """The request of a snapshot before an upgrade, which no user makes: the control plane's annotation `FROM TO NUMBER`."""
+    text = annotations_of(plane).get(UPGRADE_SNAPSHOT, "")
+    number = text.rpartition(" ")[2]
+    return {"request": text, "generation": int(number) if number.isdigit() else 0} if text else None
+
+
 def unsuccessful(wanted: Obj, plane: Obj | None) -> tuple[Operation, ...]:
-    """Those whose last request has failed, or left something undone."""
-    return tuple(each for each in of_cluster(wanted, plane) if each.word in (FAILED, INCOMPLETE))
+    """Those whose last request has failed, or left something undone, until a user requests them again. A snapshot before an
+    upgrade is tried again by itself, and the planner has a wait for it."""
+    found = (each for each in of_cluster(wanted, plane) if each.field != BEFORE_UPGRADE)
+    return tuple(each for each in found if each.word in (FAILED, INCOMPLETE))
 
 
 def known_generation(wanted: Obj, plane: Obj | None, field: str) -> int:
@@ -177,6 +189,8 @@ def _is_taken_up(field: str, asked: Obj, status: Obj, result: Obj) -> bool:
         return False
     if field == RECOVERY:
         return recovery_request.noted(last) == recovery_request.noted(asked)
+    if field == BEFORE_UPGRADE:
+        return last.get("request") == asked["request"] and last.get("phase") != "Retry"
     return request_of(last) == request_of(asked) if field == RESTORE else last.get("generation") == asked.get("generation")
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from remuda.cli.views import cluster_tree, operations, wait_chain
-from remuda.cli.views.operations import CERTIFICATES, CREATE, KEYS, RECOVERY, RESTORE
+from remuda.cli.views.operations import BEFORE_UPGRADE, CERTIFICATES, CREATE, KEYS, RECOVERY, RESTORE
 from remuda.cli.views.states import ClusterView
 from remuda.kube.waits import Actor, Code
 from remuda.provisioning.etcd.recovery_request import RecoveryRequest
-from remuda.provisioning.planner.operations import etcd_snapshot_create, etcd_snapshot_restore, recover
-from remuda.provisioning.well_known import RECOVER
+from remuda.provisioning.planner.operations import etcd_snapshot_create, etcd_snapshot_restore, recover, upgrade_snapshot
+from remuda.provisioning.well_known import RECOVER, UPGRADE_SNAPSHOT
 
 from .shown_clusters import NOW, PLANE, condition, plane, sight, wait, wanted
 
@@ -132,6 +132,42 @@ def test_a_recovery_is_requested_by_an_annotation_and_ends_with_a_restore() -> N
     assert operations.known_generation(found.wanted, found.plane, RECOVERY) == 3
 
 
+@pytest.mark.parametrize(
+    ("state", "result", "text"),
+    [
+        (None, (), "snapshot before the upgrade requested"),
+        ("Started", ("UpgradeSnapshotTaken", "Unknown"), "snapshot before the upgrade running 1 of 1 (Started)"),
+        ("Finished", ("UpgradeSnapshotTaken", "True", "saved on m1"), "snapshot before the upgrade done: saved on m1"),
+        (
+            "Failed",
+            ("UpgradeSnapshotTaken", "False", "m1: no space left"),
+            "snapshot before the upgrade failed: m1: no space left",
+        ),
+        ("Retry", ("UpgradeSnapshotTaken", "False", "m1: no space left"), "snapshot before the upgrade requested"),
+    ],
+)
+def test_the_snapshot_before_an_upgrade_is_told_until_the_upgrade_begins(
+    state: str | None, result: tuple[str, ...], text: str
+) -> None:
+    request = "v1.34.1+k3s1 v1.35.0+k3s1 3"
+    status = {BEFORE_UPGRADE: {"request": request, "phase": state}} if state else {}
+    found = cluster({CREATE: {"generation": 1}}, status, *([condition(*result)] if result else []))
+    assert told(found) == ["snapshot of etcd requested"], "the upgrade has begun, or there is none"
+    assert found.plane is not None
+    found.plane["metadata"]["annotations"] = {UPGRADE_SNAPSHOT: request}
+    (first,) = (each for each in operations.of_cluster(found.wanted, found.plane) if each.field == BEFORE_UPGRADE)
+    assert (f"{first.title} {first.sentence}", first.generation) == (text, 3)
+    assert operations.unsuccessful(found.wanted, found.plane) == (), "it is tried again, and the planner has a wait for it"
+
+
+def test_what_is_requested_meanwhile_is_queued_behind_it() -> None:
+    request = "v1.34.1+k3s1 v1.35.0+k3s1 3"
+    found = cluster({CREATE: {"generation": 1}}, {BEFORE_UPGRADE: {"request": request, "phase": "Started"}})
+    assert found.plane is not None
+    found.plane["metadata"]["annotations"] = {UPGRADE_SNAPSHOT: request}
+    assert told(found)[1] == "snapshot of etcd queued after the snapshot before the upgrade"
+
+
 def test_a_cluster_that_was_never_up_has_no_operations() -> None:
     """Its spec may be a copy of another one's."""
     found = sight(wanted(rkeConfig={RESTORE: SNAP}), plane=plane())
@@ -148,10 +184,11 @@ _PHASES = {
     CREATE: (etcd_snapshot_create._STARTED, etcd_snapshot_create._RESTART),
     RESTORE: etcd_snapshot_restore._RUNNING,
     RECOVERY: (*recover._BEFORE, recover._RESTORING),
+    BEFORE_UPGRADE: (upgrade_snapshot._STARTED,),
 }
 
 
-@pytest.mark.parametrize("planned", [etcd_snapshot_create, etcd_snapshot_restore, recover])
+@pytest.mark.parametrize("planned", [etcd_snapshot_create, etcd_snapshot_restore, recover, upgrade_snapshot])
 def test_the_phases_are_those_of_the_planner(planned: Any) -> None:
     shown = operations.KINDS[planned.FIELD]
     assert shown.condition == planned.CONDITION
