@@ -13,8 +13,9 @@ from remuda.api import rke_cattle_io as rke
 from remuda.kube.objects import annotations_of, name_of
 from remuda.lab.sim.provisioning_world import WORKSPACE
 from remuda.provisioning.well_known import VERIFY_SNAPSHOT
-from tests.scenarios.provisioned import DEMO, FROM, TO, build, change, ready
+from tests.scenarios.provisioned import DEMO, FROM, TO, build, change, nodes, ready
 from tests.scenarios.test_restoring import add_map, maps, status
+from tests.scenarios.test_upgrade_snapshot import NEWER
 
 from .served_world import ServedWorld, served
 
@@ -95,6 +96,30 @@ async def test_a_restore_brings_the_version_back(tmp_path: Path) -> None:
         assert f"spec      kubernetesVersion: {TO} → {FROM}\n" in done.err
         await ready(found.world)
         assert (await found.world.cluster(DEMO))["spec"]["kubernetesVersion"] == FROM
+
+
+async def test_an_upgrade_is_undone_with_its_version_and_all_changes_since(tmp_path: Path) -> None:
+    async with served(tmp_path) as found:
+        await build(found.world, ["ec", "ec", "ec", "w"])
+        refused = await found.run("cluster undo demo --yes")
+        assert refused.code == 4 and "cluster demo can't go back: " in refused.err, refused
+        await add_map(found.world, "before")
+        await change(found.world, kubernetesVersion=NEWER)
+        await ready(found.world)
+        await add_map(found.world, "after")
+
+        refused = await found.run("cluster undo demo", typed="dmeo")
+        assert refused.code == 1 and "that is not demo: nothing was changed" in refused.err
+        done = await found.run("cluster undo demo", typed="demo")
+        assert done.code == 0, done.err
+        assert re.fullmatch(r"cluster demo is restored to pre-upgrade-v1\.34\.1-remuda1-\d+\n", done.out)
+        assert f"spec      kubernetesVersion: {NEWER} → {FROM}\n" in done.err
+        await ready(found.world)
+        assert (await found.world.cluster(DEMO))["spec"]["kubernetesVersion"] == FROM
+        assert set((await nodes(found.world)).values()) == {FROM}
+        assert await maps(found.world) == {"before"} and found.world.distribution(DEMO).violations == []
+        again = await found.run("cluster undo demo --yes")
+        assert again.code == 4 and "can't go back" in again.err, again
 
 
 async def test_a_restore_that_can_not_succeed_says_why_and_the_cluster_goes_on(tmp_path: Path) -> None:
