@@ -5,6 +5,7 @@ The words of docs/waits.md and docs/troubleshooting.md. :mod:`.wait_chain` finds
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable
@@ -15,10 +16,11 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.well_known import DEPLOYMENT_NAME
+from remuda.kube import conditions
 from remuda.kube.objects import Key, dig, labels_of, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.machines.machineprovision.well_known import FORCE_REMOVE
-from remuda.provisioning.planner.waits import ETCD_REPLACED, IMAGE_MISSING, IMAGE_REFUSED
+from remuda.provisioning.planner.waits import ETCD_REPLACED, IMAGE_MISSING, IMAGE_REFUSED, VALUE_REFUSED
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, MACHINE_GROUP, POST_DRAIN, PRE_DRAIN, plan_name
 
 from .operations import CERTIFICATES, CREATE, KINDS, RECOVERY, RESTORE
@@ -128,6 +130,8 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
             return _reference(wait)
         case Code.FAILED | Code.REFUSED | Code.MALFORMED:
             return _webhook(wait)
+        case Code.PLAN_FAILED:
+            return _refused_value(wait, sight)
         case Code.HOOK:
             return _hook(wait, sight)
         case Code.BUDGET:
@@ -151,10 +155,10 @@ _NOT_COME: Final = {
     Actor.PROVIDER: Advice("Check at its provider that the host runs, and on it that its install script reaches this server."),
 }
 
-# Of a machine of a pool that can't be removed, by the party that has to act; KIND and WORKSPACE are its own.
+# Of a machine of a pool that can't be removed, by the party that has to act.
 _LET_GO: Final = (
-    "If it no longer exists, or you give it up, skip its removal: kubectl -n WORKSPACE annotate KIND MACHINE FORCE=true. "
-    "Then it is not removed at its provider, where it may go on running and cost money: remuda machine orphans lists such."
+    "If it no longer exists, or you give it up, the command skips its removal. Then it is not removed at its provider, where it "
+    "may go on running and cost money: remuda machine orphans lists such."
 )
 _STAYS: Final = {
     Actor.USER: "Correct what the text says; it is tried again automatically within five minutes (remuda machine logs MACHINE).",
@@ -167,9 +171,11 @@ def _removal(wait: Wait) -> Advice:
     job = wait.on is not None and wait.on.kind == "Job"
     if job and wait.actor is not Actor.USER:
         return _GOES
-    text = f"{_STAYS.get(wait.actor, _STAYS[Actor.USER])} {_LET_GO}"
-    text = text.replace("WORKSPACE", wait.subject.namespace).replace("KIND", _typed(wait.subject))
-    return Advice(text.replace("FORCE", FORCE_REMOVE))
+    if wait.actor in (Actor.PROVIDER, Actor.REMUDA, Actor.MACHINE):
+        return Advice(_STAYS[Actor.PROVIDER])
+    machine = f"{_typed(wait.subject)} {wait.subject.name}"
+    command = f"kubectl -n {wait.subject.namespace} annotate {machine} {FORCE_REMOVE}=true"
+    return Advice(f"{_STAYS[Actor.USER]} {_LET_GO}", (command,))
 
 
 _LOGS: Final = "remuda machine logs MACHINE has the whole output, remuda machine attempts CLUSTER the earlier tries."
@@ -202,14 +208,22 @@ def _budget(wait: Wait, sight: ClusterView) -> Advice | None:
     return Advice(_WHAT[wait.code], tuple(_delete_machine(sight, name) for name in named[1].split(", ")))
 
 
+_RESTART: Final = "'$(command -v sudo) systemctl restart rancher-system-agent'"
+
+
 def _silent(wait: Wait, sight: ClusterView) -> Advice | None:
     machine = next((each for each in sight.machines if name_of(each) == wait.subject.name), None)
     labels = labels_of(machine or {})
-    # A pool replaces a machine; one with state or the API is not to be given up so lightly.
-    if DEPLOYMENT_NAME not in labels or labels.get(ETCD_ROLE) == "true" or labels.get(CONTROL_PLANE_ROLE) == "true":
+    if DEPLOYMENT_NAME not in labels:
+        # The server has no way into a registered host.
         return None
-    text = f"{_WHAT[wait.code]} If the host is gone, delete its machine: its pool makes another."
-    return Advice(text, (_delete_machine(sight, wait.subject.name),))
+    # A pool replaces a machine; one with state or the API is not to be given up so lightly.
+    keeps = "true" in (labels.get(ETCD_ROLE), labels.get(CONTROL_PLANE_ROLE))
+    if not keeps and not conditions.is_true(machine or {}, "NodeReady"):
+        text = f"{_WHAT[wait.code]} If the host is gone, delete its machine: its pool makes another."
+        return Advice(text, (_delete_machine(sight, wait.subject.name),))
+    # Its node is up, so that the host can be entered.
+    return Advice(_WHAT[wait.code], (f"remuda ssh {wait.subject.name} -n {_workspace(sight)} -- {_RESTART}",))
 
 
 def _delete_machine(sight: ClusterView, name: str) -> str:
@@ -329,9 +343,7 @@ def _version(wait: Wait, sight: ClusterView) -> Advice | None:
     if named is None:
         return None
     patch = shlex.quote('{"spec":{"kubernetesVersion":"' + _allowed_version(named[1].split(", "), sight) + '"}}')
-    resource = "clusters.provisioning.cattle.io"
-    command = f"kubectl -n {_workspace(sight)} patch {resource} {name_of(sight.wanted)} --type merge -p {patch}"
-    return Advice(_WHAT[wait.code], (command,))
+    return Advice(_WHAT[wait.code], (f"{_patch_cluster(sight)} --type merge -p {patch}",))
 
 
 def _allowed_version(known: list[str], sight: ClusterView) -> str:
@@ -355,6 +367,29 @@ _VERSION: Final = re.compile(r"v[0-9]{1,9}(?:\.[0-9]{1,9}){2}[A-Za-z0-9.+-]*")
 def _numbers(version: str) -> list[int]:
     """The numbers of a version, of which the first two are its minor version."""
     return [int(each) for each in re.findall(r"[0-9]{1,9}", version)]
+
+
+_FIELD: Final = re.compile(rf"{re.escape(VALUE_REFUSED)} (spec(?:\.[A-Za-z0-9-]+(?:\[[0-9]{{1,3}}\])?)+)")
+
+
+def _refused_value(wait: Wait, sight: ClusterView) -> Advice | None:
+    named = _FIELD.search(wait.evidence)
+    if named is None:
+        return None
+    steps = [int(step) if step.isdigit() else step for step in re.findall(r"[A-Za-z0-9-]+", named[1])]
+    text = (
+        f"Correct {named[1]} of the cluster, or remove it as the command does: then its default holds, and the plan is made anew."
+    )
+    if dig(sight.wanted, *steps) is None:
+        # It has been changed meanwhile.
+        return Advice(text)
+    pointer = "".join(f"/{step}" for step in steps)
+    patch = shlex.quote(json.dumps([{"op": "remove", "path": pointer}], separators=(",", ":")))
+    return Advice(text, (f"{_patch_cluster(sight)} --type json -p {patch}",))
+
+
+def _patch_cluster(sight: ClusterView) -> str:
+    return f"kubectl -n {_workspace(sight)} patch clusters.provisioning.cattle.io {name_of(sight.wanted)}"
 
 
 _ACTIVATION = re.compile(r"""kubectl patch nodedriver [a-z0-9.-]+ --type merge -p '\{"spec":\{"active":true\}\}'""")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.duration import human_age
 from remuda.kube.objects import annotations_of, name_of
 from remuda.kube.redaction import redacted
@@ -185,12 +186,16 @@ def causes(links: Iterable[Link]) -> list[Wait]:
     # Waits in a circle have no end; the chain begins with the one to look at.
     found = dict.fromkeys(_ends(links)) or {link.wait: None for link in links[:1]}
     acting = [wait for wait in found if wait.code not in FOR_OTHERS] or list(found)
-    acting = [wait for wait in acting if not _follows(wait)] or acting
+    if any(wait.code not in NOTES and not _follows(wait) for wait in acting):
+        acting = [wait for wait in acting if not _follows(wait)]
     return sorted(acting, key=lambda wait: (wait.code in NOTES, wait.actor is not Actor.USER))
 
 
 def _follows(wait: Wait) -> bool:
-    """True if it ends by itself once something else is gone, of which nothing more is known; no cause where there is another."""
+    """True if it ends by itself once something else does, of which nothing more is known; no cause where there is another."""
+    if wait.code is Code.CONNECTION:
+        # A machine's node is seen through its cluster's API, and so is the cluster's own state.
+        return (wait.subject.group, wait.subject.kind) == (capi.GROUP, "Machine")
     return wait.code is Code.DELETION and wait.on is not None and wait.actor in (Actor.REMUDA, Actor.OTHER_CONTROLLER)
 
 

@@ -38,6 +38,7 @@ _MEANINGS: Final = (
     (NO_IMAGE, Code.RELEASE, Actor.USER),
     (texts.IMAGE_MISSING, Code.REFERENCE, Actor.USER),
     (texts.IMAGE_REFUSED, Code.REFERENCE, Actor.USER),
+    (texts.VALUE_REFUSED, Code.PLAN_FAILED, Actor.USER),
     (texts.PLAN_FAILED, Code.PLAN_FAILED, Actor.MACHINE),
     (texts.QUORUM, Code.QUORUM, Actor.USER),
     (texts.SILENT, Code.SILENT, Actor.USER),

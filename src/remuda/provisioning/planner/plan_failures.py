@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from remuda.kube import selectors
 from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.encoding import jsonio
 from remuda.kube.waits import Actor, Code
@@ -20,7 +22,7 @@ from remuda.kube.waits import Actor, Code
 from .. import well_known
 from ..releases.catalog import NO_IMAGE
 from . import waits
-from .snapshot import Machine, PlanNode
+from .snapshot import ControlPlane, Machine, PlanNode
 
 FIRST_PAUSE = 10.0
 LONGEST_PAUSE = 600.0
@@ -74,8 +76,9 @@ class Cause:
     text: str = ""
 
 
-def cause_of(failure: str, tries: int, version: str = "", known: Sequence[str] = ()) -> Cause:
-    """The cause in the words of a failure. `known` are other versions if `version` is not a known one."""
+def cause_of(failure: str, tries: int, version: str = "", known: Sequence[str] = (), field: str = "") -> Cause:
+    """The cause in the words of a failure. `known` are other versions if `version` is not a known one; `field` of the spec has
+    the value that the host refuses."""
     image = _IMAGE.search(failure)
     if image is not None and _NOT_THERE.search(failure):
         if version and known and (image[1] or image[2]).endswith(f":{version.replace('+', '-')}"):
@@ -83,6 +86,8 @@ def cause_of(failure: str, tries: int, version: str = "", known: Sequence[str] =
         return Cause(Code.REFERENCE, Actor.USER, waits.IMAGE_MISSING)
     if image is not None:
         return Cause(Code.REFERENCE, Actor.USER, waits.IMAGE_REFUSED)
+    if field:
+        return Cause(Code.PLAN_FAILED, Actor.USER, f"{waits.VALUE_REFUSED} {field}")
     if _HOST.search(failure):
         return Cause(Code.PLAN_FAILED, Actor.USER)
     # What fails again is rarely mended by another try.
@@ -98,11 +103,72 @@ _HOST = re.compile(
 )
 
 
-def judge(machine: Machine, node: PlanNode, now: float, version: str = "", known: Sequence[str] = ()) -> Verdict:
-    """The verdict on a machine whose plan failed. `known` are other versions if `version` is not a known one."""
+# --- arguments that a program refuses -------------------------------------------------------------------------------------
+
+# Lines in which a program refuses one of its arguments, and the arguments that such a line names: as flags, as the subject of
+# the sentence, or as words that only arguments are.
+_REFUSAL = re.compile(
+    r"not defined|unknown (?:flag|option|argument|shorthand)|unrecognized|invalid|illegal|unsupported|not a valid|parse error"
+    r"|parsing|must be|is like|is a number, not|is true or false, not|is an address, not|there is no option|needs a value",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    r"(?<![\w-])-{1,2}([a-z][a-z0-9-]*)|(?:^|: )([a-z][a-z0-9]*) (?:is|must|needs)\b|(?<![\w./=-])([a-z][a-z0-9]*(?:-[a-z0-9]+)+)"
+)
+
+
+def field_of(failure: str, machine: Machine, spec: Mapping[str, Any]) -> str:
+    """The field of the cluster whose value a program on the host refuses, by its words; empty if none is named."""
+    configs = list(_configs(machine, spec))
+    refusals = (line for line in failure.splitlines() if _REFUSAL.search(line))
+    named = (next(filter(None, found)) for line in refusals for found in _NAMED.findall(line))
+    return next((field for name in named for path, config in configs for field in _fields(path, config, name)), "")
+
+
+def _configs(machine: Machine, spec: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The arguments of a machine in the spec of its cluster, with their paths; those that count come first."""
+    selected = spec.get("machineSelectorConfig")
+    for at, entry in reversed(list(enumerate(selected if isinstance(selected, list) else ()))):
+        if _selects(entry, machine) and isinstance(entry.get("config"), dict):
+            yield f"spec.rkeConfig.machineSelectorConfig[{at}].config", entry["config"]
+    own = spec.get("machineGlobalConfig")
+    if isinstance(own, dict):
+        yield "spec.rkeConfig.machineGlobalConfig", own
+
+
+def _selects(entry: Any, machine: Machine) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    try:
+        return selectors.from_structure(entry.get("machineLabelSelector") or {}).matches(machine.labels)
+    except selectors.SelectorError:
+        return False
+
+
+def _fields(path: str, config: Mapping[str, Any], name: str) -> Iterable[str]:
+    """The field of that name; else the items of that name among arguments that are passed on to components."""
+    if name in config:
+        yield f"{path}.{name}"
+    for key, items in config.items():
+        if key.endswith("-arg"):
+            listed = items if isinstance(items, list) else []
+            yield from (f"{path}.{key}[{at}]" for at, each in enumerate(listed) if _argument(each) == name)
+
+
+def _argument(item: Any) -> str:
+    return str(item).partition("=")[0].lstrip("-")
+
+
+# --- the verdict ----------------------------------------------------------------------------------------------------------
+
+
+def judge(machine: Machine, node: PlanNode, now: float, plane: ControlPlane | None = None, known: Sequence[str] = ()) -> Verdict:
+    """The verdict on a machine whose plan failed. `known` are other versions if the one of `plane` is not a known one."""
     verdict = _judged(machine, node, now)
     note = verdict.note or noted(machine)
-    cause = cause_of(node.failure, max(node.failure_count, note.attempts if note else 0), version, known)
+    field = field_of(node.failure, machine, plane.spec) if plane else ""
+    tries = max(node.failure_count, note.attempts if note else 0)
+    cause = cause_of(node.failure, tries, plane.version if plane else "", known, field)
     message = f"{verdict.message}: {cause.text}" if cause.text else verdict.message
     said = _telling(node.failure)
     return replace(verdict, message=f"{message}: {said}" if said else message, code=cause.code, actor=cause.actor)

@@ -303,7 +303,7 @@ def _failed(run: Pass, machine: Machine) -> _State:
     node = machine.node
     assert node is not None
     snapshot = run.snapshot
-    verdict = plan_failures.judge(machine, node, snapshot.now, snapshot.control_plane.version, snapshot.known_versions)
+    verdict = plan_failures.judge(machine, node, snapshot.now, snapshot.control_plane, snapshot.known_versions)
     if verdict.retry:
         held = _endangered(run, machine) or _asked_before(run, machine)
         if held is not None:

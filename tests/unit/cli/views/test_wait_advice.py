@@ -257,10 +257,51 @@ def test_a_failed_restore_can_be_requested_again_by_a_command(name: str, again: 
     assert advice.commands == ((listing, f"remuda snapshot restore demo {name} -n fleet-default") if again else (listing,))
 
 
+@pytest.mark.parametrize(
+    ("roles", "pool", "node_ready", "begins"),
+    [
+        ("worker", True, False, ["remuda machine delete m1"]),
+        ("worker", True, True, ["remuda ssh m1"]),
+        ("etcd,control-plane", True, False, ["remuda ssh m1"]),
+        ("worker", False, True, []),
+    ],
+)
+def test_a_silent_agent_is_restarted_or_its_host_given_up(roles: str, pool: bool, node_ready: bool, begins: list[str]) -> None:
+    host = done("m1", roles=roles)
+    host["status"]["conditions"].append({"type": "NodeReady", "status": "True" if node_ready else "Unknown"})
+    if pool:
+        host["metadata"]["labels"]["cluster.x-k8s.io/deployment-name"] = "demo-pool"
+    found = wait_advice.about(told(Code.SILENT, M1, Actor.USER, "its agent does not answer"), sight(wanted(), host))
+    assert found.text.startswith("On the host: systemctl status rancher-system-agent")
+    assert [command.partition(" -n fleet-default")[0] for command in found.commands] == begins
+
+
 def test_objects_that_are_paused_with_their_cluster_are_counted() -> None:
     found = sight(wanted(), *_machines(), waits=tuple(STATES["a paused cluster"][0]))
     (root,) = wait_chain.chain(found, NOW)
     assert [each.wait.evidence for each in root.below] == ["Cluster spec.paused is set to true; 2 objects are paused with it"]
+
+
+@pytest.mark.parametrize(
+    ("field", "pointer"),
+    [
+        ("machineGlobalConfig.write-kubeconfig-mode", "/spec/rkeConfig/machineGlobalConfig/write-kubeconfig-mode"),
+        ("machineGlobalConfig.kubelet-arg[1]", "/spec/rkeConfig/machineGlobalConfig/kubelet-arg/1"),
+        ("machineSelectorConfig[0].config.debug", "/spec/rkeConfig/machineSelectorConfig/0/config/debug"),
+        # These have gone meanwhile.
+        ("machineGlobalConfig.kubelet-arg[7]", ""),
+        ("machineGlobalConfig.debug", ""),
+    ],
+)
+def test_a_value_that_a_host_refuses_is_removed_by_the_command(field: str, pointer: str) -> None:
+    config = {"write-kubeconfig-mode": "rw", "kubelet-arg": ["v=2", "no-such-flag"]}
+    rke = {"machineGlobalConfig": config, "machineSelectorConfig": [{"config": {"debug": "loud"}}]}
+    text = f"{texts.PLAN_FAILED} (once): {texts.VALUE_REFUSED} spec.rkeConfig.{field}: $(reboot)"
+    found = wait_advice.about(told(Code.PLAN_FAILED, M1, Actor.USER, text), sight(wanted(rkeConfig=rke)))
+    assert found.text.startswith(f"Correct spec.rkeConfig.{field} of the cluster")
+    patch = f'[{{"op":"remove","path":"{pointer}"}}]'
+    command = f"kubectl -n fleet-default patch clusters.provisioning.cattle.io demo --type json -p '{patch}'"
+    assert found.commands == ((command,) if pointer else ())
 
 
 def test_a_webhook_that_denies_is_not_to_be_deleted() -> None:
@@ -295,6 +336,19 @@ def test_an_agent_that_never_connected_is_started_by_the_user() -> None:
     (do,) = wait_chain.to_do(wait_chain.chain(found, NOW), found)
     assert do.commands == ("remuda cluster registration-command demo -n fleet-default",)
     assert do.text == f"{ID}: Run the output of the command where kubectl reaches the cluster."
+
+
+def test_machines_that_can_not_be_reached_are_no_cause_where_there_is_another() -> None:
+    unreached = told(Code.CONNECTION, M2, Actor.USER, "it can't be reached", CAPI_CLUSTER)
+    plan = told(Code.PLAN, PLANE, Actor.MACHINE, "configuring bootstrap node(s) m1", M1)
+    note = told(Code.WITHOUT_EFFECT, PLANE, Actor.USER)
+
+    def causes(*waits: Wait) -> list[Code]:
+        return [each.code for each in wait_chain.causes(wait_chain.chain(sight(wanted(), *_machines(), waits=waits), NOW))]
+
+    assert causes(plan, unreached) == [Code.PLAN]
+    assert causes(unreached) == [Code.CONNECTION]
+    assert causes(note, unreached) == [Code.CONNECTION, Code.WITHOUT_EFFECT]
 
 
 def test_a_disconnected_agent_is_no_consequence_of_a_note() -> None:

@@ -316,7 +316,7 @@ def test_a_machine_that_can_not_be_removed_says_who_must_act_and_what_that_risks
     text = explained(sight(CLUSTER, machine("m1", deleting=True), waits=told))
     assert f"PaperMachine m1: {why}" in text and "action: you" in text
     (todo,) = [line for line in text.splitlines() if line.startswith("- m1: ")]
-    assert "Correct what the text says" in todo and FORCED in todo
+    assert "Correct what the text says" in todo and f"\n  $ {FORCED}" in text
     assert "remuda machine logs m1" in todo and "cost money" in todo and "remuda machine orphans" in todo
 
 
@@ -334,8 +334,10 @@ def test_many_machines_that_can_not_be_removed_are_told_once() -> None:
         wait(Code.DELETION, Ref("rke-machine.cattle.io", "PaperMachine", FLEET, name), Actor.USER, "its removal failed")
         for name in ("m1", "m2")
     ]
-    (todo,) = [line for line in explained(sight(CLUSTER, waits=tuple(told))).splitlines() if line.startswith("- m1")]
-    assert todo.startswith("- m1,m2: ") and "annotate papermachine.rke-machine.cattle.io MACHINE " in todo
+    lines = explained(sight(CLUSTER, waits=tuple(told))).splitlines()
+    (todo,) = [line for line in lines if line.startswith("- m1")]
+    assert todo.startswith("- m1,m2: ") and "remuda machine logs MACHINE" in todo
+    assert lines[lines.index(todo) + 1 :] == [f"  $ {FORCED}", f"  $ {FORCED.replace(' m1 ', ' m2 ')}"]
 
 
 def test_what_goes_when_a_machine_is_gone_is_not_for_anybody_to_do() -> None:

@@ -148,11 +148,54 @@ def test_a_failure_is_blamed_on_the_party_that_can_mend_it(failure: str, tries: 
     picture = with_spec(picture, kubernetesVersion="v1.99.0+remuda1")
     member = named(picture, "a")
     assert member.node is not None
-    found = judge(member, member.node, NOW, "v1.99.0+remuda1", KNOWN)
+    found = judge(member, member.node, NOW, picture.control_plane, KNOWN)
     assert (found.code, found.actor) == (code, actor)
     assert found.message.startswith(waits.PLAN_FAILED) and text in found.message
     # Conditions alone say the same code.
     assert meaning(found.message)[0] is code
+
+
+GLOBAL, SELECTED = "spec.rkeConfig.machineGlobalConfig", "spec.rkeConfig.machineSelectorConfig"
+
+
+@pytest.mark.parametrize(
+    ("failure", "field"),
+    [
+        ("instruction 0: exit status 1: remuda: write-kubeconfig-mode is like 0600, not 'rw'", f"{GLOBAL}.write-kubeconfig-mode"),
+        ('level=fatal msg="Error: flag provided but not defined: -system-default-registry"', f"{GLOBAL}.system-default-registry"),
+        ("Error: unknown flag: --no-such-flag", f"{GLOBAL}.kubelet-arg[1]"),
+        ('Error: invalid argument "many" for "--max-pods" flag: strconv.ParseInt', f"{GLOBAL}.kubelet-arg[2]"),
+        ("exit status 1: remuda: debug is true or false, not 'loud'", f"{GLOBAL}.debug"),
+        # What selects the machine counts before what is for all.
+        ("remuda: node-ip is an address, not 'here'", f"{SELECTED}[0].config.node-ip"),
+        # Neither what selects other machines, nor what the spec does not set.
+        ("remuda: node-external-ip is an address, not 'there'", ""),
+        ("Error: unknown flag: --other", ""),
+        # Not every sentence with such a word is about its value.
+        ("system-default-registry r:5000 does not answer", ""),
+        ("the debug container is invalid", ""),
+    ],
+)
+def test_a_value_that_the_host_refuses_is_named_by_its_field(failure: str, field: str) -> None:
+    selected = [
+        {"machineLabelSelector": {"matchLabels": {"a": "b"}}, "config": {"node-ip": "here"}},
+        {"machineLabelSelector": {"matchLabels": {"a": "c"}}, "config": {"node-external-ip": "there"}},
+    ]
+    config = {"write-kubeconfig-mode": "rw", "system-default-registry": "r:5000", "debug": "loud", "node-ip": "127.0.0.1"}
+    config["kubelet-arg"] = ["v=2", "no-such-flag", "--max-pods=many"]
+    picture = with_spec(running(("a", "ecw")), machineGlobalConfig=config, machineSelectorConfig=selected)
+
+    def broken(member: Machine) -> Machine:
+        member = failed(member)
+        assert member.node is not None
+        return replace(with_node(member, replace(member.node, failure=failure)), labels={"a": "b"})
+
+    member = named(with_machine(picture, "a", broken), "a")
+    assert member.node is not None
+    found = judge(member, member.node, NOW, picture.control_plane)
+    assert (found.code, found.actor) == (Code.PLAN_FAILED, Actor.USER if field else Actor.MACHINE)
+    assert (f"): {waits.VALUE_REFUSED} {field}: " in found.message) == bool(field)
+    assert meaning(found.message) == (found.code, found.actor)
 
 
 def test_the_waits_have_the_code_of_the_cause() -> None:
