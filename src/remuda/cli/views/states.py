@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from remuda.kube import conditions
 from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, name_of, namespace_of
 from remuda.kube.waits import Wait
+from remuda.provisioning.planner.waits import AGENTS_RESPONDING
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, WORKER_ROLE
 
 Obj = dict[str, Any]
@@ -57,7 +58,7 @@ def of_cluster(wanted: Obj, managed: Obj | None, plane: Obj | None = None) -> St
         return _in_use(managed) if dig(wanted, "status", "ready") else State(WAITING_FOR_AGENT, _AGENT)
     ready = conditions.get(wanted, "Ready") or {}
     if ready.get("status") == conditions.TRUE and not conditions.is_true(wanted, "Reconciling"):
-        return _in_use(managed)
+        return _in_use(managed, said_by(unanswered(plane)))
     message = said_by(ready) or _message(wanted, "Reconciling")
     if ready.get("status") == conditions.FALSE and ready.get("reason") == "Error":
         return State(ERROR, message)
@@ -66,11 +67,17 @@ def of_cluster(wanted: Obj, managed: Obj | None, plane: Obj | None = None) -> St
     return State(UPDATING if _was_done(wanted, plane) else PROVISIONING, message)
 
 
-def _in_use(managed: Obj | None) -> State:
+def _in_use(managed: Obj | None, beside: str = "") -> State:
     connected = conditions.get(managed or {}, "Connected")
     if connected is None or connected.get("status") == conditions.TRUE:
-        return State(ACTIVE)
+        return State(ACTIVE, beside)
     return State(DISCONNECTED, said_by(connected) or "its agent is not connected")
+
+
+def unanswered(plane: Obj | None) -> Obj | None:
+    """The condition about hosts whose agents do not answer; None if all do."""
+    found = conditions.get(plane or {}, AGENTS_RESPONDING)
+    return found if found is not None and found.get("status") == conditions.FALSE else None
 
 
 def _was_done(wanted: Obj, plane: Obj | None) -> bool:
@@ -82,7 +89,7 @@ def of_plane(plane: Obj) -> State:
     ready = conditions.get(plane, "Ready") or {}
     message = said_by(ready)
     if ready.get("status") == conditions.TRUE:
-        return State(READY)
+        return State(READY, said_by(unanswered(plane)))
     if ready.get("reason") == "Error":
         return State(ERROR, message)
     return State(UPDATING if _was_done({}, plane) else PROVISIONING, message)

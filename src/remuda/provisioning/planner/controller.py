@@ -67,6 +67,7 @@ from .operations.etcd_snapshot_create import CONDITION as SNAPSHOT_TAKEN
 from .operations.etcd_snapshot_restore import CONDITION as SNAPSHOT_RESTORED
 from .render import ignored_arguments, renderer
 from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, Task, Tokens
+from .waits import AGENTS_RESPONDING
 
 log = logger(__name__)
 
@@ -99,6 +100,7 @@ _TOLD = frozenset(
         upgrade_snapshot.CONDITION,
         recover.CONDITION,
         SNAPSHOTS_LISTED,
+        AGENTS_RESPONDING,
     }
 )
 

@@ -16,7 +16,7 @@ from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
 from ..etcd.removal import LAST_ETCD
-from . import certificate_expiry, drain, election, machine_health, managesystemagent, operations, waits
+from . import certificate_expiry, drain, election, etcd_liveness, machine_health, managesystemagent, operations, waits
 from .concurrency import InvalidConcurrency
 from .decision import Decision, Draft, MachineEvent
 from .operations import etcd_snapshot_restore, recover
@@ -90,7 +90,7 @@ class _Pass:
         self._check_etcd_data()
         init = self._elect()
         self._run_tiers(init)
-        self._update_agents()
+        self._look_after_agents()
         if not self.aside:
             self._progress(etcd_snapshot_restore.after_tiers(self.pass_))
 
@@ -173,10 +173,9 @@ class _Pass:
     def _take_back_initialized(self) -> None:
         if self.control_plane.initialized:
             self.initialized = False
-        wanted = Condition("ControlPlaneInitialized", "False", "NotInitialized")
         cluster = self.snapshot.cluster
         if cluster and cluster.control_plane_initialized and cluster.control_plane_initialized.status == "True":
-            self.cluster_condition = wanted
+            self.cluster_condition = Condition("ControlPlaneInitialized", "False", "NotInitialized")
 
     def _report_unsupported(self) -> None:
         told = []
@@ -356,16 +355,21 @@ class _Pass:
             others = init.join_url if _is_server(machine) else servers.for_worker(machine)
             self.draft.annotate(machine, {well_known.JOINED_TO: "" if machine.is_init else others})
 
-    def _update_agents(self) -> None:
+    def _look_after_agents(self) -> None:
         unmade = {wait.subject.name for wait in self.aside if wait.code is Code.RENDER}
         written = {name for name, change in self.draft.secrets.items() if change.plan is not None or change.retry}
         update = managesystemagent.update(self.snapshot, self.pass_.machines, unmade | written)
         for machine, wanted, marks in update.plans:
             self.draft.write_plan(machine, wanted, marks, failure_threshold=1)
-        self.notes.extend(update.waits)
-        self.draft.revisit.extend(update.revisit)
-        if update.condition is not None:
-            self._set_condition(update.condition)
+            written.add(machine.name)
+        idle = etcd_liveness.of_idle(self.snapshot, self.pass_.machines, written)
+        for machine in idle.ask:
+            self.draft.ask(machine, self.snapshot.now)
+        for found in (update, idle):
+            self.notes.extend(found.waits)
+            self.draft.revisit.extend(found.revisit)
+            if found.condition is not None:
+                self._set_condition(found.condition)
 
     def _mark_initialized(self) -> None:
         if not any(_is_not_deleted(machine) and machine.is_control_plane and machine.join_url for machine in self.pass_.machines):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Wait
 
 from .. import well_known
@@ -130,9 +131,11 @@ class Draft:
         change = self.secrets.get(machine.name, SecretChange())
         self.secrets[machine.name] = replace(change, retry=True, annotations={**change.annotations, **annotations})
 
-    def ask(self, machine: Machine, annotations: Changes) -> None:
+    def ask(self, machine: Machine, now: float) -> None:
         change = self.secrets.get(machine.name, SecretChange())
-        self.secrets[machine.name] = replace(change, ask=True, annotations={**change.annotations, **annotations})
+        self.secrets[machine.name] = replace(
+            change, ask=True, annotations={**change.annotations, well_known.ASKED_AT: rfc3339(now)}
+        )
 
     def set_reconciled(self, machine: Machine, condition: Condition) -> None:
         """Set only on a Machine whose infrastructure is ready: before that, other controllers write it."""

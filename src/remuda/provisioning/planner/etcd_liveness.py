@@ -4,19 +4,21 @@ A crashed host leaves healthy probes behind, and its Node looks healthy for most
 that time costs etcd its majority. So the agents of the others are asked just before, by their plan secrets
 (:func:`remuda.provisioning.plans.machine_plan_secret.with_question`): that works with any agent, even if the cluster can't be
 reached. An answer is valid for a moment, and for one restart; a member that was asked and does not answer counts as down until
-it does. Judgements; :mod:`.tiers` acts.
+it does. Agents without work are asked now and then, too: else a dead one would be noticed only when its host gets a plan.
+Judgements; :mod:`.tiers` and :mod:`.decide` act.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from remuda.kube.clock import time_of
+from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
-from . import machine_health
-from .snapshot import Machine
+from . import machine_health, waits
+from .snapshot import ClusterSnapshot, Condition, Machine
 
 # Seconds after a question within which an answer counts, and after which a missing one is reported.
 FRESH = 20.0
@@ -93,6 +95,9 @@ def _age(now: float, machine: Machine) -> float | None:
 SILENT_AFTER, ASK_AGAIN = 60.0, 300.0
 # A host whose agent prints progress is at work, however long it takes.
 _WORKS_FOR = 120.0
+# An agent without work writes nothing for hours, so it is asked so often: two writes of its Secret each time. If its node is not
+# ready, it is asked at once. It may be connecting to the server again, which takes it up to a minute.
+IDLE_ASK, IDLE_ANSWER = 1800.0, 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +131,57 @@ def silence(now: float, machine: Machine, *, applied: bool, said_at: float = 0.0
     if age is not None and age <= ASK_AGAIN and now - age > at:
         return Silence(revisit_at=now - age + FRESH + 1 if node.asked else None)
     return Silence(ask=True, revisit_at=now + FRESH + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Agents of hosts that have nothing to do: those that should be asked now, and those that do not answer. These are no reason
+    why the cluster is not ready: its nodes may well be."""
+
+    ask: tuple[Machine, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    revisit: tuple[float, ...] = ()
+    condition: Condition | None = None
+
+
+def of_idle(snapshot: ClusterSnapshot, machines: Iterable[Machine], busy: Collection[str]) -> Idle:
+    """`busy`: the names of machines that get a plan now."""
+    judged = [
+        (each, idle_silence(snapshot.now, each)) for each in machines if machine_health.is_idle(each) and each.name not in busy
+    ]
+    silent = {each.name: (each, found.since) for each, found in judged if found.since}
+    return Idle(
+        tuple(each for each, found in judged if found.ask),
+        tuple(
+            Wait(Code.SILENT, each.ref(), Actor.USER, None, f"{waits.SILENT}, since {since}", since)
+            for each, since in silent.values()
+        ),
+        tuple(found.revisit_at for _, found in judged if found.revisit_at is not None),
+        _responding(snapshot, {name: since for name, (_, since) in silent.items()}),
+    )
+
+
+def _responding(snapshot: ClusterSnapshot, silent: Mapping[str, str]) -> Condition | None:
+    if silent:
+        text = f"{waits.some_names(list(silent))}: {waits.SILENT}, since {min(silent.values())}"
+        return Condition(waits.AGENTS_RESPONDING, "False", "NoAnswer", text)
+    known = snapshot.control_plane.condition(waits.AGENTS_RESPONDING) is not None
+    return Condition(waits.AGENTS_RESPONDING, "True") if known else None
+
+
+def idle_silence(now: float, machine: Machine) -> Silence:
+    """The silence of an agent that has nothing to do: its plan is applied, and its services are healthy."""
+    node, age = machine.node, _age(now, machine)
+    if node is None:
+        return Silence()
+    if node.asked and age is not None:
+        if age > IDLE_ANSWER:
+            return Silence(machine.plan_annotations[well_known.ASKED_AT])
+        return Silence(revisit_at=now - age + IDLE_ANSWER + 1)
+    written = time_of(machine.plan_annotations.get(well_known.PLAN_UPDATED))
+    troubled = bool(machine.failing or machine.non_ready)
+    asked_lately = age is not None and age <= (ASK_AGAIN if troubled else IDLE_ASK)
+    planned_lately = written is not None and 0 <= now - written <= (SILENT_AFTER if troubled else IDLE_ASK)
+    if asked_lately or planned_lately:
+        return Silence()
+    return Silence(ask=True, revisit_at=now + IDLE_ANSWER + 1)

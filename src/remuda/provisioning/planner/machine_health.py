@@ -44,6 +44,14 @@ def is_changing(machine: Machine) -> bool:
     return is_in_drain(machine) or (node is not None and not node.in_sync and not node.failed)
 
 
+def is_idle(machine: Machine) -> bool:
+    """True if its agent has nothing to do but to report."""
+    node = machine.node
+    if node is None or machine.deleting or machine.is_windows or stops(node.plan):
+        return False
+    return node.in_sync and not node.failed and is_healthy(node)
+
+
 def is_unavailable(machine: Machine) -> bool:
     """True if it can't be relied on, judged by its plan."""
     node = machine.node

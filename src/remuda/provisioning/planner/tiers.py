@@ -175,7 +175,7 @@ def _silent(run: Pass, machine: Machine, reason: machine_health.Reason) -> _Stat
     if found.ask:
         # Members of etcd are asked together, as before a restart: asked in turn, their answers would go stale in turn.
         for each in [machine, *(machine_health.other_members(machine, run.machines) if machine.is_etcd else ())]:
-            run.draft.ask(each, {well_known.ASKED_AT: rfc3339(run.snapshot.now)})
+            run.draft.ask(each, run.snapshot.now)
     if found.revisit_at is not None:
         run.draft.revisit.append(found.revisit_at)
     if not found.since or reason.code not in _ANSWERED:
@@ -262,7 +262,7 @@ def _asked_before(run: Pass, machine: Machine) -> _State | None:
     if not found.awaited:
         return None
     for other in found.ask:
-        run.draft.ask(other, {well_known.ASKED_AT: rfc3339(now)})
+        run.draft.ask(other, now)
     run.draft.revisit.extend(
         (now if other in found.ask else other.asked_at or now) + etcd_liveness.FRESH + 1 for other in found.awaited
     )

@@ -44,6 +44,8 @@ KUBELET = "waiting for kubelet to update"
 PRE_BOOTSTRAP = "waiting for cluster pre-bootstrap to complete"
 CLUSTER_AGENT = "waiting for cluster agent to connect"
 WITHOUT_EFFECT = "arguments without effect:"
+# The control plane's condition about agents of hosts that have nothing to do.
+AGENTS_RESPONDING = "SystemAgentsResponding"
 NOT_RECONCILED = "RKEControlPlane has not been fully reconciled yet"
 
 

@@ -12,8 +12,9 @@ from remuda.kube.waits import Actor, Code, Wait
 from remuda.provisioning import well_known
 from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.decision import Decision
-from remuda.provisioning.planner.etcd_liveness import FRESH
-from remuda.provisioning.planner.snapshot import ClusterSnapshot, Machine
+from remuda.provisioning.planner.etcd_liveness import FRESH, IDLE_ANSWER
+from remuda.provisioning.planner.snapshot import ClusterSnapshot, Condition, Machine
+from remuda.provisioning.planner.waits import AGENTS_RESPONDING
 
 from .world import NEXT, NOW, World, applied, decide, heard, running, with_machine, with_node, with_spec, written
 
@@ -250,3 +251,67 @@ def test_an_agent_whose_node_keeps_its_version_is_asked_before_it_counts_as_sile
     assert wait_of(first, "a").code is Code.KUBELET and asked(first) == {"a"}
     silent = decide(replace(applied(picture, first), now=picture.now + FRESH + 1))
     assert wait_of(silent, "a").code is Code.SILENT and "waiting for kubelet to update" in wait_of(silent, "a").evidence
+
+
+# --- an agent that has nothing to do ----------------------------------------------------------------------------------------
+
+HOUR = 3600.0
+
+
+def condition_of(decision: Decision) -> Condition | None:
+    return next((each for each in decision.conditions if each.type == AGENTS_RESPONDING), None)
+
+
+def test_an_idle_agent_is_asked_every_half_hour_and_no_more_often() -> None:
+    picture = running(("a", "ec"), ("w", "w"))
+    assert not decide(replace(picture, now=NOW + 1800)).secrets
+    first = decide(replace(picture, now=NOW + 1801))
+    assert asked(first) == {"a", "w"} and first.applied and first.revisit_at == NOW + 1801 + IDLE_ANSWER + 1
+    picture = replace(applied(replace(picture, now=NOW + 1801), first), now=NOW + 1830)
+    assert not decide(picture).secrets and not decide(picture).waits
+    for name in ("a", "w"):
+        picture = with_machine(picture, name, answered)
+    assert not decide(replace(picture, now=NOW + 3600)).secrets
+    assert asked(decide(replace(picture, now=NOW + 3602))) == {"a", "w"}
+
+
+def test_an_idle_agent_that_does_not_answer_is_silent_and_its_cluster_stays_ready() -> None:
+    picture = replace(running(("a", "ec"), ("w", "w")), now=NOW + HOUR)
+    picture = with_machine(applied(picture, decide(picture)), "a", answered)
+    assert not decide(replace(picture, now=picture.now + IDLE_ANSWER)).waits
+    decision = decide(replace(picture, now=picture.now + IDLE_ANSWER + 1))
+    (found,) = decision.waits
+    at = rfc3339(NOW + HOUR)
+    assert (found.code, found.actor, found.subject.name, found.since) == (Code.SILENT, Actor.USER, "w", at)
+    assert found.evidence == f"its agent does not answer, since {at}"
+    told = condition_of(decision)
+    assert told is not None and (told.status, told.message) == ("False", f"w: its agent does not answer, since {at}")
+    assert decision.applied and not decision.secrets and not decision.machines
+    # Its answer ends it; it is not asked again before.
+    later = replace(applied(picture, decision), now=picture.now + 2 * HOUR)
+    assert "w" not in asked(decide(later))
+    again = condition_of(decide(with_machine(later, "w", answered)))
+    assert again is not None and again.status == "True"
+
+
+def test_an_idle_agent_is_asked_at_once_if_its_node_is_not_ready() -> None:
+    picture = replace(running(("a", "ec"), ("w", "w")), now=NOW + 301)
+    assert not decide(picture).secrets
+    troubled = with_machine(picture, "w", lambda m: replace(m, non_ready="NodeReady: unknown"))
+    first = decide(troubled)
+    assert asked(first) == {"w"} and not first.applied
+    silent = decide(replace(applied(troubled, first), now=NOW + 301 + IDLE_ANSWER + 1))
+    assert [(each.code, each.subject.name) for each in silent.waits] == [(Code.MACHINES, "demo"), (Code.SILENT, "w")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: replace(m, deleted_at=NOW),
+        lambda m: with_node(m, replace(m.node, asked=False, in_sync=False, state="in-progress")),
+        lambda m: _planned(m, NOW + HOUR - 60),
+    ],
+)
+def test_an_agent_that_goes_is_at_work_or_just_got_a_plan_is_not_asked(change: Callable[[Machine], Machine]) -> None:
+    picture = with_machine(replace(running(("a", "ec"), ("w", "w"), ("x", "w")), now=NOW + HOUR), "x", change)
+    assert "x" not in asked(decide(picture))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
-from remuda.kube.clock import rfc3339, time_of
+from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from ... import well_known
@@ -234,7 +234,7 @@ def _silent_servers(run: Pass) -> Progress | None:
         if machine.node.state == "in-progress":
             continue
         if machine.asked_at is None or machine.asked_at <= since:
-            run.draft.ask(machine, {well_known.ASKED_AT: rfc3339(now)})
+            run.draft.ask(machine, now)
             awaited.append(machine)
         elif machine.node.asked and etcd_liveness.is_silent(now, machine):
             why = "its agent does not answer, so that it can't be stopped: repair its host, or delete its Machine"

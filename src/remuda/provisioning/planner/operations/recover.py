@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from remuda.kube.clock import rfc3339, time_of
+from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Code, Ref
 
 from ... import well_known
@@ -159,7 +159,7 @@ def _survey(run: Pass, asked: RecoveryRequest) -> Progress:
     awaited = [machine for machine in present if machine not in silent and not _has_answered(machine, since)]
     for machine in awaited:
         if machine.asked_at is None or machine.asked_at <= since:
-            run.draft.ask(machine, {well_known.ASKED_AT: rfc3339(now)})
+            run.draft.ask(machine, now)
     if awaited:
         run.draft.revisit.append(now + FRESH / 4)
         text = f"waiting for an answer of {waits.some_names([each.name for each in awaited])}"
