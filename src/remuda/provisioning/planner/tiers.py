@@ -158,7 +158,7 @@ def _step(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _St
         return _failed(run, machine)
     reason = machine_health.unapplied(node)
     if reason is not None and not (reason.code is Code.PLAN and managesystemagent.is_all_that_changes(node)):
-        return _silent(run, machine, reason) or _State(_Group.CONFIGURING, reason.code, reason.actor, reason.message)
+        return _unsettled(run, machine, reason)
     if well_known.PLAN_FAILURE in machine.plan_annotations:
         run.draft.annotate(machine, {well_known.PLAN_FAILURE: None})
     way_back = drain.back(machine, tier.drain)
@@ -171,7 +171,7 @@ def _step(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _St
 def _silent(run: Pass, machine: Machine, reason: machine_health.Reason) -> _State | None:
     """The state of a machine whose agent does not answer; None while it may. An agent that runs is asked now and then."""
     said_at = run.snapshot.said_at.get(machine.name, 0.0)
-    found = etcd_liveness.silence(run.snapshot.now, machine, applied=reason.code in (Code.PROBES, Code.KUBELET), said_at=said_at)
+    found = etcd_liveness.silence(run.snapshot.now, machine, applied=reason.code in _APPLIED, said_at=said_at)
     if found.ask:
         # Members of etcd are asked together, as before a restart: asked in turn, their answers would go stale in turn.
         for each in [machine, *(machine_health.other_members(machine, run.machines) if machine.is_etcd else ())]:
@@ -185,18 +185,23 @@ def _silent(run: Pass, machine: Machine, reason: machine_health.Reason) -> _Stat
 
 
 # The waits for a host that end when its agent, or what it has started, does its work.
-_ANSWERED = frozenset((Code.PLAN, Code.PROBES, Code.KUBELET))
+_APPLIED = frozenset((Code.PROBES, Code.KUBELET, Code.CLUSTER_AGENT))
+_ANSWERED = _APPLIED | {Code.PLAN}
 
 
 def _settled(run: Pass, machine: Machine) -> _State:
     if machine_health.kubelet_lags(run.snapshot, machine):
-        lags = machine_health.Reason(Code.KUBELET, Actor.MACHINE, waits.KUBELET)
-        return _silent(run, machine, lags) or _State(_Group.CONFIGURING, lags.code, lags.actor, lags.message)
+        return _unsettled(run, machine, machine_health.Reason(Code.KUBELET, Actor.MACHINE, waits.KUBELET))
     if machine.is_control_plane and run.snapshot.pre_bootstrap:
         return _State(_Group.CONFIGURING, Code.PRE_BOOTSTRAP, Actor.REMUDA, waits.PRE_BOOTSTRAP)
     if machine.is_control_plane and not run.snapshot.control_plane.agent_connected:
-        return _State(_Group.CONFIGURING, Code.CLUSTER_AGENT, Actor.USER, waits.CLUSTER_AGENT)
+        # A server that is off has no agent of the cluster either.
+        return _unsettled(run, machine, machine_health.Reason(Code.CLUSTER_AGENT, Actor.USER, waits.CLUSTER_AGENT))
     return _State(_Group.READY)
+
+
+def _unsettled(run: Pass, machine: Machine, reason: machine_health.Reason) -> _State:
+    return _silent(run, machine, reason) or _State(_Group.CONFIGURING, reason.code, reason.actor, reason.message)
 
 
 def _change(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _State:

@@ -253,6 +253,19 @@ def test_an_agent_whose_node_keeps_its_version_is_asked_before_it_counts_as_sile
     assert wait_of(silent, "a").code is Code.SILENT and "waiting for kubelet to update" in wait_of(silent, "a").evidence
 
 
+def test_a_server_that_is_off_is_silent_and_not_only_without_the_agent_of_its_cluster() -> None:
+    picture = running(("a", "ec"), ("w", "w"))
+    plane = replace(picture.control_plane, agent_connected=False)
+    picture = with_machine(replace(picture, control_plane=plane), "a", lambda m: _planned(m, NOW))
+    first = decide(replace(picture, now=NOW + 301))
+    assert wait_of(first, "a").code is Code.CLUSTER_AGENT and asked(first) == {"a"}
+    picture = replace(applied(replace(picture, now=NOW + 301), first), now=NOW + 301 + FRESH + 1)
+    found = wait_of(decide(picture), "a")
+    assert found.code is Code.SILENT and found.evidence.startswith("waiting for cluster agent to connect: its agent does not")
+    answers = decide(with_machine(picture, "a", answered))
+    assert wait_of(answers, "a").code is Code.CLUSTER_AGENT and not asked(answers)
+
+
 # --- an agent that has nothing to do ----------------------------------------------------------------------------------------
 
 HOUR = 3600.0
