@@ -20,7 +20,7 @@ from remuda.kube.builtin_resources import NODES, SECRETS
 from remuda.kube.clock import deadline, parse_rfc3339
 from remuda.kube.conditions import FALSE, INFO, LEGACY, TRUE, with_legacy
 from remuda.kube.errors import ApiError, go_quote
-from remuda.kube.objects import dig, is_being_deleted, metadata, name_of, namespace_of, with_path
+from remuda.kube.objects import dig, finalizers_of, is_being_deleted, metadata, name_of, namespace_of, with_path
 from remuda.kube.owners import without_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import NORMAL, WARNING, Result, Retry, logger
@@ -75,7 +75,11 @@ async def reconcile_delete(core: Core, scope: Scope) -> Result | None:
             return result
     scope.deleting_reason, scope.deleting_message = "DeletionCompleted", "Deletion completed"
     scope.machine = without_finalizer(scope.machine, MACHINE_FINALIZER)
-    return None
+    others = finalizers_of(scope.machine)
+    if not others:
+        return None
+    text = f"all of it is gone, and finalizers of other programs hold it: {', '.join(others)}"
+    return Result(waits=(_wait(scope, Code.FINALIZERS, Actor.OTHER_CONTROLLER, evidence=text),))
 
 
 def _waiting(scope: Scope, reason: str, message: str, wait: Wait, after: float | None = None, rest: float = 0.0) -> Result:

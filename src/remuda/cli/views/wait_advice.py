@@ -21,7 +21,15 @@ from remuda.kube.objects import Key, dig, labels_of, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.machines.machineprovision.well_known import FORCE_REMOVE
 from remuda.provisioning.planner.waits import ETCD_REPLACED, IMAGE_MISSING, IMAGE_REFUSED, VALUE_REFUSED
-from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, MACHINE_GROUP, POST_DRAIN, PRE_DRAIN, plan_name
+from remuda.provisioning.well_known import (
+    CONTROL_PLANE_ROLE,
+    ETCD_ROLE,
+    MACHINE_GROUP,
+    POST_DRAIN,
+    PRE_DRAIN,
+    WORKER_ROLE,
+    plan_name,
+)
 
 from .operations import CERTIFICATES, CREATE, KINDS, RECOVERY, RESTORE
 from .states import ClusterView, is_administrated
@@ -134,6 +142,10 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
             return _refused_value(wait, sight)
         case Code.HOOK:
             return _hook(wait, sight)
+        case Code.FINALIZERS if wait.subject.kind == "Machine":
+            return _finalizers(wait)
+        case Code.LAST_ETCD:
+            return _last_etcd(wait, sight)
         case Code.BUDGET:
             return _budget(wait, sight)
         case Code.SILENT:
@@ -228,6 +240,33 @@ def _silent(wait: Wait, sight: ClusterView) -> Advice | None:
 
 def _delete_machine(sight: ClusterView, name: str) -> str:
     return f"remuda machine delete {name} -n {_workspace(sight)}"
+
+
+_HOLDING = re.compile(r"finalizers of other programs hold it: ([a-z0-9./_-]+(?:, [a-z0-9./_-]+)*)$", re.IGNORECASE)
+
+
+def _finalizers(wait: Wait) -> Advice | None:
+    named = _HOLDING.search(wait.evidence)
+    if named is None:
+        return None
+    # Only these: one that another program has added meanwhile stays.
+    at = "/metadata/finalizers"
+    patch = [{"op": "test", "path": at, "value": named[1].split(", ")}, {"op": "remove", "path": at}]
+    where = f"kubectl -n {wait.subject.namespace} patch {_typed(wait.subject)} {wait.subject.name}"
+    text = "The program that set the finalizer removes it; check that it runs. If there is none any more, remove the finalizer."
+    return Advice(text, (f"{where} --type json -p {shlex.quote(json.dumps(patch))}",))
+
+
+def _last_etcd(wait: Wait, sight: ClusterView) -> Advice | None:
+    """Another one is made by its pool, or registered by the user."""
+    names = {ref.name for ref in (wait.subject, wait.on) if ref is not None and ref.kind == "Machine"}
+    labels = next((labels_of(each) for each in sight.machines if name_of(each) in names), {})
+    if not labels or DEPLOYMENT_NAME in labels:
+        return None
+    roles = {"etcd": ETCD_ROLE, "control plane": CONTROL_PLANE_ROLE, "worker": WORKER_ROLE}
+    options = [_OPTIONS[role] for role, label in roles.items() if labels.get(label) == "true"]
+    text = f"{_WHAT[wait.code]} The output of the command registers a host that takes its place."
+    return Advice(text, (_registration(sight, options),))
 
 
 _DRAIN_HOOK = re.compile(r"(pre|post)-drain hook ([A-Za-z0-9._/-]+)$")

@@ -188,6 +188,9 @@ def causes(links: Iterable[Link]) -> list[Wait]:
     acting = [wait for wait in found if wait.code not in FOR_OTHERS] or list(found)
     if any(wait.code not in NOTES and not _follows(wait) for wait in acting):
         acting = [wait for wait in acting if not _follows(wait)]
+    # What is missing is told once, by the object that names it.
+    missing = {wait.on for wait in acting if wait.code is Code.REFERENCE and wait.on is not None}
+    acting = [wait for wait in acting if wait.code is not Code.RENDER or wait.on not in missing]
     return sorted(acting, key=lambda wait: (wait.code in NOTES, wait.actor is not Actor.USER))
 
 

@@ -58,6 +58,7 @@ class Ranch:
         self.world = made
         self.workload = workload
         self._running: asyncio.Task[None] | None = None
+        self._manager: Manager | None = None
 
     # --- the controller ---------------------------------------------------------------------------------------------------
 
@@ -69,6 +70,12 @@ class Ranch:
         manager.add(machines)
         manager.follow("machine", Watch(NODES, lambda node: machines._of_node(CLUSTER, node)), self.workload.nodes)
         self._running = asyncio.create_task(manager.run())
+        self._manager = manager
+
+    def waits(self) -> list[str]:
+        """What the controller says that it waits for."""
+        assert self._manager is not None
+        return [f"{wait.code} {wait.actor}: {wait.evidence}" for wait in self._manager.waits()]
 
     async def kill(self) -> None:
         """Whatever it is in the middle of."""

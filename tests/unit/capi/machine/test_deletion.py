@@ -47,6 +47,19 @@ async def test_everything_that_belongs_to_a_machine_goes_with_it() -> None:
         assert await found.world.find(TEST_MACHINES, "cp") is not None
 
 
+async def test_a_finalizer_of_another_program_is_named_when_all_else_is_gone() -> None:
+    async with ranch() as found:
+        finalizers = (await found.machine())["metadata"]["finalizers"]
+        await found.world.patch(MACHINES, "m1", {"metadata": {"finalizers": [*finalizers, "example.com/inventory"]}})
+        await found.delete()
+        assert await found.world.find(TEST_MACHINES, "m1") is None and await found.node() is None
+        held = "all of it is gone, and finalizers of other programs hold it: example.com/inventory"
+        assert f"Finalizers other-controller: {held}" in found.waits()
+        await found.world.patch(MACHINES, "m1", {"metadata": {"finalizers": None}})
+        await found.world.settle(1)
+        assert await found.is_gone() and not any("Finalizers" in each for each in found.waits())
+
+
 async def test_the_infra_machine_goes_first_then_the_bootstrap_config_then_the_node() -> None:
     async with ranch() as found:
         await found.hold_infra()

@@ -179,6 +179,15 @@ STATES = {
         (Code.SILENT, M2),
         ["remuda machine delete m2 -n fleet-default"],
     ),
+    "a finalizer of another program": (
+        [told(Code.FINALIZERS, M1, Actor.OTHER_CONTROLLER, "finalizers of other programs hold it: example.com/a, b")],
+        (Code.FINALIZERS, M1),
+        [
+            "kubectl -n fleet-default patch machine.cluster.x-k8s.io m1 --type json -p '"
+            """[{"op": "test", "path": "/metadata/finalizers", "value": ["example.com/a", "b"]}, """
+            """{"op": "remove", "path": "/metadata/finalizers"}]'"""
+        ],
+    ),
     "a cluster whose etcd machines are all gone": (
         [told(Code.RESTORE, PLANE, Actor.USER, texts.ETCD_REPLACED)],
         (Code.RESTORE, PLANE),
@@ -276,6 +285,19 @@ def test_a_silent_agent_is_restarted_or_its_host_given_up(roles: str, pool: bool
     assert [command.partition(" -n fleet-default")[0] for command in found.commands] == begins
 
 
+@pytest.mark.parametrize(
+    ("pool", "commands"),
+    [(False, ("remuda cluster registration-command demo -n fleet-default --etcd --controlplane",)), (True, ())],
+)
+def test_the_last_etcd_machine_is_followed_by_one_of_its_roles(pool: bool, commands: tuple[str, ...]) -> None:
+    host = done("m1", roles="etcd,control-plane")
+    if pool:
+        host["metadata"]["labels"]["cluster.x-k8s.io/deployment-name"] = "demo-pool"
+    for each in (told(Code.LAST_ETCD, M1, Actor.USER), told(Code.LAST_ETCD, PLANE, Actor.USER, "x", M1)):
+        found = wait_advice.about(each, sight(wanted(), host))
+        assert found.text.startswith("Add another etcd machine") and found.commands == commands
+
+
 def test_objects_that_are_paused_with_their_cluster_are_counted() -> None:
     found = sight(wanted(), *_machines(), waits=tuple(STATES["a paused cluster"][0]))
     (root,) = wait_chain.chain(found, NOW)
@@ -351,6 +373,16 @@ def test_machines_that_can_not_be_reached_are_no_cause_where_there_is_another() 
     assert causes(note, unreached) == [Code.CONNECTION, Code.WITHOUT_EFFECT]
 
 
+def test_a_missing_object_is_told_once_by_the_cluster_that_names_it() -> None:
+    secret = Ref("", "Secret", FLEET, "motd")
+    renders = [told(Code.RENDER, each, Actor.USER, "there is no Secret", secret) for each in (M1, M2)]
+    other = told(Code.RENDER, M2, Actor.USER, "there is no Secret", Ref("", "Secret", FLEET, "other"))
+    names = told(Code.REFERENCE, CLUSTER, Actor.USER, "there is no Secret", secret)
+    waits = (names, told(Code.MALFORMED, PLANE, Actor.USER, "there is no Secret", M1), *renders, other)
+    found = sight(wanted(), *_machines(), waits=waits)
+    assert wait_chain.causes(wait_chain.chain(found, NOW)) == [names, other]
+
+
 def test_a_disconnected_agent_is_no_consequence_of_a_note() -> None:
     gone = told(Code.CONNECTION, MANAGED, Actor.USER, "its agent is not connected")
     found = sight(wanted(), waits=(told(Code.WITHOUT_EFFECT, PLANE, Actor.USER), gone))
@@ -378,6 +410,8 @@ def test_an_error_of_a_driver_says_what_to_do_by_its_reason(text: str, advice: s
         (Code.RELEASE, PLANE, "no such version (known: v1.33.5+remuda1'; reboot; ')"),
         (Code.BUDGET, CHECK, "not allowed; unhealthy: $(reboot)"),
         (Code.HOOK, M1, "draining node: waiting for pre-drain hook x;reboot"),
+        (Code.FINALIZERS, M1, "finalizers of other programs hold it: $(reboot)"),
+        (Code.PLAN_FAILED, M1, f"{texts.VALUE_REFUSED} spec.$(reboot)"),
         (Code.REFERENCE, CLUSTER, "kubectl patch nodedriver pod --type merge -p '$(reboot)'"),
         (Code.REFERENCE, CLUSTER, "kubectl patch nodedriver $(reboot) --type merge -p '{}'"),
     ],
