@@ -316,7 +316,7 @@ class Planner:
     async def _apply_decision(self, seen: _PassInputs, decision: Decision, beacon: Obj) -> list[Wait]:
         """Returns the waits for machines whose Secret can't take a plan."""
         refused: list[Wait] = []
-        if decision.secrets or decision.create_tokens:
+        if decision.changes_plans or decision.create_tokens:
             beacon = await self._hold(seen, beacon, beacons.taken(beacon))
         if decision.create_tokens:
             # If another replica was faster, the next pass finds its tokens.

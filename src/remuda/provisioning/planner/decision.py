@@ -33,6 +33,10 @@ class SecretChange:
     max_failures: int = -1
     failure_threshold: int = 1
 
+    @property
+    def only_asks(self) -> bool:
+        return self.ask and self.plan is None and not self.retry and not self.labels
+
 
 @dataclass(frozen=True, slots=True)
 class MachineChange:
@@ -74,6 +78,11 @@ class Decision:
     events: tuple[MachineEvent, ...] = ()
     error: str = ""
     revisit_at: float | None = None
+
+    @property
+    def changes_plans(self) -> bool:
+        """True if it is more than questions to agents that is written into plan secrets."""
+        return any(not change.only_asks for change in self.secrets.values())
 
     @property
     def writes(self) -> bool:
