@@ -57,6 +57,7 @@ _WHO: Final = {
     Actor.OTHER_CONTROLLER: "another controller",
 }
 
+_AGENT: Final = "rancher-system-agent"
 _WHAT: Final = {
     Code.FINALIZERS: "The controller that set the finalizers removes them; check that it runs.",
     Code.NAMESPACE_CONTENT: "The objects left in the namespace are deleted automatically, or wait for their own finalizers.",
@@ -99,7 +100,7 @@ _WHAT: Final = {
     Code.WITHOUT_EFFECT: "Nothing waits for it. Remove it from the spec, or change it as the text says.",
     Code.REFUSED: "The text says why the API refuses it; it is tried again.",
     Code.FAILED: "The text is the error of the last try; it is tried again automatically. The server's log has the details.",
-    Code.SILENT: "On the host: systemctl status rancher-system-agent, then systemctl restart rancher-system-agent.",
+    Code.SILENT: f"Start the host if it is off. Else, on it: journalctl -u {_AGENT}, then systemctl restart {_AGENT}.",
     Code.OPERATION: "Correct what the text says, and request it again. The cluster goes on meanwhile.",
     Code.LAST_ETCD: "Add another etcd machine, or annotate the Machine with remuda.dev/delete-last-etcd=true and lose its data.",
 }

@@ -204,7 +204,7 @@ def _of_wanted(sight: ClusterView) -> Iterable[Wait]:
 
 def _of_plane(sight: ClusterView, machines: list[Wait]) -> Iterable[Wait]:
     silent = states.unanswered(sight.plane)
-    if silent is not None:
+    if silent is not None and sight.waits is None:
         yield _wait(plane_ref(sight), Code.SILENT, Actor.USER, silent)
     ready = conditions.get(sight.plane or {}, "Ready")
     if sight.plane is None or ready is None or ready.get("status") == conditions.TRUE:

@@ -281,7 +281,7 @@ def test_a_silent_agent_is_restarted_or_its_host_given_up(roles: str, pool: bool
     if pool:
         host["metadata"]["labels"]["cluster.x-k8s.io/deployment-name"] = "demo-pool"
     found = wait_advice.about(told(Code.SILENT, M1, Actor.USER, "its agent does not answer"), sight(wanted(), host))
-    assert found.text.startswith("On the host: systemctl status rancher-system-agent")
+    assert found.text.startswith("Start the host if it is off. Else, on it: journalctl")
     assert [command.partition(" -n fleet-default")[0] for command in found.commands] == begins
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from remuda.cli.remote.clusters import waits_in
-from remuda.cli.views import cluster_tree, wait_advice, wait_chain, waits
+from remuda.cli.views import cluster_tree, states, wait_advice, wait_chain, waits
 from remuda.cli.views.states import ClusterView, LastLine
 from remuda.cli.views.wait_chain import Link
 from remuda.gateway.server.remuda_api import shown
 from remuda.kube.waits import Actor, Code, Ref
 from remuda.provisioning.planner import waits as texts
+from remuda.provisioning.planner.waits import AGENTS_RESPONDING
 from remuda.provisioning.plans.machine_plan_secret import packed
 from remuda.provisioning.plans.plan import Plan, encode
 
@@ -351,3 +352,18 @@ def test_what_goes_when_a_machine_is_gone_is_not_for_anybody_to_do() -> None:
     text = explained(sight(CLUSTER, machine("m1", deleting=True), waits=told))
     assert [line.partition(":")[0] for line in text.splitlines() if line.startswith("- ")] == ["- m1"]
     assert "- demo: " in explained(sight(CLUSTER, waits=told[:2])), "it is all that is known"
+
+
+# --- agents that are silent while all else is done ------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_is_ready_says_whose_agent_does_not_answer() -> None:
+    text = "m1: its agent does not answer, since 2026-01-01T00:00:00Z"
+    head = plane(condition("Ready", "True"), condition(AGENTS_RESPONDING, "False", text, "NoAnswer"))
+    up = wanted(condition("Ready", "True"), ready=True)
+    found = states.of_cluster(up, managed(condition("Connected", "True")), head)
+    assert found == (states.ACTIVE, text) and states.of_plane(head) == (states.READY, text)
+    # Where the controllers' waits are known, the machine itself says it.
+    links = wait_chain.chain(sight(up, plane=head), NOW)
+    assert [(link.wait.code, link.wait.subject, link.wait.evidence) for link in links] == [(Code.SILENT, PLANE, text)]
+    assert not wait_chain.chain(sight(up, plane=head, waits=()), NOW)
