@@ -89,6 +89,7 @@ class Rules:
             errors += _spec_errors(obj, old)
             attributes.warnings += [*_unused_fields(obj, old), *_missing_roles(obj, old), *_broken_manifest(obj, old)]
             if (releases := self._releases()) is not None:
+                errors += _value_errors(obj, old, releases)
                 attributes.warnings += [*_unknown_version(obj, old, releases), *_ignored_arguments(obj, old, releases)]
         return errors
 
@@ -156,27 +157,51 @@ def _unknown_version(obj: Obj, old: Obj | None, releases: Releases) -> list[str]
     return [f"spec.kubernetesVersion: {version} is not a known version, and may not exist (known: {known}; remuda versions)"]
 
 
+def _value_errors(obj: Obj, old: Obj | None, releases: Releases) -> list[FieldError]:
+    """Errors for new or changed arguments with a value that the version's servers would not start with."""
+    release = _release(obj, releases)
+    if release is None:
+        return []
+    found = []
+    for path, name, value in _new_arguments(obj, old):
+        if unknown := release.refused_values(name, value):
+            known = ", ".join(release.known_values(name))
+            why = f"{release.version} does not start with {', '.join(unknown)}; known values are {known}"
+            found.append(invalid_value(f"{path}.{name}", value, why))
+    return found
+
+
 def _ignored_arguments(obj: Obj, old: Obj | None, releases: Releases) -> list[str]:
     """Warnings for new or changed arguments that have no effect: a user should not wait for it."""
-    version = str(dig(obj, "spec", "kubernetesVersion") or "")
-    try:
-        release = releases.release(version)
-    except ReleaseError:
+    release = _release(obj, releases)
+    if release is None:
         return []
-    same = version == dig(old, "spec", "kubernetesVersion")
-    before = {(path, name): value for path, name, value in _arguments(old)} if same else {}
-    new = [each for each in _arguments(obj) if before.get(each[:2]) != each[2]]
+    new = _new_arguments(obj, old)
     return [f"{path}.{name} {why}" for path, name, value in new if (why := _why_doubtful(release, releases, path, name, value))]
+
+
+def _release(obj: Obj, releases: Releases) -> Release | None:
+    try:
+        return releases.release(str(dig(obj, "spec", "kubernetesVersion") or ""))
+    except ReleaseError:
+        return None
+
+
+def _new_arguments(obj: Obj, old: Obj | None) -> list[tuple[str, str, Any]]:
+    """Those that are new or changed; all of them for another version."""
+    same = dig(obj, "spec", "kubernetesVersion") == dig(old, "spec", "kubernetesVersion")
+    before = {(path, name): value for path, name, value in _arguments(old)} if same else {}
+    return [each for each in _arguments(obj) if before.get(each[:2]) != each[2]]
 
 
 def _why_doubtful(release: Release, releases: Releases, path: str, name: str, value: Any) -> str:
     if why := release.why_ignored(name, value):
-        return f"has no effect: {why}"
+        partly = catalog.is_usable(value) and release.without_fatal(name, value) is not None and release.fatal_values(name, value)
+        return f"is used only in part: {why}" if partly else f"has no effect: {why}"
     if value and path == f"{_RKE}.{_GLOBAL}" and release.is_for_servers_only(name, releases):
         return f"has no effect on workers: only servers of {release.runtime.name} have it"
     if release.known and (unknown := release.unknown_values(name, value)):
-        argument = release.argument(name, server=True)
-        known = ", ".join(argument.options) if argument is not None else ""
+        known = ", ".join(release.known_values(name))
         return f"has a value that {release.version} may not know: {', '.join(unknown)}; known ones are {known}"
     return ""
 

@@ -18,7 +18,7 @@ from typing import Any
 from remuda.capi import kubernetes_versions
 from remuda.kube.encoding import jsonio
 
-from . import distributions
+from . import component_flags, distributions
 from .distributions import Runtime
 
 Obj = dict[str, Any]
@@ -27,9 +27,11 @@ _FILE = "releases.json"
 # Takes the name of any component, and ignores unknown ones.
 _OPEN = frozenset(("disable",))
 # Arguments with which a distribution does not start if their value is none of the listed ones. Without it the cluster runs as by
-# default. A network of another kind than the one that is asked for would be worse than a server that says why it does not start,
-# so `cni` and `flannel-backend` stay.
+# default, so it is left out.
 _CLOSED = frozenset(("profile",))
+# As these, but a network of another kind than the one that is asked for would be worse than none. They are refused when they are
+# written; an older cluster's server says itself why it does not start.
+_REFUSED = frozenset(("cni", "flannel-backend"))
 # The words of a failure whose cause is a version that does not exist; the version follows.
 NO_IMAGE = "there is no installer image of"
 
@@ -76,14 +78,27 @@ class Release:
         if self.argument(name, server=True) is None:
             return f"{self.version} has no such argument"
         if fatal := self.fatal_values(name, value):
-            argument = self.argument(name, server=True)
-            known = ", ".join(argument.options) if argument is not None else ""
-            return f"{self.version} does not start with {', '.join(fatal)}; known values are {known}"
+            return f"{self.version} does not start with {', '.join(fatal)}; {'; '.join(dict.fromkeys(fatal.values()))}"
         return "" if is_usable(value) else "its value must be a text, a list, true or false"
 
-    def fatal_values(self, name: str, value: Any) -> tuple[str, ...]:
-        """The values with which a host of this version would not start."""
-        return self.unknown_values(name, value) if self.known and name in _CLOSED else ()
+    def fatal_values(self, name: str, value: Any) -> Mapping[str, str]:
+        """The values with which a host of this version would not start, each with the reason."""
+        if self.known and name in _CLOSED:
+            return dict.fromkeys(self.unknown_values(name, value), f"known values are {', '.join(self.known_values(name))}")
+        major, minor, *_ = _order(self.version)
+        said = ((each, component_flags.why_fatal(name, each, f"{major}.{minor}")) for each in _texts(value))
+        return {each: why for each, why in said if why}
+
+    def without_fatal(self, name: str, value: Any) -> Any:
+        """The value, or what is left of it, that a host of this version would start with; None if that is nothing."""
+        fatal = self.fatal_values(name, value)
+        if not fatal:
+            return value
+        return [each for each in _texts(value) if each not in fatal] or None
+
+    def refused_values(self, name: str, value: Any) -> tuple[str, ...]:
+        """The values that no cluster of this version may be given: its servers would not start, and have no default instead."""
+        return self.unknown_values(name, value) if self.known and name in _REFUSED else ()
 
     def is_for_servers_only(self, name: str, releases: Releases) -> bool:
         """True for a setting of servers here that the agents of another distribution have, so that users may expect it on all
@@ -93,14 +108,24 @@ class Release:
         others = (each for runtime, listed in releases.by_runtime.items() if runtime != self.runtime.name for each in listed)
         return any(name in each.agent_arguments for each in others)
 
+    def known_values(self, name: str) -> tuple[str, ...]:
+        argument = self.argument(name, server=True)
+        return argument.options if argument is not None else ()
+
     def unknown_values(self, name: str, value: Any) -> tuple[str, ...]:
         """The values that the data does not know; none if it lists no values for this argument."""
-        argument = self.argument(name, server=True)
-        if argument is None or not argument.options or name in _OPEN or not isinstance(value, str | list | tuple):
+        options = self.known_values(name)
+        if not options or name in _OPEN:
             return ()
         # Some name several at once: `multus,canal`.
-        known = {part for option in argument.options for part in (option, *option.split(","))}
-        return tuple(each for each in ([value] if isinstance(value, str) else value) if each and each not in known)
+        known = {part for option in options for part in (option, *option.split(","))}
+        return tuple(each for each in _texts(value) if each not in known)
+
+
+def _texts(value: Any) -> list[str]:
+    """The texts in an argument's value, which is one or a list."""
+    listed = [value] if isinstance(value, str) else value if isinstance(value, list | tuple) else []
+    return [each for each in listed if isinstance(each, str) and each]
 
 
 def is_usable(value: Any) -> bool:

@@ -83,8 +83,8 @@ def test_arguments_without_effect_are_warned_of_when_they_are_written() -> None:
     assert warned(selected) == [
         "spec.rkeConfig.machineSelectorConfig[1].config.docker has no effect: v1.34.1+rke2r1 has no such argument"
     ]
-    (odd,) = warned(rke(machineGlobalConfig={"cni": "weave", "system-default-registry": "r.example.com"}))
-    assert "machineGlobalConfig.cni has a value that v1.34.1+rke2r1 may not know: weave; known ones are" in odd
+    (odd,) = warned(rke(machineGlobalConfig={"ingress-controller": "nginx", "system-default-registry": "r.example.com"}))
+    assert "machineGlobalConfig.ingress-controller has a value that v1.34.1+rke2r1 may not know: nginx; known ones are" in odd
     (template,) = warned(
         cluster(kubernetesVersion="v1.34.1+remuda1", rkeConfig={}, defaultPodSecurityAdmissionConfigurationTemplateName="x")
     )
@@ -96,7 +96,33 @@ def test_arguments_without_effect_are_warned_of_when_they_are_written() -> None:
         "spec.rkeConfig.machineGlobalConfig.profile has no effect: v1.34.1+rke2r1 does not start with cis-1.6; known values are "
         "cis, etcd"
     )
-    assert "calico" in odd
+    assert "traefik" in odd
+    (part,) = warned(rke(machineGlobalConfig={"kubelet-arg": ["max-pods=99", "max-prods=99"]}))
+    assert part == (
+        "spec.rkeConfig.machineGlobalConfig.kubelet-arg is used only in part: v1.34.1+rke2r1 does not start with max-prods=99; "
+        "kubelet 1.34 has no flag max-prods"
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments", "refused"),
+    [
+        ("v1.34.1+rke2r1", {"cni": "weave"}, "cni"),
+        ("v1.34.1+rke2r1", {"cni": ["multus", "canal"]}, ""),
+        ("v1.34.1+k3s1", {"flannel-backend": "ipsec"}, "flannel-backend"),
+        ("v1.34.1+k3s1", {"flannel-backend": "host-gw"}, ""),
+        # Another version may have another one.
+        ("v1.34.99+rke2r1", {"cni": "weave"}, ""),
+    ],
+)
+def test_a_network_that_a_version_does_not_have_is_refused(version: str, arguments: Obj, refused: str) -> None:
+    made = cluster(kubernetesVersion=version, rkeConfig={"machineGlobalConfig": arguments})
+    errors = list(RULES.errors(asked(CREATE, made, None)))
+    assert [each.field for each in errors] == ([f"spec.rkeConfig.machineGlobalConfig.{refused}"] if refused else [])
+    assert not refused or "known values are" in errors[0].detail
+    # A cluster that has it already can be changed otherwise.
+    later = cluster(kubernetesVersion=version, rkeConfig={"machineGlobalConfig": {**arguments, "tls-san": ["a"]}})
+    assert list(RULES.errors(asked(UPDATE, later, made))) == []
 
 
 @pytest.mark.parametrize(

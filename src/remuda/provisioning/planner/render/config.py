@@ -189,7 +189,8 @@ def _number(value: object) -> int:
 # An unknown argument would keep the distribution from starting, so it is left out, as in the original. The original also leaves
 # out numbers and objects; that is kept, since adding them now would restart clusters that run without them. `ignored` lists
 # what was left out, and the planner reports it. K3s' agent stops at an argument that it does not know, so that the release data
-# says for each command what it accepts. Neither is a value rendered that is known to keep it from starting.
+# says for each command what it accepts. Neither is a value rendered that is known to keep it, or a component of Kubernetes, from
+# starting.
 
 
 def given(host: HostContext) -> Config:
@@ -208,8 +209,8 @@ def understood(config: Spec, release: Release, server: bool) -> Config:
     found: Config = {}
     for name, value in config.items():
         argument = release.argument(name, server)
-        if argument is not None and catalog.is_usable(value) and not release.fatal_values(name, value):
-            found[name] = _as(argument, value)
+        if argument is not None and catalog.is_usable(value) and (kept := release.without_fatal(name, value)) is not None:
+            found[name] = _as(argument, kept)
     return found
 
 

@@ -138,6 +138,21 @@ def test_a_value_that_would_keep_a_host_from_starting_is_left_out_and_told(profi
     assert found == ((told,) if profile and not rendered else ())
 
 
+def test_a_flag_that_a_component_would_end_at_is_left_out_and_told() -> None:
+    given = {"kubelet-arg": ["max-pods=99", "pod-infra-container-image=p"], "kube-apiserver-arg": "profiling=perhaps"}
+    spec = {"machineGlobalConfig": given}
+    older, newer = facts("v1.34.1+k3s1"), facts("v1.36.4+k3s1")
+    assert config(machine(), INIT, spec, older)["kubelet-arg"] == given["kubelet-arg"]
+    found = config(machine(), INIT, spec, newer)
+    assert (found["kubelet-arg"], found.get("kube-apiserver-arg")) == (["max-pods=99"], None)
+    assert ignored_arguments(newer.release, inputs.snapshot(spec).control_plane) == (
+        "kube-apiserver-arg: v1.36.4+k3s1 does not start with profiling=perhaps; "
+        "kube-apiserver takes true or false for profiling",
+        "kubelet-arg: v1.36.4+k3s1 does not start with pod-infra-container-image=p; "
+        "kubelet 1.36 has no flag pod-infra-container-image",
+    )
+
+
 def test_later_arguments_win_and_unknown_ones_are_left_out() -> None:
     spec = {
         "machineGlobalConfig": {
@@ -184,7 +199,7 @@ def test_a_registry_for_the_whole_cluster_does_not_stop_workers_of_k3s() -> None
 def test_an_argument_of_servers_is_reported_where_only_workers_are_selected() -> None:
     entry = {
         "machineLabelSelector": {"matchLabels": {"pool": "w"}},
-        "config": {"system-default-registry": "r", "kubelet-arg": ["a=b"]},
+        "config": {"system-default-registry": "r", "kubelet-arg": ["max-pods=5"]},
     }
     plane = inputs.snapshot({"machineSelectorConfig": [entry]}).control_plane
     server, worker = machine("etcd,control-plane"), machine("worker", labels={"pool": "w"})

@@ -92,7 +92,7 @@ class TestStamps:
     @pytest.mark.parametrize(
         ("changed", "restarts", "drains"),
         [
-            ({"spec": {"machineGlobalConfig": {"kubelet-arg": ["a=b"]}}}, True, True),
+            ({"spec": {"machineGlobalConfig": {"kubelet-arg": ["max-pods=5"]}}}, True, True),
             ({"spec": {"provisionGeneration": 1}}, True, True),
             ({"config_generation": 1}, True, True),
             ({"known": facts("v1.33.5+rke2r1")}, True, True),
