@@ -392,6 +392,171 @@ stringData:
 """,
     ),
     Written(
+        "saved",
+        # As `kubectl get -o yaml` and the page's download give it, without what only one server has.
+        """
+apiVersion: provisioning.cattle.io/v1
+kind: Cluster
+metadata:
+  annotations: {field.cattle.io/creatorId: user-abcde, field.cattle.io/description: production}
+  creationTimestamp: "2024-01-06T10:47:28Z"
+  finalizers: [wrangler.cattle.io/provisioning-cluster-remove, wrangler.cattle.io/rke-cluster-remove]
+  generation: 2
+  labels: {env: production}
+  name: saved
+  namespace: fleet-default
+spec:
+  kubernetesVersion: v1.34.1+k3s1
+  localClusterAuthEndpoint: {}
+  rkeConfig:
+    chartValues: null
+    dataDirectories: {}
+    etcd: {disableSnapshots: false, snapshotRetention: 5, snapshotScheduleCron: 0 */5 * * *}
+    machineGlobalConfig:
+      disable-apiserver: false
+      disable-cloud-controller: false
+      disable-controller-manager: false
+      disable-etcd: false
+      disable-kube-proxy: false
+      disable-network-policy: false
+      disable-scheduler: false
+      etcd-expose-metrics: false
+    machinePoolDefaults: {}
+    machinePools:
+      - controlPlaneRole: true
+        drainBeforeDelete: true
+        dynamicSchemaSpec: '{"resourceFields": {"size": {"type": "string"}}}'
+        etcdRole: true
+        machineConfigRef: {kind: DigitaloceanConfig, name: nc-saved-pool1-abcde}
+        machineOS: linux
+        name: pool1
+        quantity: 1
+        unhealthyNodeTimeout: 0s
+        workerRole: true
+    machineSelectorConfig: [{config: {docker: false, protect-kernel-defaults: false, selinux: false}}]
+    registries: {configs: {registry.example.com: {authConfigSecretName: registryconfig-auth-abcde}}}
+    upgradeStrategy:
+      controlPlaneConcurrency: "1"
+      controlPlaneDrainOptions:
+        deleteEmptyDirData: true
+        disableEviction: false
+        enabled: false
+        force: false
+        gracePeriod: -1
+        ignoreDaemonSets: true
+        ignoreErrors: false
+        postDrainHooks: null
+        preDrainHooks: null
+        skipWaitForDeleteTimeoutSeconds: 0
+        timeout: 120
+      workerConcurrency: "1"
+      workerDrainOptions: {enabled: true, timeout: 120}
+status:
+  agentDeployed: true
+  clientSecretName: saved-kubeconfig
+  clusterName: c-m-abcdefgh
+  conditions: [{lastUpdateTime: "2024-01-06T10:47:28Z", status: "True", type: Ready}]
+  observedGeneration: 2
+  ready: true
+""",
+        (
+            "spec.rkeConfig.upgradeStrategy.controlPlaneDrainOptions.timeout",
+            "spec.rkeConfig.upgradeStrategy.workerDrainOptions.timeout",
+        ),
+    ),
+    Written(
+        "inventory",
+        # Machines of a provider that is not there yet.
+        _cluster(
+            "inventory",
+            """
+kubernetesVersion: v1.34.1+k3s1
+rkeConfig:
+  machineGlobalConfig: {disable: [servicelb]}
+  machinePools:
+    - name: hub
+      quantity: 1
+      etcdRole: true
+      controlPlaneRole: true
+      workerRole: true
+      machineConfigRef: {apiVersion: elemental.cattle.io/v1beta1, kind: MachineInventorySelectorTemplate, name: hub}
+""",
+        ),
+    ),
+    Written(
+        "custom-reserved",
+        _cluster(
+            "custom-reserved",
+            """
+kubernetesVersion: v1.34.1+rke2r1
+rkeConfig:
+  machineGlobalConfig:
+    cni: calico
+    tls-san: [kubernetes.example.com]
+    kube-apiserver-arg:
+      - audit-log-path=/var/log/kube-audit/audit.log
+      - audit-log-maxage=30
+      - audit-log-maxbackup=10
+      - audit-log-maxsize=100
+  machineSelectorConfig:
+    - config:
+        kubelet-arg:
+          - system-reserved=cpu=500m,memory=1Gi
+          - kube-reserved=cpu=500m,memory=1Gi
+          - max-pods=110
+      machineLabelSelector: {matchLabels: {node-role: worker}}
+  machineSelectorFiles:
+    - fileSources: [{secret: {name: audit, items: [{key: policy, path: /etc/rancher/rke2/audit.yaml, permissions: "0600"}]}}]
+      machineLabelSelector: {matchLabels: {rke.cattle.io/control-plane-role: "true"}}
+""",
+        ),
+    ),
+    Written(
+        "config-digitalocean-page",
+        """
+apiVersion: rke-machine-config.cattle.io/v1
+kind: DigitaloceanConfig
+metadata:
+  annotations: {field.cattle.io/creatorId: user-abcde, ownerBindingsCreated: "true"}
+  creationTimestamp: "2024-01-06T10:47:28Z"
+  generateName: nc-saved-pool1-
+  name: nc-saved-pool1-abcde
+  namespace: fleet-default
+accessToken: ""
+backups: false
+image: ubuntu-22-04-x64
+ipv6: false
+monitoring: false
+privateNetworking: false
+region: sfo3
+size: s-4vcpu-8gb
+sshKeyContents: ""
+sshKeyFingerprint: ""
+sshPort: "22"
+sshUser: root
+tags: ""
+userdata: ""
+type: rke-machine-config.cattle.io.digitaloceanconfig
+""",
+        ("type",),
+    ),
+    Written(
+        "credential-amazon",
+        """
+apiVersion: v1
+kind: Secret
+metadata:
+  annotations: {field.cattle.io/name: mine, field.cattle.io/creatorId: user-abcde, provisioning.cattle.io/driver: aws}
+  name: cc-amazon
+  namespace: cattle-global-data
+type: Opaque
+data:
+  amazonec2credentialConfig-accessKey: YQ==
+  amazonec2credentialConfig-secretKey: Yg==
+  amazonec2credentialConfig-defaultRegion: ZXUtd2VzdC0x
+""",
+    ),
+    Written(
         "driver-not-active",
         _cluster(
             "not-active",
