@@ -12,9 +12,11 @@ from typing import Any
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.objects import annotations_of, name_of
 from remuda.lab.sim.provisioning_world import WORKSPACE
+from remuda.provisioning.etcd.inventory import LATE
 from remuda.provisioning.well_known import VERIFY_SNAPSHOT
 from tests.scenarios.provisioned import DEMO, FROM, TO, build, change, nodes, ready
 from tests.scenarios.test_restoring import add_map, maps, status
+from tests.scenarios.test_snapshot_inventory import become
 from tests.scenarios.test_upgrade_snapshot import NEWER
 
 from .served_world import ServedWorld, served
@@ -139,15 +141,14 @@ async def test_a_restore_that_can_not_succeed_says_why_and_the_cluster_goes_on(t
 
 async def test_what_can_not_be_restored_is_refused_at_once(tmp_path: Path) -> None:
     async with served(tmp_path) as found:
-        await build(found.world, ["ec", "w"])
+        host, _ = await build(found.world, ["ec", "w"])
         name = await taken(found)
-        (snapshot,) = (await found.world.client.list(rke.ETCD_SNAPSHOTS, WORKSPACE))["items"]
-        gone = {"status": {"missing": True, "message": "its host is off"}}
-        await found.world.client.patch(rke.ETCD_SNAPSHOTS, snapshot["metadata"]["name"], gone, WORKSPACE, subresource="status")
+        await found.world.hosts.power_off(host)
+        await become(found.world, {host.name: "missing"}, LATE + 1800)
         for line, code, text in (
             ("snapshot restore demo nothing --yes", 3, "there is no snapshot nothing of cluster demo"),
             ("snapshot restore nowhere nothing --yes", 3, "cluster nowhere was not found in the workspace fleet-default"),
-            (f"snapshot restore demo {name} --yes", 4, "can be restored: on h0: missing (its host is off)"),
+            (f"snapshot restore demo {name} --yes", 4, f"can be restored: on {host.name}: missing (machine "),
             ("snapshot create local", 4, "cluster local was not made by this server"),
         ):
             done = await found.run(line)
