@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOTS = ("PodSpec", "PodTemplateSpec", "PersistentVolumeClaimSpec", "PersistentVolumeSource", "EphemeralContainer")
-TARGET = Path(__file__).parents[2] / "src" / "remuda" / "apiserver" / "builtin" / "core" / "internal_types.json"
+TARGET = Path(__file__).parents[2] / "src" / "remuda" / "apiserver" / "builtin" / "internal_types.json"
 _STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"^type (\w+) (string|int32|int64|bool)$", re.MULTILINE)
 _FIELD = re.compile(r"^\t(\w+)\s+([^\s`/]+)(?:\s+`json:\"([^\"]*)\")?")

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from .encoding.jsonio import Obj, dumps_text
+import msgspec
+
+Obj = dict[str, Any]
 
 
 class ApiError(Exception):
@@ -335,7 +337,8 @@ def show_value(value: Any) -> str:
         return go_float(value)
     if isinstance(value, str):
         return str(value) if isinstance(value, Verbatim) else go_quote(value)
-    return dumps_text(_sorted(value)).translate(_ESCAPED)
+    # Not by `encoding.jsonio`: `encoding` raises these errors.
+    return msgspec.json.encode(_sorted(value)).decode().translate(_ESCAPED)
 
 
 # Go's JSON is safe inside HTML.

@@ -25,6 +25,8 @@ Errors = list[FieldError]
 NOT_POSITIVE = "must be greater than zero"
 FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 MAX_INT32 = 2**31 - 1
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 _PORT_NAME = re.compile(r"[-a-z0-9]+")

@@ -120,13 +120,13 @@ def _server(settings: Settings, words: tuple[str, ...]) -> int:
 
 def _reset(settings: Settings) -> int:
     from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
-    from remuda.lab.distro.etcd import restore
+    from remuda.lab.distro import cluster_reset
     from remuda.lab.distro.server import alone
 
     async def work() -> None:
         with alone(settings):
-            await restore.reset(settings, SYSTEM_CLOCK, Rng(), Entropy())
-        click.echo(restore.DONE)
+            await cluster_reset.reset(settings, SYSTEM_CLOCK, Rng(), Entropy())
+        click.echo(cluster_reset.DONE)
 
     return _finished(work())
 
@@ -240,10 +240,10 @@ async def _prune_snapshots(settings: Settings, name: str) -> None:
 
 def _verify(settings: Settings, snapshot: str) -> int:
     from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
-    from remuda.lab.distro.etcd import restore
+    from remuda.lab.distro import cluster_reset
 
     async def work() -> None:
-        await restore.verify(settings, snapshot, SYSTEM_CLOCK, Rng(), Entropy())
+        await cluster_reset.verify(settings, snapshot, SYSTEM_CLOCK, Rng(), Entropy())
         click.echo(f"{snapshot} can be restored here.")
 
     return _finished(work())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.builtin import admissionregistration, checks, registration, reviews
+from remuda.apiserver.builtin import admissionregistration, checks, registration, resource_quantities, reviews
 from remuda.apiserver.builtin.batch.cronjob import schedule_problem
-from remuda.apiserver.builtin.core import event, namespace, node, resource_quantities, service_addresses
+from remuda.apiserver.builtin.core import event, namespace, node, service_addresses
 from remuda.apiserver.builtin.pods import pod
 from remuda.apiserver.builtin.pods.defaults import pull_policy
 from remuda.apiserver.registry import object_meta

@@ -10,7 +10,7 @@ from ...registry import object_meta
 from ...registry.strategy import AGE, NAME, NONE, Strategy, at, column, container_columns, format_labels, number
 from .. import checks, workloads
 from ..checks import Errors, Obj, same, sub
-from ..core.claim_spec import claim_spec_errors
+from ..claim_spec import claim_spec_errors
 from ..core.volume import claim_spec_warnings
 from ..pods.defaults import default_template
 from ..pods.spec import pod_annotation_errors, template_errors

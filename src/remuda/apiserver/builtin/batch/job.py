@@ -8,9 +8,8 @@ from remuda.kube.errors import OMITTED, duplicate, invalid_value, not_supported,
 
 from ...registry import object_meta
 from ...registry.strategy import AGE, NAME, Moment, Strategy, between, column, container_columns, format_selector
-from .. import checks, workloads
+from .. import checks, internal_types, workloads
 from ..checks import MAX_INT32, Errors, Obj, same, sub
-from ..core import internal_types
 from ..pods.defaults import default_template
 from ..pods.spec import template_errors
 from .job_status import status_update_errors

@@ -7,9 +7,7 @@ from remuda.kube.errors import required
 from ...registry import object_meta
 from ...registry.strategy import AGE, NAME, NONE, Strategy, column
 from .. import checks
-from ..checks import Errors, Obj, sub
-
-PROTOCOLS = ("SCTP", "TCP", "UDP")
+from ..checks import PROTOCOLS, Errors, Obj, sub
 
 
 def _default(obj: Obj) -> None:

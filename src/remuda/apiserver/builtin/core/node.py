@@ -11,12 +11,11 @@ from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_v
 from ...registry import object_meta
 from ...registry.strategy import AGE, NAME, NONE, UNKNOWN, Strategy, at, column
 from .. import checks
-from ..checks import Errors, Obj, sub
-from .resource_quantities import quantity_errors
+from ..checks import TAINT_EFFECTS, Errors, Obj, sub
+from ..resource_quantities import quantity_errors
 
 _ROLE = "node-role.kubernetes.io/"
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def default_pod_ranges(spec: Obj) -> None:
@@ -59,8 +58,8 @@ def taint_errors(taints: list[Obj], path: str) -> Errors:
             errors.append(invalid_value(f"{at_index}.value", value, ";".join(problems)))
         if not effect:
             errors.append(required(f"{at_index}.effect"))
-        elif effect not in EFFECTS:
-            errors.append(not_supported(f"{at_index}.effect", effect, EFFECTS))
+        elif effect not in TAINT_EFFECTS:
+            errors.append(not_supported(f"{at_index}.effect", effect, TAINT_EFFECTS))
         if (key, effect) in seen:
             shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
             why = "taints must be unique by key and effect pair"

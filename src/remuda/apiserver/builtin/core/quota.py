@@ -8,7 +8,7 @@ from ...registry import object_meta
 from ...registry.strategy import AGE, DEFAULT, NAME, Strategy, column
 from .. import checks
 from ..checks import Errors, Obj, sub
-from .resource_quantities import (
+from ..resource_quantities import (
     amount,
     container_name_errors,
     is_standard_quota_name,

@@ -9,8 +9,7 @@ from remuda.kube.errors import duplicate, forbidden_field, invalid_value, not_su
 from ...registry import object_meta
 from ...registry.strategy import AGE, NAME, NONE, UNKNOWN, Strategy, at, column, format_labels
 from .. import checks
-from ..checks import Errors, Obj, sub
-from .endpoints import PROTOCOLS
+from ..checks import PROTOCOLS, Errors, Obj, sub
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"

@@ -9,15 +9,14 @@ from remuda.kube.errors import forbidden_field, invalid_value, not_supported, re
 
 from ...registry import object_meta
 from ...registry.strategy import AGE, NAME, UNSET, Strategy, at, column
-from .. import checks
+from .. import checks, internal_types
 from ..checks import Errors, Obj, same, sub
+from ..claim_spec import ACCESS_MODES, VOLUME_MODES, access_mode_errors, claim_spec_errors
 from ..pods import volumes
 from ..pods.defaults import default_source
 from ..pods.scheduling import node_selector_errors
 from ..pods.volumes import MORE_THAN_ONE, csi_driver_errors, needs, no_backsteps
-from . import internal_types
-from .claim_spec import ACCESS_MODES, VOLUME_MODES, access_mode_errors, claim_spec_errors
-from .resource_quantities import amount, basic_quantity_errors, fractional, positive_quantity_errors, quantity_errors
+from ..resource_quantities import amount, basic_quantity_errors, fractional, positive_quantity_errors, quantity_errors
 
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _SHORT = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}

@@ -9,9 +9,8 @@ from remuda.kube.names import config_key_problems
 
 from ...registry import object_meta
 from .. import checks
-from ..checks import Errors, Obj, sub
-from ..core.endpoints import PROTOCOLS
-from ..core.resource_quantities import requirement_errors
+from ..checks import PROTOCOLS, Errors, Obj, sub
+from ..resource_quantities import requirement_errors
 from .downward_api import field_ref_errors, resource_field_errors
 from .security_context import security_context_errors
 from .volumes import local_descending, no_backsteps, pull_policy_errors

@@ -9,7 +9,7 @@ from remuda.kube.errors import invalid_value, not_supported, required
 
 from .. import checks
 from ..checks import Errors, Obj
-from ..core.resource_quantities import ZERO, amount
+from ..resource_quantities import ZERO, amount
 
 _LABELS = frozenset(
     (

@@ -12,9 +12,8 @@ from remuda.kube.pod_resources import qos_class
 
 from ...registry import object_meta
 from ...registry.strategy import Strategy, warn
-from .. import checks
+from .. import checks, internal_types
 from ..checks import MAX_INT32, Errors, Obj, same, sub
-from ..core import internal_types
 from .columns import COLUMNS
 from .containers import image_space_errors
 from .defaults import default_pod

@@ -7,8 +7,7 @@ from remuda.kube.errors import duplicate, forbidden_field, invalid_value, not_su
 from remuda.kube.names import label_value_problems
 
 from .. import checks
-from ..checks import Errors, Obj
-from ..core.node import EFFECTS
+from ..checks import TAINT_EFFECTS, Errors, Obj
 
 _OPERATOR = "not a valid selector operator"
 
@@ -149,8 +148,8 @@ def toleration_errors(tolerations: list[Obj], path: str) -> Errors:
             why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             errors.append(invalid_value(f"{at}.effect", effect, why))
         errors += _toleration_value_errors(operator, value, f"{at}.operator")
-        if effect and effect not in EFFECTS:
-            errors.append(not_supported(f"{at}.effect", effect, EFFECTS))
+        if effect and effect not in TAINT_EFFECTS:
+            errors.append(not_supported(f"{at}.effect", effect, TAINT_EFFECTS))
     return errors
 
 

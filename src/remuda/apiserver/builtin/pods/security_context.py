@@ -6,9 +6,8 @@ import re
 
 from remuda.kube.errors import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
 
-from .. import checks
+from .. import checks, internal_types
 from ..checks import MAX_INT32, Errors, Obj
-from ..core import internal_types
 from .volumes import local_descending
 
 # kube-apiserver's --allow-privileged, which every distribution turns on.

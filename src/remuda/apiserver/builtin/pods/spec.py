@@ -10,7 +10,7 @@ from remuda.kube.pod_resources import LIMITS, REQUESTS, of_containers
 
 from .. import checks
 from ..checks import MAX_INT32, Errors, Obj, sub
-from ..core.resource_quantities import amount, is_huge_page, requirement_errors
+from ..resource_quantities import amount, is_huge_page, requirement_errors
 from .containers import PodContext, containers_errors, ephemeral_containers_errors, init_containers_errors
 from .defaults import CONTAINER_FIELDS
 from .scheduling import affinity_errors, spread_errors, toleration_errors

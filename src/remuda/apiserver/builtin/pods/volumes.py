@@ -10,8 +10,8 @@ from remuda.kube.names import annotation_errors, dns_subdomain_problems, label_e
 from ...registry.object_meta import META_FIELDS
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..core.claim_spec import claim_spec_errors
-from ..core.resource_quantities import ZERO, amount
+from ..claim_spec import claim_spec_errors
+from ..resource_quantities import ZERO, amount
 from .downward_api import field_ref_errors, resource_field_errors
 
 Check = Callable[[Obj, str], Errors]

@@ -7,7 +7,7 @@ from remuda.kube.errors import go_quote
 
 from .. import checks
 from ..checks import Obj, sub
-from ..core.resource_quantities import fractional
+from ..resource_quantities import fractional
 from .security_context import apparmor_profile
 from .spec import each_container
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.private_files import write_private
 
-from .. import DistroError, server_identity
-from ..config.settings import ETCD_PEER_PORT, Settings
-from ..pki import authorities, certificates
-from . import endpoints, local_member, process, recovery, remote_copies
-from .local_member import LocalEtcd
-from .members import new_name
-from .process import EXISTING, Plan
+from . import DistroError, server_identity
+from .config.settings import ETCD_PEER_PORT, Settings
+from .etcd import endpoints, local_member, process, recovery, remote_copies
+from .etcd.local_member import LocalEtcd
+from .etcd.members import new_name
+from .etcd.process import EXISTING, Plan
+from .pki import authorities, certificates
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from remuda.kube import names, quantity
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required
 from remuda.kube.quantity import Quantity
 
-from .. import checks
-from ..checks import NEGATIVE, Errors, Obj
+from . import checks
+from .checks import NEGATIVE, Errors, Obj
 
 _COUNTED = frozenset(
     (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from remuda.kube import selectors
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
-from .. import checks
-from ..checks import Errors, Obj, sub
+from . import checks
+from .checks import Errors, Obj, sub
 from .resource_quantities import positive_quantity_errors, quantity_errors
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

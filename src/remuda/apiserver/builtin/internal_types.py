@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from ..checks import Obj, Verbatim, shown_selector, sub
+from .checks import Obj, Verbatim, shown_selector, sub
 
 _HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
 _META_FIELDS = ("name", "generateName", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
