@@ -193,7 +193,7 @@ class Client:
 
 
 @pytest.mark.story
-def test_a_server_moves_from_sqlite_to_etcd_to_sqlite_and_nobody_is_left_behind(
+def test_a_server_moves_from_sqlite_to_etcd_and_back_with_all_users(
     start: Callable[..., Saved], etcd: EtcdCluster, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "first.backup", tmp_path / "second.backup"

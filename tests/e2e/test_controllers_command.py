@@ -344,7 +344,7 @@ async def attached(client: HttpsClient, **settings: Any) -> AsyncIterator[Attach
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_everybody_trusts_new_certificates_as_soon_as_they_are_shown(real: RealCluster) -> None:
+async def test_new_certificates_are_trusted_as_soon_as_they_are_served(real: RealCluster) -> None:
     namespace = "herd-certificates"
     async with HttpsClient.from_kubeconfig(real.kubeconfig) as client, attached(client):
         await furnish(client, namespace)

@@ -62,7 +62,7 @@ def change(server: Served, path: str, body: Obj) -> int:
 
 
 @pytest.mark.timeout(300)
-def test_what_was_is_told_through_kills_and_to_whom_it_may_be(serve: Callable[..., Served], tmp_path: Path) -> None:
+def test_history_survives_kills_and_follows_permissions(serve: Callable[..., Served], tmp_path: Path) -> None:
     served = serve()
     collection = make_namespace(served, "team")
     made = send(served.endpoint, "POST", collection, config_map("settings", mode="one", **{"a.b": "c"}))

@@ -200,7 +200,7 @@ def test_apply_and_update_in_any_order(order: list[tuple[str, str, Any]]) -> Non
 
 @FUZZ
 @given(st.one_of(values, st.lists(objects, max_size=3)), objects, specs)
-def test_managed_fields_that_somebody_wrote(entries: Any, fields_v1: Any, spec: Any) -> None:
+def test_managed_fields_written_by_a_client(entries: Any, fields_v1: Any, spec: Any) -> None:
     known = {"manager": "m", "operation": "Apply", "apiVersion": "example.io/v1", "fieldsType": "FieldsV1", "fieldsV1": fields_v1}
     for managed in (entries, [known], [{**known, "operation": "Update", "subresource": "status"}]):
         sent = widget({"replicas": 1}, managedFields=managed)

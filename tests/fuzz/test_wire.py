@@ -82,7 +82,7 @@ def test_noise_instead_of_tls(target: Target) -> None:
     target.check()
 
 
-def test_many_who_never_finish_their_request_keep_nobody_else_out(target: Target) -> None:
+def test_unfinished_requests_do_not_keep_other_clients_out(target: Target) -> None:
     """A hundred connections that say a little and then nothing: others are served meanwhile."""
     idle = []
     for number in range(100):

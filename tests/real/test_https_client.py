@@ -112,7 +112,7 @@ async def test_a_watch_shows_changes_in_order_and_ends_when_its_time_is_up(clien
         told = bool([event async for event in client.watch(CONFIG_MAPS, "default", resource_version=start, timeout_seconds=5)])
 
 
-async def test_a_token_made_by_the_server_is_who_it_says(client: HttpsClient) -> None:
+async def test_a_token_made_by_the_server_authenticates_its_account(client: HttpsClient) -> None:
     await client.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}, "default")
     made = await client.create(ACCOUNTS, {"spec": {}}, "default", name="robot", subresource="token")
     target = Target(client.target.server, ca=client.target.ca, token=made["status"]["token"])

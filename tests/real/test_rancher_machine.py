@@ -98,7 +98,7 @@ async def test_the_one_on_the_path_is_asked(program: RancherMachine) -> None:
     assert "exoscale-api-key" in {flag.name for flag in found.flags}
 
 
-async def test_a_driver_of_somebody_else_s_is_found_beside_it(program: RancherMachine, tmp_path: Path) -> None:
+async def test_a_foreign_driver_is_found_beside_it(program: RancherMachine, tmp_path: Path) -> None:
     """The program itself is a driver too, when it is started as one."""
     (tmp_path / "docker-machine-driver-theirs").write_text(
         f'#!/bin/sh\nMACHINE_PLUGIN_DRIVER_NAME=pod exec "{program.path}" "$@"\n'

@@ -310,7 +310,7 @@ async def test_our_end_comes_after_everything_that_was_written(tunnel: Tunnel) -
         assert hashlib.sha256(await got).digest() == hashlib.sha256(content).digest()
 
 
-async def test_a_port_nobody_listens_on_closes_the_connection(tunnel: Tunnel) -> None:
+async def test_a_port_without_a_listener_closes_the_connection(tunnel: Tunnel) -> None:
     async with tunnel.dialled("127.0.0.1:1") as (reader, _):
         assert await reader.read(-1) == b""
     async with tunnel.to(echo) as (reader, writer):

@@ -452,7 +452,7 @@ def test_connections_are_judged_alike(tmp_path: Path, mode: int, connection: Obj
 # --- what comes in between -----------------------------------------------------------------------------------------------
 
 
-def test_an_installer_that_never_came_back_holds_nobody_up(api: Api, tmp_path: Path) -> None:
+def test_an_installer_that_never_returned_delays_nothing(api: Api, tmp_path: Path) -> None:
     with Pair(api, "interlock", tmp_path) as pair:
         for agent in pair.agents.values():
             (agent.root / "agent/interlock/restart-pending").write_text("Sun Nov 15 07:03:16 UTC 2020")
@@ -496,7 +496,7 @@ def test_a_secret_that_was_made_anew_is_a_new_one(api: Api, tmp_path: Path) -> N
         assert pair.said()["applied-output"] == {"a": "x\nx\n"}
 
 
-def test_probes_trust_whom_they_are_told_to(api: Api, tmp_path: Path) -> None:
+def test_probes_trust_the_given_ca(api: Api, tmp_path: Path) -> None:
     cert, key = certificate(tmp_path, "probed")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)

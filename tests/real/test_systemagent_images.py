@@ -129,7 +129,7 @@ def test_a_mirror_with_another_name(
 
 
 @pytest.mark.parametrize("auth", [{"username": "u", "password": "p"}, {"auth": base64.b64encode(b"u:p").decode()}])
-def test_a_registry_that_wants_to_know_who_asks(api: Api, registry: Registry, tmp_path: Path, auth: dict[str, str]) -> None:
+def test_a_registry_with_authentication(api: Api, registry: Registry, tmp_path: Path, auth: dict[str, str]) -> None:
     registry.token, registry.basic = "t0ken", "Basic " + base64.b64encode(b"u:p").decode()
     with server(registry) as url:
         registry.url = url

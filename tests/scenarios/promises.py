@@ -79,7 +79,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         _MIRRORED,
     ),
     "a wrong token": (
-        "unit/gateway/registration/test_node_registration.py::test_nobody_comes_in_without_a_token_for_nodes_and_an_id",
+        "unit/gateway/registration/test_node_registration.py::test_registration_needs_a_token_for_nodes_and_an_id",
         "unit/provisioning/nodes/test_host_registration.py::test_a_token_that_nobody_made_opens_nothing",
         _LET_IN,
         "e2e/distro/test_joining.py::test_who_may_not_join_is_told_why",

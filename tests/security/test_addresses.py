@@ -148,7 +148,7 @@ async def test_only_a_user_who_may_read_the_credential_changes_where_it_goes() -
             assert await written(world, "u-owner", {field: None}) == "", "without it the driver's own address is left"
 
 
-async def test_no_client_writes_who_wrote_an_address() -> None:
+async def test_no_client_writes_the_author_of_an_address() -> None:
     async with cluster(endpoint="own.example.com") as world:
         before = annotations_of(await world.client.get(machine_jobs.CONFIGS, "small", WORKSPACE))[ADDRESS_AUTHORS]
         assert "u-holder" in before and "u-owner" not in before

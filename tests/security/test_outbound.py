@@ -445,7 +445,7 @@ PLACES = {
 }
 
 
-def test_every_place_that_connects_is_listed_with_whose_the_address_is() -> None:
+def test_every_place_that_connects_is_listed_with_the_author_of_the_address() -> None:
     home = Path(remuda.__file__).parent
     found = {str(path.relative_to(home)) for path in home.rglob("*.py") if CONNECTS.search(path.read_text())}
     commands = {each for each in found if each.startswith("cli/")}

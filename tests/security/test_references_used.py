@@ -144,7 +144,7 @@ async def test_a_plan_shows_no_secret_that_the_author_of_its_cluster_may_not_rea
         assert await plans(world, "a") == [after]
 
 
-async def test_a_config_is_its_makers_whoever_named_it_first() -> None:
+async def test_a_config_belongs_to_its_creator() -> None:
     async with tenants() as world:
         await want(world, "u-one", "a", machinePools=[machine_jobs.pool("w", "ecw", 0, "small")])
         await world.settle(10)

@@ -153,7 +153,7 @@ async def test_every_path_of_the_server_that_needs_no_user_is_listed() -> None:
     assert found == at("server", OPEN).keys() | at("server", OWN).keys()
 
 
-async def test_no_other_path_of_the_server_answers_whoever_shows_nothing_good() -> None:
+async def test_no_other_path_of_the_server_answers_without_a_valid_credential() -> None:
     async with standing() as place:
         shown = await wrong_credentials(place)
         tenant = await place.token("u-somebody")
@@ -207,7 +207,7 @@ def _resources(place: Standing) -> Iterator[str]:
             yield f"{base}/{version.name}/{resource.name}"
 
 
-async def test_the_api_answers_only_whom_it_knows_and_health_to_everybody() -> None:
+async def test_the_api_requires_a_credential_and_health_does_not() -> None:
     async with standing() as place:
         handler = place.server.handler
         open_ = at("API", OPEN).keys()
@@ -230,7 +230,7 @@ async def test_the_api_answers_only_whom_it_knows_and_health_to_everybody() -> N
                     assert answer.status == (403 if each.known else 401), (method, path, each.name, answer.status)
 
 
-async def test_somebody_without_a_role_sees_nothing_of_any_kind() -> None:
+async def test_a_user_without_a_role_sees_nothing_of_any_kind() -> None:
     async with standing() as place:
         await place.user("u-nobody")
         token = await place.token("u-nobody")
@@ -243,7 +243,7 @@ async def test_somebody_without_a_role_sees_nothing_of_any_kind() -> None:
                 assert answer.status == 403 or not (listed.get("items") or listed.get("rows")), (path, answer.status)
 
 
-async def test_pages_of_the_api_are_for_discovery_or_for_who_was_given_them() -> None:
+async def test_pages_of_the_api_are_for_discovery_or_need_permission() -> None:
     """Kubernetes lets everybody it knows discover; whatever else there is takes a role."""
     async with standing() as place:
         await place.user("u-nobody")

@@ -64,7 +64,7 @@ async def reader(place: Standing, name: str, names: list[str]) -> Presented:
     return await place.token(name)
 
 
-async def test_a_secret_is_shown_to_who_may_read_it_and_in_no_other_shape_to_others() -> None:
+async def test_a_secret_is_shown_only_to_users_who_may_read_it() -> None:
     async with standing() as place:
         for name, word in (("one", WORD), ("two", OTHER)):
             body: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "labels": {"a": "b"}}}

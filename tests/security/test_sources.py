@@ -135,7 +135,7 @@ def test_secrets_are_compared_in_constant_time_or_by_their_hash() -> None:
     assert found >= COMPARED, "what is not there any more need not be listed"
 
 
-def test_every_place_that_verifies_nobody_is_listed() -> None:
+def test_every_place_without_tls_verification_is_listed() -> None:
     found = {name for name, node in _nodes(ast.Attribute) if isinstance(node, ast.Attribute) and node.attr == "CERT_NONE"}
     assert found == UNVERIFIED.keys()
 

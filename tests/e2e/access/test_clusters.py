@@ -90,7 +90,7 @@ def test_what_follows_from_a_cluster_is_there(config: Path) -> None:
     until(lambda: wanted <= set(kubectl(config, "get", "namespaces", "-o", "name").split()))
 
 
-def test_the_commands_are_told_with_the_token_to_who_may_have_it(gateway: Gateway, config: Path) -> None:
+def test_only_users_who_may_read_the_token_see_it_in_commands(gateway: Gateway, config: Path) -> None:
     cluster = gateway.cluster("told")
     path = f"/v3/clusterregistrationtokens?clusterId={cluster.id}"
     until(lambda: cluster.token("node-token"))

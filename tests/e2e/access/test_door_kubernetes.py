@@ -130,7 +130,7 @@ def test_our_tokens_are_users_there(place: Place, admin: str) -> None:
     assert info["extra"]["requesttokenid"] == [admin.partition(":")[0]]
 
 
-def test_others_pass_with_what_they_have_and_as_nobody_else(place: Place, admin: str) -> None:
+def test_foreign_credentials_are_passed_on_without_impersonation(place: Place, admin: str) -> None:
     account_path = "/api/v1/namespaces/default/serviceaccounts/default"
     place.until(lambda: place.ask(account_path, admin)[0] == 200)
     path = f"{account_path}/token"
@@ -147,7 +147,7 @@ def test_others_pass_with_what_they_have_and_as_nobody_else(place: Place, admin:
     assert place.ask("/api/v1/secrets")[0] in (401, 403)
 
 
-def test_nobody_says_who_they_are_by_a_header(place: Place, admin: str) -> None:
+def test_identity_headers_of_clients_are_ignored(place: Place, admin: str) -> None:
     forged = {"X_Remote_User": "kubernetes-admin", "X_Remote_Group": "system:masters"}
     assert place.ask("/api/v1/secrets", **forged)[0] in (401, 403)
     manifest = {

@@ -64,7 +64,7 @@ def who(replica: Replica, token: str) -> str:
     return str(answer.json["status"]["userInfo"]["username"]) if answer.status == 201 else ""
 
 
-def test_a_login_at_one_counts_at_the_other_whoever_leads(pair: Replicas) -> None:
+def test_a_login_at_one_replica_counts_at_the_other(pair: Replicas) -> None:
     first, second = pair.all
     token = comes_in(first, PASSWORD)
     change = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}

@@ -73,7 +73,7 @@ def test_the_cluster_that_the_server_runs_on_needs_no_agent(gateway: Gateway) ->
     assert gateway.nobody().request("GET", f"/v3/import/{'b' * 54}_local.yaml").status == 400
 
 
-def test_nobody_imports_with_another_token(gateway: Gateway, cluster: Cluster) -> None:
+def test_an_import_with_another_token_is_refused(gateway: Gateway, cluster: Cluster) -> None:
     answers = []
     for token in (cluster.token("node-token"), "b" * 54):
         answers.append(gateway.nobody().request("GET", f"/v3/import/{token}_{cluster.id}.yaml"))

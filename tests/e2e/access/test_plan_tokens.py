@@ -152,7 +152,7 @@ def test_it_has_nothing_else(api: Api, plans: list[PlanSecret]) -> None:
 
 
 @pytest.mark.parametrize("header", ["Impersonate-User", "X-Remote-User", "Impersonate_User"])
-def test_it_is_nobody_else(api: Api, plans: list[PlanSecret], header: str) -> None:
+def test_a_plan_token_authenticates_only_its_machine(api: Api, plans: list[PlanSecret], header: str) -> None:
     one, two = plans
     assert asked(api, one.token, "GET", two.path, **{header: "admin"}).status == 403
     assert asked(api, one.token, "GET", two.path, **{header: f"system:serviceaccount:{NAMESPACE}:{two.name}"}).status == 403
@@ -166,7 +166,7 @@ def test_it_is_no_user_of_the_gateway(api: Api, plans: list[PlanSecret], path: s
     assert asked(api, plans[0].token, "GET", path).status in (401, 403)
 
 
-def test_it_opens_no_tunnel_and_registers_nobody(api: Api, plans: list[PlanSecret]) -> None:
+def test_it_opens_no_tunnel_and_registers_no_host(api: Api, plans: list[PlanSecret]) -> None:
     token = plans[0].token
     upgrade = {
         "Connection": "Upgrade",

@@ -59,7 +59,7 @@ def test_kubectl_knows_what_the_cluster_has(config: Path) -> None:
     assert "is running at" in kubectl(config, "cluster-info")
 
 
-def test_a_watch_follows_and_ends_with_whoever_watches(config: Path, imported: Imported) -> None:
+def test_a_watch_follows_and_ends_with_its_client(config: Path, imported: Imported) -> None:
     program = need.programs("kubernetes")["kubectl"]
     watching = subprocess.Popen(
         [str(program), f"--kubeconfig={config}", "get", "configmaps", "--watch-only", "-o", "name"],
@@ -97,9 +97,7 @@ def test_many_objects_are_listed_whole(config: Path, admin: Person, imported: Im
     assert sum(name.startswith("configmap/many-") for name in names) == 120
 
 
-def test_somebody_without_rights_sees_nothing_and_somebody_with_some_has_these(
-    gateway: Gateway, imported: Imported, place: Path
-) -> None:
+def test_users_see_only_what_their_permissions_allow(gateway: Gateway, imported: Imported, place: Path) -> None:
     person = gateway.user("rita")
     assert person.request("GET", imported.path("/api/v1/namespaces")).status == 403
     gateway.bind(imported.id, person, "cluster-member")

@@ -233,7 +233,7 @@ def watched(gateway: Gateway, machine: str) -> None:
     assert gateway.nobody().request("GET", path).status == 401
 
 
-def test_what_a_host_downloads_is_the_same_for_everybody(gateway: Gateway) -> None:
+def test_downloads_of_hosts_are_the_same_for_all_callers(gateway: Gateway) -> None:
     nobody = gateway.nobody()
     script = nobody.request("GET", "/system-agent-install.sh")
     assert script.status == 200 and f"CATTLE_SERVER='{gateway.url}'" in str(script.body)

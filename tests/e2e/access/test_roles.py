@@ -95,7 +95,7 @@ def test_a_tenant_gets_nothing_of_another(gateway: Gateway, ann: Tenant, bob: Te
     assert {ann.id, bob.id} <= set(names(gateway.administrator(), MANAGED))
 
 
-def test_nobody_becomes_more_than_they_are(gateway: Gateway, ann: Tenant, bob: Tenant) -> None:
+def test_users_can_not_raise_their_own_permissions(gateway: Gateway, ann: Tenant, bob: Tenant) -> None:
     patch = {"Content_Type": "application/merge-patch+json"}
     grab = {"apiVersion": "management.cattle.io/v3", "kind": "GlobalRoleBinding", "metadata": {"generateName": "grb-"}}
     assert ann.person.request("POST", GLOBAL_BINDINGS, {**grab, "globalRoleName": "admin", "userName": ann.user}).status == 403
@@ -172,7 +172,7 @@ def test_a_watch_shows_what_becomes_theirs(gateway: Gateway, ann: Tenant, bob: T
     assert names(ann.person, CLUSTERS) == [ann.name]
 
 
-def test_inside_a_cluster_everybody_has_their_role(gateway: Gateway, imported: Imported) -> None:
+def test_each_user_has_their_role_inside_a_cluster(gateway: Gateway, imported: Imported) -> None:
     outsider, member, reader = gateway.user("outsider"), gateway.user("member"), gateway.user("reader")
     gateway.bind(imported.id, member, "cluster-member")
     gateway.bind(imported.id, reader, "cluster-readonly")

@@ -51,7 +51,7 @@ class Somebody:
         )
 
 
-def test_tenants_on_somebody_elses_kubernetes(place: Place, admin: str) -> None:  # noqa: F811
+def test_tenants_on_another_kubernetes(place: Place, admin: str) -> None:  # noqa: F811
     ann, bob = Somebody(place, admin, "u-ann"), Somebody(place, admin, "u-bob")
     ids = {}
     for tenant in (ann, bob):
@@ -172,7 +172,7 @@ class Following:
         self._loop.close()
 
 
-def test_nobody_grants_there_what_they_do_not_hold(place: Place, admin: str) -> None:  # noqa: F811
+def test_permissions_that_the_writer_lacks_can_not_be_granted_there(place: Place, admin: str) -> None:  # noqa: F811
     rules = [{"verbs": ["create"], "apiGroups": ["management.cattle.io"], "resources": ["globalroles", "globalrolebindings"]}]
     role = {"apiVersion": "management.cattle.io/v3", "kind": "GlobalRole", "metadata": {"name": "keeper"}, "rules": rules}
     # Its rules don't know at once who holds what.

@@ -223,7 +223,7 @@ def attempts(world: World) -> list[tuple[str, str, Any]]:
 
 
 @pytest.mark.parametrize("who", EVERYBODY)
-def test_nobody_gets_anything_run(world: World, who: str) -> None:
+def test_no_user_gets_a_program_run(world: World, who: str) -> None:
     caller = world.callers.get(who) or world.gateway.nobody()
     for method, path, body in attempts(world):
         answer = caller.request(method, path, body, **(JSON_PATCH if method == "PATCH" else {}))
@@ -233,7 +233,7 @@ def test_nobody_gets_anything_run(world: World, who: str) -> None:
 
 
 @pytest.mark.parametrize("who", EVERYBODY)
-def test_nobody_gets_a_shell_beside_the_server(world: World, who: str) -> None:
+def test_no_user_gets_a_shell_beside_the_server(world: World, who: str) -> None:
     """What leads its owners into other machines leads nobody into those that are directories of the server's."""
     own = world.infra["metadata"]["name"]
     path = f"/v1/cluster.x-k8s.io.machines/{WORKSPACE}/{own}?link=shell&command=touch%20{quote(str(world.marker))}"

@@ -279,7 +279,7 @@ def identity(answer: Answer) -> tuple[str, set[str]]:
 
 
 @pytest.mark.parametrize("forged", FORGED)
-def test_who_says_who_they_are_is_still_who_they_are(
+def test_identity_headers_do_not_change_the_caller(
     gateway: Gateway, alice: Person, imported: Imported, forged: dict[str, str]
 ) -> None:
     for path in ("/apis", imported.path("/apis")):
@@ -292,7 +292,7 @@ def test_who_says_who_they_are_is_still_who_they_are(
 
 
 @pytest.mark.parametrize("borrowed", BORROWED)
-def test_nobody_is_who_they_may_not_be(alice: Person, imported: Imported, borrowed: dict[str, str]) -> None:
+def test_impersonation_without_permission_is_refused(alice: Person, imported: Imported, borrowed: dict[str, str]) -> None:
     for path in ("/apis", imported.path("/apis")):
         refused(attempt(alice, "POST", f"{path}/authentication.k8s.io/v1/selfsubjectreviews", WHO_AM_I, **borrowed), 403)
 
@@ -507,7 +507,7 @@ def stored(cluster: Cluster) -> tuple[str, str]:
     return status["apiEndpoint"], status["caCert"]
 
 
-def test_a_registration_token_is_nobody(gateway: Gateway, imported: Imported) -> None:
+def test_a_registration_token_authenticates_no_user(gateway: Gateway, imported: Imported) -> None:
     for kind in ("default-token", "node-token"):
         token = imported.cluster.token(kind)
         for shown in (token, f"stv-cluster-{token}", f"{kind}:{token}", f"{imported.id}:{token}"):

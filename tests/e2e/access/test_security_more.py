@@ -110,12 +110,12 @@ def _annotated(annotations: Obj) -> Obj:
 
 
 @pytest.mark.parametrize("forge", [each for _, each in FORGED], ids=[name for name, _ in FORGED])
-def test_what_would_make_them_somebody_else_is_refused(eve: Tenant, dave: Tenant, forge: Callable[[Tenant, Tenant], int]) -> None:
+def test_requests_to_become_another_user_are_refused(eve: Tenant, dave: Tenant, forge: Callable[[Tenant, Tenant], int]) -> None:
     assert forge(eve, dave) == 422
 
 
 @pytest.mark.parametrize("name", ["kube-system", "cattle-system", "local", "fleet-default", "{dave}", "c-" + "x" * 80])
-def test_a_management_cluster_takes_nobodys_namespace(eve: Tenant, dave: Tenant, name: str) -> None:
+def test_a_management_cluster_takes_no_existing_namespace(eve: Tenant, dave: Tenant, name: str) -> None:
     metadata = {"name": name.format(dave=dave.id)}
     for body in ({"metadata": metadata}, {"metadata": {"generateName": "kube-"}}):
         made = {"apiVersion": "management.cattle.io/v3", "kind": "Cluster", "spec": {}, **body}

@@ -184,7 +184,7 @@ def test_a_first_login_on_a_terminal_shows_the_ca_and_changes_the_password(serve
     assert admin["mustChangePassword"] is False
 
 
-def test_nothing_is_sent_to_a_server_that_nobody_trusts(server: Gateway, tmp_path: Path) -> None:
+def test_nothing_is_sent_to_a_server_that_is_not_trusted(server: Gateway, tmp_path: Path) -> None:
     stranger = Home(tmp_path / "stranger")
     before = len(server.audit())
     told = stranger.run("login", server.url, "-u", "admin", "--password-stdin", stdin=f"{NEW}\n", code=1)

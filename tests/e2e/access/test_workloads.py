@@ -131,7 +131,7 @@ def test_the_cluster_says_what_it_is(cluster: Cluster) -> None:
     assert status["requested"]["pods"] != "0"
 
 
-def test_nobody_gets_in_by_another_way(namespace: Namespace, cluster: Cluster, real: Real) -> None:
+def test_the_api_is_reachable_only_through_the_tunnel(namespace: Namespace, cluster: Cluster, real: Real) -> None:
     assert cluster.managed()["status"]["apiEndpoint"] == "https://10.96.0.1:443"
     server = urlsplit(json.loads(real.kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
     assert server.hostname == namespace.inside
@@ -197,7 +197,7 @@ def test_ports_are_forwarded(config: Path, pod: str, websockets: str, monkeypatc
     assert all(answer.startswith(b"HTTP/1") and answer.endswith(b"served\n") for answer in answers), answers
 
 
-def test_somebody_else_gets_no_shell(gateway: Gateway, cluster: Cluster, pod: str, place: Path) -> None:
+def test_another_user_gets_no_shell(gateway: Gateway, cluster: Cluster, pod: str, place: Path) -> None:
     other = gateway.user("other").kubeconfig(place, cluster.id)
     assert "forbidden" in kubectl(other, "exec", pod, "--", "id", check=False).lower()
 

@@ -421,5 +421,5 @@ def test_a_move_that_dies_is_seen_on_every_object(told: Told) -> None:
     assert kinds == ["Cluster", *["Machine"] * 3, "MachineDeployment", "MachineHealthCheck", "MachineSet"]
 
 
-def test_nobody_stumbled(told: Told) -> None:
+def test_no_controller_logged_an_error(told: Told) -> None:
     assert told.tracebacks == []

@@ -447,5 +447,5 @@ def _comparable(played: Played) -> Obj:
     return comparable(objects, Names(objects))
 
 
-def test_nobody_stumbled(told: Told) -> None:
+def test_no_controller_logged_an_error(told: Told) -> None:
     assert told.tracebacks == []

@@ -97,12 +97,12 @@ async def _world(kubeconfig: Path, directory: Path) -> AsyncIterator[World]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_ends_well_whoever_dies(ended: Ended, name: str) -> None:
+def test_a_scenario_ends_well_when_any_controller_is_killed(ended: Ended, name: str) -> None:
     error = ended.errors[name]
     if error is not None:
         raise error
 
 
-def test_leaders_were_killed_and_nobody_stumbled(ended: Ended) -> None:
+def test_killed_leaders_left_no_errors(ended: Ended) -> None:
     assert ended.kills > 1
     assert "Traceback" not in ended.logs

@@ -263,7 +263,7 @@ def group_named(bench: Bench, name: str) -> dict[str, Any]:
     return dict(group)
 
 
-async def test_the_default_group_opens_what_kubernetes_needs_to_everybody_or_among_its_machines(bench: Bench) -> None:
+async def test_the_default_group_opens_the_ports_that_kubernetes_needs(bench: Bench) -> None:
     await bench.create(open_port=["8080", "5353/udp"])
     group = group_named(bench, "rancher-nodes")
     assert len(group["IpPermissions"]) == 19
@@ -315,7 +315,7 @@ async def test_read_only_groups_are_not_touched_and_must_be_there(bench: Bench) 
         bench.amazon.truth.delete_security_group(GroupId=theirs)
 
 
-async def test_rules_that_somebody_else_adds_meanwhile_are_no_error(bench: Bench) -> None:
+async def test_rules_added_by_another_client_are_no_error(bench: Bench) -> None:
     duplicate = lambda: error("InvalidPermission.Duplicate", "the specified rule already exists")  # noqa: E731
     bench.way.faults.append(Fault("AuthorizeSecurityGroupIngress", duplicate))
     await bench.create()
@@ -461,7 +461,7 @@ async def test_an_instance_that_can_not_be_seen_at_first_is_waited_for(bench: Be
     assert held.state["IPAddress"] == instance["PublicIpAddress"]
 
 
-async def test_an_instance_whose_launch_nobody_heard_of_is_found_when_it_shows(bench: Bench) -> None:
+async def test_an_instance_whose_launch_was_not_answered_is_found_later(bench: Bench) -> None:
     """The process dies when EC2 has launched the instance and shows it to nobody yet."""
     bench.amazon.lag = 5
     # It gives up soon: of the time in which EC2 has to show what it launched, most is left for the looks.
@@ -534,7 +534,7 @@ async def forget(bench: Bench, held: Held) -> None:
 
 
 @SIDES
-async def test_whoever_is_killed_while_creating_goes_on_and_makes_one(bench: Bench, after: bool) -> None:
+async def test_a_creation_that_is_killed_continues_and_makes_one_machine(bench: Bench, after: bool) -> None:
     bench.amazon.lag = 2
     step = 0
     while (held := await killed_creating(bench, step, after)) is not None:
@@ -560,7 +560,7 @@ async def test_of_a_machine_whose_creation_was_killed_removal_leaves_nothing(ben
 
 
 @SIDES
-async def test_whoever_is_killed_while_removing_goes_on_until_nothing_is_left(bench: Bench, after: bool) -> None:
+async def test_a_removal_that_is_killed_continues_until_nothing_is_left(bench: Bench, after: bool) -> None:
     step, done = 0, False
     while not done:
         held = bench.held()

@@ -301,7 +301,7 @@ async def test_a_provider_that_never_answers_is_given_up(bench: Bench) -> None:
     assert bench.way.calls.count(MAKE) == 3
 
 
-async def test_a_droplet_that_nobody_heard_of_is_removed_when_it_shows(bench: Bench) -> None:
+async def test_a_droplet_whose_creation_was_not_answered_is_removed_later(bench: Bench) -> None:
     bench.ocean.hidden = 6
     held = bench.held()
     bench.way.arm(Kill(6, after=True))
@@ -334,7 +334,7 @@ BOTH = pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 
 
 @BOTH
-async def test_whoever_is_killed_while_creating_goes_on_and_makes_one(bench: Bench, after: bool) -> None:
+async def test_a_creation_that_is_killed_continues_and_makes_one_machine(bench: Bench, after: bool) -> None:
     bench.ocean.hidden, bench.ocean.starting, bench.ocean.going = 2, 1, 1
     step = 0
     while (held := await killed_creating(bench, step, after)) is not None:
@@ -359,7 +359,7 @@ async def test_of_a_machine_whose_creation_was_killed_removal_leaves_nothing(ben
 
 
 @BOTH
-async def test_whoever_is_killed_while_removing_goes_on_until_nothing_is_left(bench: Bench, after: bool) -> None:
+async def test_a_removal_that_is_killed_continues_until_nothing_is_left(bench: Bench, after: bool) -> None:
     bench.ocean.going = 1
     step, done = 0, False
     while not done:

@@ -78,7 +78,7 @@ def test_ctrl_c_takes_down_what_there_is(directory: Path) -> None:
     assert not directory.exists() and addresses.held_below(directory / "hosts") == []
 
 
-def test_it_is_taken_down_when_nobody_looks_any_more(directory: Path) -> None:
+def test_the_demo_is_removed_when_its_output_is_closed(directory: Path) -> None:
     with started(directory) as demo:
         assert demo.stdout is not None
         demo.stdout.readline()
@@ -87,7 +87,7 @@ def test_it_is_taken_down_when_nobody_looks_any_more(directory: Path) -> None:
     assert not directory.exists() and addresses.held_below(directory / "hosts") == []
 
 
-def test_a_directory_of_somebody_elses_is_left_alone(directory: Path) -> None:
+def test_a_foreign_directory_is_left_alone(directory: Path) -> None:
     directory.mkdir()
     (directory / "mine").touch()
     with started(directory) as demo:

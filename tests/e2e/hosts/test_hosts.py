@@ -62,7 +62,7 @@ def test_a_host_has_a_name_an_address_and_a_root_of_its_own(kit: HostKit) -> Non
     assert [host.name for host in kit.hosts.all()] == ["one", "two"]
 
 
-def test_an_address_that_somebody_listens_on_is_not_taken(tmp_path: Path) -> None:
+def test_an_address_in_use_is_not_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.63.255.9", 0)), pytest.raises(HostError, match=r"another program listens on 127\.63\.255\.9"):
         addresses.claim(HostDirectory(tmp_path), "127.63.255.9")
     assert addresses.claim(HostDirectory(tmp_path), "127.63.255.9") == "127.63.255.9"
@@ -161,7 +161,7 @@ def test_a_oneshot_runs_to_its_end_and_may_remain(kit: HostKit) -> None:
     assert host.systemctl("stop", "u", seconds=60)[0] == 0
 
 
-def test_a_host_outlives_who_made_it_and_comes_up_again_with_its_units(kit: HostKit) -> None:
+def test_a_host_outlives_its_creator_and_restarts_with_its_units(kit: HostKit) -> None:
     command = [sys.executable, "-m", "remuda", "host"]
     data = ["--data-dir", str(kit.directory.parent)]
     subprocess.run([*command, "create", *data, "one"], check=True, timeout=120)
@@ -227,7 +227,7 @@ def alive_below(pid: int) -> set[processes.Identity]:
     return {found for each in processes.descendants(pid) if (found := processes.identify(each)) is not None}
 
 
-def test_a_power_cut_asks_nobody_and_spares_nobody(kit: HostKit) -> None:
+def test_a_power_cut_kills_all_processes_at_once(kit: HostKit) -> None:
     host = kit.create("one")
     # One of them has nothing of the host in its environment, and no parent.
     script = 'trap "echo asked > asked" TERM; (env -i setsid sleep 1000.5 &); touch up; while :; do sleep 0.1; done'
@@ -244,7 +244,7 @@ def test_a_power_cut_asks_nobody_and_spares_nobody(kit: HostKit) -> None:
     eventually(lambda: state(kit, "one") == "active", 60)
 
 
-def test_nobody_elses_process_is_taken_for_the_init(kit: HostKit) -> None:
+def test_a_foreign_process_is_not_taken_for_the_init(kit: HostKit) -> None:
     host = kit.create("one")
     kit.hosts.stop("one")
     other = subprocess.Popen(["sleep", "1000"])

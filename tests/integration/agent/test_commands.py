@@ -48,7 +48,7 @@ def test_a_hanging_command_is_killed_with_everything_it_started(tmp_path: Path) 
     wait_until(gone, "the end of the grandchild")
 
 
-def test_a_flood_is_kept_at_both_ends_and_blocks_nobody(tmp_path: Path) -> None:
+def test_a_flood_of_output_is_kept_at_both_ends_without_blocking(tmp_path: Path) -> None:
     result, lines = sh("echo first; yes $(printf %099d 7) | head -c 9000000; echo last", tmp_path)
     assert result.exit_code == 0
     assert len(result.stdout) <= KEPT + 100

@@ -317,7 +317,7 @@ def test_the_token_is_never_sent_in_clear(tmp_path: Path) -> None:
     assert api.asked == [("GET", "/version", "")]
 
 
-def test_progress_goes_out_in_batches_without_secrets_and_stops_where_nobody_listens() -> None:
+def test_progress_is_sent_in_batches_without_secrets_until_refused() -> None:
     heard: list[list[str]] = []
     status = [200]
 

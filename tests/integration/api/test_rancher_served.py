@@ -59,7 +59,7 @@ async def test_a_machine_pool_runs_linux_unless_it_says_otherwise(server: Server
     assert [each["machineOS"] for each in made["spec"]["rkeConfig"]["machinePools"]] == ["linux", None, ""]
 
 
-async def test_pools_are_applied_one_by_one_by_whoever_owns_them(server: Server) -> None:
+async def test_pools_are_applied_by_several_owners(server: Server) -> None:
     client = InProcessClient(server)
     for manager, name in (("one", "a"), ("two", "b")):
         spec = {"rkeConfig": {"machinePools": [{"name": name, "machineConfigRef": {"kind": "PodConfig", "name": name}}]}}

@@ -73,7 +73,7 @@ async def test_bad_statuses_are_refused_and_the_field_is_named(server: Server) -
         assert field in causes, f"{resource.resource}: {refusal.value.message}"
 
 
-async def test_conditions_of_a_control_plane_are_written_one_by_one_by_whoever_owns_them(server: Server) -> None:
+async def test_conditions_of_a_control_plane_are_applied_by_several_owners(server: Server) -> None:
     client = InProcessClient(server)
     await apply_good(client)
     for manager, condition in (("one", "Reconciled"), ("two", "SystemUpgradeControllerReady")):

@@ -71,7 +71,7 @@ async def test_a_request_under_way_is_finished_and_its_connection_closed(server:
     writer.close()
 
 
-async def test_an_idle_connection_is_closed_and_nobody_is_let_in(server: Server) -> None:
+async def test_an_idle_connection_is_closed_and_new_ones_are_refused(server: Server) -> None:
     reader, writer = await connect(server)
     writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
     await head(reader)

@@ -56,7 +56,7 @@ async def test_who_waited_for_ready_finds_all_of_it(tmp_path: Path, monkeypatch:
         (controller_names(ACCESS), {SETTINGS, FEATURES, GLOBAL_ROLES, ROLE_TEMPLATES, NAMESPACES, CLUSTERS, FLEET_WORKSPACES}),
     ],
 )
-async def test_nothing_is_waited_for_that_nobody_makes(only: tuple[str, ...], kinds: set[GroupVersionResource]) -> None:
+async def test_start_waits_for_no_object_without_a_controller(only: tuple[str, ...], kinds: set[GroupVersionResource]) -> None:
     async with running(Config(None), listen=False, choice=chosen("-capi,-access")) as server:
         known = Server(Informers(InProcessClient(server), SYSTEM_CLOCK, Rng()))
         assert {resource for resource, _ in first_objects(known, only)} == kinds

@@ -66,7 +66,7 @@ async def test_an_applier_restores_what_was_lost_although_nothing_else_changed(c
     assert after is not None and after["data"] == {"a": "1"}
 
 
-async def test_an_entry_that_nobody_could_give_up_is_found_also_later(client: InProcessClient) -> None:
+async def test_a_stale_managed_fields_entry_is_found_also_later(client: InProcessClient) -> None:
     """Somebody died between the apply and what follows it."""
     await client.apply(MAPS, wanted(a="1", b="1"), field_manager="m", force=True)
     await lose(client)

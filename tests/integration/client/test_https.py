@@ -183,7 +183,7 @@ async def test_the_name_in_the_certificate_can_be_another(peer: Peer) -> None:
             await client.raw("GET", "/version")
 
 
-async def test_nobody_listening_is_one_clear_sentence() -> None:
+async def test_a_refused_connection_is_one_clear_sentence() -> None:
     async with HttpsClient(Target("https://127.0.0.1:1")) as client:
         with pytest.raises(Unreachable, match=r"https://127.0.0.1:1 can't be reached: .*refused"):
             await client.raw("GET", "/version")

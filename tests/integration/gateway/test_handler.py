@@ -62,7 +62,7 @@ async def place() -> AsyncIterator[Standing]:
 # --- who is not let in ------------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_is_let_in_without_a_token(place: Standing) -> None:
+async def test_requests_without_a_token_are_refused(place: Standing) -> None:
     for path in ("/v1/echo/a", "/k8s/clusters/c-1/api", "/api/v1/namespaces", "/v3/settings"):
         answer = await place.get(path)
         assert answer.status == 401, path
@@ -286,7 +286,7 @@ async def test_errors_say_no_more_than_they_must(place: Standing, caplog: pytest
     assert "RuntimeError" in caplog.text
 
 
-async def test_the_audit_log_tells_who_did_what(place: Standing) -> None:
+async def test_the_audit_log_has_users_and_requests(place: Standing) -> None:
     await place.user("u-1")
     token = await place.token("u-1")
     await place.get("/k8s/clusters/c-1/api", token, headers={"User-Agent": "test"})

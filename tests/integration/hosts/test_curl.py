@@ -85,7 +85,7 @@ def test_it_goes_where_it_is_sent_only_if_told_to(plain: str) -> None:
     assert ran("-s", "-w", " %{http_code}", f"{plain}/elsewhere") == (0, "302  302", "")
 
 
-def test_a_server_is_believed_by_its_ca_or_by_those_who_ask_for_it(tmp_path: Path) -> None:
+def test_a_server_is_trusted_by_its_ca_or_on_request(tmp_path: Path) -> None:
     pki = Pki.ensure(tmp_path / "pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pki.serving_certificate, pki.serving_key)

@@ -100,7 +100,7 @@ def test_a_server_makes_images_once_and_anew_when_etcd_is_another(tmp_path: Path
     assert layout.tags() != first
 
 
-def test_what_somebody_built_by_hand_stays(tmp_path: Path) -> None:
+def test_images_built_by_hand_stay(tmp_path: Path) -> None:
     layout = Layout(tmp_path / installer.REPOSITORY)
     layout.write_all(installer.build(("v1.0.0+remuda1",), Etcd(program(tmp_path / "etcd"))))
     installer.ensure(tmp_path, {})
@@ -209,7 +209,7 @@ def test_a_host_changes_its_role(tmp_path: Path) -> None:
     assert not (host.root / "etc/systemd/system/remuda-server.service").exists()
 
 
-def test_somebody_elses_remuda_is_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_remuda_is_left_alone(tmp_path: Path) -> None:
     host = Host(tmp_path)
     own = program(host.root / "usr/local/bin/remuda", "#!/bin/sh\n# a client\n")
     host.run(SHELLS[0])

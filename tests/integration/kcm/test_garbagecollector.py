@@ -136,7 +136,7 @@ async def test_two_that_block_each_other_both_go(cluster: Cluster) -> None:
     await cluster.until_gone(CONFIG_MAPS, "b", "default")
 
 
-async def test_what_happened_while_nobody_ran_is_made_up_for(server: Server) -> None:
+async def test_changes_while_no_controller_ran_are_processed(server: Server) -> None:
     async with running(server) as first:
         a = await first.config_map("a")
         held = await first.config_map("held")

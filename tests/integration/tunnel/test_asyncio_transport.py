@@ -117,7 +117,7 @@ async def test_without_a_session_or_with_one_that_ends_there_is_no_answer(pki: P
             await asking
 
 
-async def test_a_connection_that_nobody_uses_goes_and_leaves_nothing_behind(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unused_connection_is_closed_and_leaves_nothing_behind(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even until circles of objects are looked for, which is seldom: there is a TLS connection in it."""
     made: list[weakref.ref[TlsStream]] = []
 

@@ -111,7 +111,7 @@ async def test_waiting_for_a_client_ends() -> None:
         assert door.tunnels._waiting == {}
 
 
-async def test_no_client_has_more_sessions_than_anybody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sessions_of_a_client_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "MOST_SESSIONS", 2)
     clock = VirtualClock()
     headers = {"X-API-Tunnel-Token": TOKEN}
@@ -185,7 +185,7 @@ async def test_in_a_crowd_each_stream_is_braked_early(door: Door, monkeypatch: p
         assert not any(stream._asked_to_pause for stream in streams)
 
 
-async def test_whoever_heeds_no_pause_loses_the_stream_that_holds_most(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_ignores_pauses_loses_its_largest_stream(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "CROWDED_ABOVE", 2 * MIB)
     monkeypatch.setattr(session_module, "MOST_UNREAD", 4 * MIB)
     async with spoken_to(door, 3) as (streams, socket):
@@ -208,7 +208,7 @@ async def test_whoever_heeds_no_pause_loses_the_stream_that_holds_most(door: Doo
 
 
 @pytest.mark.parametrize("how", ["close", "fail", "leftover"])
-async def test_what_nobody_wants_any_more_is_not_held(door: Door, how: str) -> None:
+async def test_data_of_closed_streams_is_not_held(door: Door, how: str) -> None:
     async with spoken_to(door, 1) as ((stream,), socket):
         session = door.tunnels.sessions("c-test")[0]
         await socket.send_bytes(encode(1, stream.id, Kind.DATA, bytes(CHUNK)))
@@ -219,7 +219,7 @@ async def test_what_nobody_wants_any_more_is_not_held(door: Door, how: str) -> N
         assert session.unread == 0
 
 
-async def test_a_slow_reader_holds_little_and_holds_up_nobody(door: Door) -> None:
+async def test_a_slow_reader_holds_little_and_delays_no_other_stream(door: Door) -> None:
     total = 48 * MIB
     sent = 0
 

@@ -39,7 +39,7 @@ async def door(admit: Admit) -> AsyncIterator[tuple[TunnelServer, TunnelClient]]
         await runner.cleanup()
 
 
-async def test_a_session_is_dialled_through_before_anybody_knows_of_it() -> None:
+async def test_a_session_is_verified_by_dialling_before_it_is_used() -> None:
     seen: list[tuple[bool, bytes]] = []
     async with listening(echo) as address:
 

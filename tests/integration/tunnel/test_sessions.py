@@ -193,7 +193,7 @@ async def test_clients_do_not_come_back_in_one_moment() -> None:
         await stopped(task)
 
 
-async def test_a_closed_server_takes_nobody() -> None:
+async def test_a_closed_server_takes_no_sessions() -> None:
     async with Door() as door:
         await door.join()
         door.tunnels.close()

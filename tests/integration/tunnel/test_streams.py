@@ -93,7 +93,7 @@ async def test_what_was_sent_before_the_far_side_ended_is_handed_over(door: Door
         assert await got in (b"early", b"")
 
 
-async def test_a_port_nobody_listens_on(door: Door) -> None:
+async def test_a_port_without_a_listener(door: Door) -> None:
     await door.join()
     stream = await door.tunnels.dial("c-test", "tcp", "127.0.0.1:1")
     with pytest.raises(StreamError, match=r"dial tcp 127\.0\.0\.1:1: connect: connection refused"):
@@ -114,7 +114,7 @@ async def test_what_is_not_allowed_fails_alone(door: Door) -> None:
         assert await read_exactly(good, 10) == b"still here"
 
 
-async def test_nobody_is_connected(door: Door) -> None:
+async def test_no_agent_is_connected(door: Door) -> None:
     with pytest.raises(NoSession, match="failed to find Session for client c-test"):
         await door.tunnels.dial("c-test", "tcp", "127.0.0.1:1")
 

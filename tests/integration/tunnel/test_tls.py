@@ -173,7 +173,7 @@ async def test_a_server_of_another_authority_is_not_connected_to(pki: Pki) -> No
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_the_tunnel_through_a_proxy_that_asks_who_it_is(pki: Pki, known: bool) -> None:
+async def test_the_tunnel_through_a_proxy_with_authentication(pki: Pki, known: bool) -> None:
     asked: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -137,7 +137,7 @@ async def test_a_definition_of_a_newer_program_is_left_alone() -> None:
         assert await made.client.get(CRDS, NAME) == before
 
 
-async def test_a_definition_that_stores_a_newer_version_is_left_alone_whoever_wrote_it() -> None:
+async def test_a_definition_that_stores_a_newer_version_is_left_alone() -> None:
     async with ranch() as made:
         await made.client.create(CRDS, definition("v1", "v3", storage="v3"))
         assert await made.install(definition("v1", "v2", storage="v2")) is Outcome.NEWER
@@ -150,7 +150,7 @@ async def test_a_definition_that_stores_a_version_which_we_do_not_know_any_more_
             await made.install(definition("v1", "v2", storage="v2"))
 
 
-async def test_the_conversion_of_whoever_serves_it_survives() -> None:
+async def test_an_existing_conversion_webhook_survives() -> None:
     async with ranch() as made:
         webhook = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}}
         conversion = {"strategy": "Webhook", "webhook": webhook}
@@ -193,7 +193,7 @@ async def test_objects_in_an_old_version_are_stored_anew_before_that_version_is_
         assert await migrate(made.client, made.clock, NAME, in_process=True) == 0
 
 
-async def test_nothing_is_rewritten_and_nothing_forgotten_where_nobody_converts() -> None:
+async def test_nothing_is_rewritten_or_dropped_without_a_conversion() -> None:
     async with ranch() as made:
         await upgraded(made, "bay")
         with pytest.raises(NotConverted, match="has objects stored in v1, and no program converts them: run remuda controllers"):
@@ -201,7 +201,7 @@ async def test_nothing_is_rewritten_and_nothing_forgotten_where_nobody_converts(
         assert (await made.stored(), await made.stored_versions()) == (["v1"], ["v1", "v2"])
 
 
-async def test_a_definition_is_not_brought_up_to_date_while_nobody_could_read_what_is_stored() -> None:
+async def test_a_definition_is_not_updated_while_stored_objects_can_not_be_converted() -> None:
     async with ranch() as made:
         await made.install(definition("v1", storage="v1"))
         await made.horses("bay")
@@ -210,7 +210,7 @@ async def test_a_definition_is_not_brought_up_to_date_while_nobody_could_read_wh
         assert len((await made.client.get(CRDS, NAME))["spec"]["versions"]) == 1
 
 
-async def test_where_nothing_is_stored_nobody_needs_to_convert() -> None:
+async def test_no_conversion_is_needed_where_nothing_is_stored() -> None:
     async with ranch() as made:
         await made.install(definition("v1", storage="v1"))
         wanted = definition("v1", "v2", storage="v2")

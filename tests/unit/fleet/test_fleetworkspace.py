@@ -65,7 +65,7 @@ async def test_a_namespace_that_was_there_before_stays() -> None:
         assert (await made.get(NAMESPACES, "kube-system"))["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-async def test_one_that_somebody_else_manages_gets_no_namespace() -> None:
+async def test_a_workspace_managed_elsewhere_gets_no_namespace() -> None:
     async with world(everything) as made:
         await made.create(FLEET_WORKSPACES, workspace("theirs", annotations={"provisioning.cattle.io/managed": "false"}))
         await made.settle()

@@ -42,7 +42,7 @@ def image(found: Obj) -> str:
     return str(dig(found, "spec", "template", "spec", "containers", 0, "image"))
 
 
-async def test_clusters_get_our_agent_unless_somebody_chose_another_and_trust_where_it_is() -> None:
+async def test_clusters_get_our_agent_unless_another_image_is_set() -> None:
     async with doors() as (world, door, managed):
         await world.settle(2)
         assert image(await deployment(door, managed)) == f"{HOST}/remuda/cluster-agent:{__version__}"

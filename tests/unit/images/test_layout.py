@@ -37,7 +37,7 @@ def test_the_order_of_adding_does_not_matter() -> None:
     assert first.content[4:8] == b"\0\0\0\0"
 
 
-def test_an_archive_tells_nothing_of_who_made_it_when() -> None:
+def test_an_archive_has_no_author_and_no_time() -> None:
     with tarfile.open(fileobj=io.BytesIO(tree().tar(epoch=1_700_000_000))) as archive:
         entries = archive.getmembers()
     assert [entry.name for entry in entries] == sorted(entry.name for entry in entries)

@@ -177,7 +177,7 @@ async def test_what_is_made_while_a_new_quota_is_counted_is_counted_too() -> Non
         assert await used(one.client) == {"secrets": "20"}
 
 
-async def test_a_usage_that_somebody_wrote_is_put_right() -> None:
+async def test_a_usage_written_by_a_client_is_corrected() -> None:
     async with counted(1) as (clock, (one,)):
         await one.client.create(RESOURCE_QUOTAS, quota(secrets="5"))
         await one.client.create(SECRETS, secret("a"))

@@ -124,11 +124,11 @@ def test_a_uuid_says_that_it_is_random() -> None:
 @pytest.mark.parametrize(
     "text", [None, "", "yesterday", "2024-01-01", "2024-01-01T00:00:00", 1704067200, ["2024-01-01T00:00:00Z"]]
 )
-def test_what_somebody_else_wrote_may_be_no_time(text: object) -> None:
+def test_foreign_text_may_be_no_time(text: object) -> None:
     assert time_of(text) is None
 
 
-def test_what_somebody_else_wrote_is_read_like_our_own() -> None:
+def test_foreign_times_are_read_like_our_own() -> None:
     assert time_of("2024-01-01T00:00:00Z") == parse_rfc3339("2024-01-01T00:00:00Z")
 
 

@@ -143,7 +143,7 @@ def state(found: Obj | None) -> Any:
 READY = Reasons("NotReady", "ReadyUnknown", "Ready")
 
 
-def test_a_summary_names_issues_and_what_nobody_reported() -> None:
+def test_a_summary_names_issues_and_missing_reports() -> None:
     found = machine("m", condition("A", "True", "fine"), condition("B", "False", "bad"), condition("D", "True", "going"))
     assert summary(found, ["A", "B", "C", "D", "E"], negative=["D"], optional=["E"], reasons=READY) == Sum(
         "False", "NotReady", "* B: bad\n* C: Condition not yet reported\n* D: going"
@@ -199,7 +199,7 @@ def test_an_older_summary_takes_the_worst_and_counts_steps() -> None:
     assert legacy_summary(legacy()) is None
 
 
-def test_an_older_aggregate_says_whose_reason_it_is() -> None:
+def test_an_older_aggregate_names_the_object_of_its_reason() -> None:
     machines = [
         legacy("b", ("Ready", "False", "Warning")),
         legacy("a", ("Ready", "False", "Warning")),

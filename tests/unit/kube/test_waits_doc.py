@@ -14,5 +14,5 @@ def test_every_code_has_its_row_in_the_order_of_the_code() -> None:
     assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == [code.value for code in Code]
 
 
-def test_everybody_who_can_end_a_wait_is_named() -> None:
+def test_every_actor_that_can_end_a_wait_is_named() -> None:
     assert all(f"`{actor.value}`" in PAGE for actor in Actor)

@@ -55,7 +55,7 @@ def test_a_refusal_names_the_fields() -> None:
     assert not gone["allowed"]
 
 
-async def test_what_somebody_else_says_is_asked_for_last() -> None:
+async def test_the_provider_is_asked_last() -> None:
     asked = []
 
     async def verify(attributes: Attributes) -> list[FieldError]:

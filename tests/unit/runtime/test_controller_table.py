@@ -32,7 +32,7 @@ def test_names_win_over_their_group_and_that_over_the_star(text: str, wanted: tu
     assert choose(text, KNOWN, GROUPS).of(EVERYTHING) == wanted
 
 
-def test_a_name_that_nobody_has_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownController) as caught:
         choose("*,-machin", KNOWN, GROUPS)
     assert str(caught.value) == "there is no controller 'machin'; there are capi, cluster, gc, machine, namespaces"

@@ -126,7 +126,7 @@ async def test_two_writers_of_conditions_lose_nothing(client: Counting) -> None:
     assert written["status"]["phase"] == "Up"
 
 
-async def test_a_condition_that_somebody_else_changed_is_a_conflict_unless_it_is_ours(client: Counting) -> None:
+async def test_a_condition_changed_by_another_client_is_a_conflict_unless_it_is_ours(client: Counting) -> None:
     found = await widget(client)
     await Patch(client, WIDGETS, found, CLOCK).write(with_condition(found, "Ready", "True", "Theirs", now=1))
     mine = with_condition(found, "Ready", "False", "Mine", now=1)

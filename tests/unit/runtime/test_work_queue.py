@@ -96,7 +96,7 @@ async def test_failures_wait_longer_each_time_up_to_a_cap(queue: WorkQueue[str])
     assert queue.retry("a") <= 1
 
 
-async def test_closing_wakes_whoever_waits(queue: WorkQueue[str]) -> None:
+async def test_closing_wakes_all_waiters(queue: WorkQueue[str]) -> None:
     waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
     await asyncio.sleep(0)
     queue.close()

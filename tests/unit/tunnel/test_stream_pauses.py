@@ -68,7 +68,7 @@ async def test_a_pause_is_heeded_and_a_resume_answered_once(line: Line) -> None:
     assert line.sent() == []
 
 
-async def test_a_pause_that_nobody_lifts_is_over_when_nobody_objects(line: Line) -> None:
+async def test_a_pause_that_is_not_lifted_is_probed_and_ends(line: Line) -> None:
     assert await line.after(0.25) == [(Kind.RESUME, 0)]
     assert await line.after(0.25) == [(Kind.DATA, PROBE)]
     assert await line.after(0.9) == []

@@ -62,7 +62,7 @@ def test_only_success_on_the_same_host_is_well(path: str, well: bool) -> None:
         assert Prober(FixedClock()).ask(Probe(http_get=HttpGet(url + path), timeout=60)) is well
 
 
-def test_nobody_there_and_missing_certificates_are_unwell() -> None:
+def test_no_listener_and_missing_certificates_fail_the_probe() -> None:
     prober = Prober(FixedClock())
     assert not prober.ask(Probe(http_get=HttpGet("http://127.0.0.1:1/"), timeout=2))
     assert not prober.ask(Probe(http_get=HttpGet("https://127.0.0.1:1/", ca_cert="/no/ca"), timeout=2))

@@ -51,7 +51,7 @@ async def test_machine_pools_can_be_listed_and_none_can_be_made(server: Server, 
     assert NO_POOLS in refused.value.message
 
 
-async def test_a_definition_of_somebody_else_is_left_alone(client: Client) -> None:
+async def test_a_foreign_definition_is_left_alone(client: Client) -> None:
     (ours,) = api.placeholders(GROUP)
     theirs = with_path(ours, ("spec", "names", "shortNames"), ["pool"])
     await client.create(CRDS, theirs)

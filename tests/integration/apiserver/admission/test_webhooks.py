@@ -96,7 +96,7 @@ def hook(config: Obj, name: str = "check.example.com", **fields: Any) -> Obj:
     }
 
 
-async def test_the_review_says_who_wants_to_do_what(world: World, server: HookServer) -> None:
+async def test_the_review_has_the_user_and_the_operation(world: World, server: HookServer) -> None:
     world.validating(hook(server.config()))
     await world.write(request(widget(size=1), "widgets", UPDATE, old=widget(size=0)))
     [review] = server.reviews
@@ -250,7 +250,7 @@ async def test_a_mutating_webhook_must_not_patch_a_deletion(world: World, server
     assert "attempted to modify the object, which is not supported for this operation" in error.message
 
 
-async def test_rules_selectors_and_exemptions_decide_who_is_asked(world: World, server: HookServer) -> None:
+async def test_rules_selectors_and_exemptions_choose_the_webhooks(world: World, server: HookServer) -> None:
     everything = [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*/*"]}]
     world.validating(hook(server.config(), rules=everything))
     await world.write(request(widget(), "widgets"))
@@ -324,7 +324,7 @@ def conditions(*expressions: str) -> list[Obj]:
     return [{"name": f"c{number}", "expression": expression} for number, expression in enumerate(expressions)]
 
 
-async def test_match_conditions_decide_before_anybody_is_asked(world: World, server: HookServer) -> None:
+async def test_match_conditions_are_evaluated_before_the_webhook_is_called(world: World, server: HookServer) -> None:
     wanted = conditions("object.spec.size > 3", "request.userInfo.username == 'alice'")
     world.validating(hook(server.config(), matchConditions=wanted))
     await world.write(request(widget(size=1), "widgets"))

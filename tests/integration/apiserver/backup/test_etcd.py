@@ -176,7 +176,7 @@ async def test_no_server_starts_on_what_is_half_restored_and_a_repetition_heals_
         pass
 
 
-async def test_nobody_works_beside_a_restore(made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path) -> None:
+async def test_no_server_runs_beside_a_restore(made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path) -> None:
     async with opened(config) as store:
         other = ServerLease(store, SYSTEM_CLOCK, Entropy(), restoring=True)
         await other.put()

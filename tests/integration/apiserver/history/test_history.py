@@ -217,7 +217,7 @@ async def test_a_kind_without_a_past_says_so(server: Server) -> None:
 # --- a life ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_life_tells_what_happened_by_whom_and_which_fields(server: Server) -> None:
+async def test_a_history_has_the_actions_users_and_fields(server: Server) -> None:
     client, admin = InProcessClient(server), Asking(server)
     await client.create(CONFIG_MAPS, config_map("a", n="1"), field_manager="maker")
     async with HttpsClient(admin.target) as door:

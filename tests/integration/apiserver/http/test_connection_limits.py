@@ -151,7 +151,7 @@ async def test_a_body_that_stops_or_drips() -> None:
         assert here.told == ["the body of a request came too slowly"] * 2
 
 
-async def test_nobody_is_cut_for_our_own_slowness() -> None:
+async def test_no_connection_is_cut_because_the_server_is_slow() -> None:
     async with place() as here:
         here.reading.clear()
         reader, writer = await here.connect()
@@ -166,7 +166,7 @@ async def test_nobody_is_cut_for_our_own_slowness() -> None:
         writer.close()
 
 
-async def test_an_answer_that_nobody_reads() -> None:
+async def test_an_answer_that_is_not_read() -> None:
     async with place() as here:
         _, writer = await here.connect()
         writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -356,7 +356,7 @@ async def test_a_cluster_agent_with_any_checksum_of_before_finds_the_new_ca(tmp_
             await gate.close()
 
 
-async def test_a_cluster_agent_believes_nobody_who_only_repeats_its_old_ca(tmp_path: Path) -> None:
+async def test_a_cluster_agent_does_not_trust_a_server_that_only_repeats_its_old_ca(tmp_path: Path) -> None:
     """Bundles of before are public, as checksums may be: what counts is a certificate that the old CA vouches for."""
     async with serving(tmp_path / "server") as server:
         first = await rotated(server)

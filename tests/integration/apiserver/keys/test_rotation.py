@@ -128,7 +128,7 @@ async def test_every_secret_is_sealed_with_the_new_key_and_stays_readable(tmp_pa
         assert len((await InProcessClient(server).list(SECRETS, "default"))["items"]) == 3
 
 
-async def test_whoever_watches_from_before_a_key_that_is_gone_begins_anew(tmp_path: Path) -> None:
+async def test_a_watch_from_before_a_dropped_key_begins_anew(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         await make_secrets(server)
         before = server.store.revision - 1
@@ -333,7 +333,7 @@ async def test_all_servers_have_a_key_before_one_of_them_uses_it(tmp_path: Path,
             assert len(held(three, rotation_record.CA)) == 1
 
 
-async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_path: Path, shared: MemoryStore) -> None:
+async def test_with_a_directory_for_each_server_the_new_key_is_copied_by_hand(tmp_path: Path, shared: MemoryStore) -> None:
     import shutil
 
     async with serving(tmp_path / "a", pki_dir=tmp_path / "keys-a") as one:

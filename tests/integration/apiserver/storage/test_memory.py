@@ -44,7 +44,7 @@ async def test_a_deletion_above_a_base_stays_after_compaction(clock: VirtualCloc
     assert await upper.get("/a") == KeyValue("/a", b"again", 5, 5)
 
 
-async def test_nobody_can_look_below_a_base(clock: VirtualClock) -> None:
+async def test_nothing_below_a_base_can_be_read(clock: VirtualClock) -> None:
     upper = MemoryStore(clock, await (await below(clock)).range(""))
     with pytest.raises(Compacted):
         await upper.get("/a", 2)

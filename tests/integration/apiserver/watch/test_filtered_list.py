@@ -132,7 +132,7 @@ async def test_all_namespaces_are_those_in_which_something_is_permitted(server: 
     assert await listed(server, "/api/v1/configmaps") == ["default/b", "other/a"]
 
 
-async def test_to_a_caller_who_may_create_a_hidden_object_does_not_exist(server: Server) -> None:
+async def test_a_hidden_object_does_not_exist_for_a_caller_who_may_create(server: Server) -> None:
     """`kubectl apply` reads before it creates. The same answer for what exists and for what does not."""
     assert (await ask(server, f"{MAPS}/a")).status == (await ask(server, f"{MAPS}/none")).status == 403
     await give(server, "create", ["create"], [])

@@ -261,7 +261,7 @@ async def test_a_cluster_of_another_driver_knows_by_itself_how_it_is_reached() -
         assert (await found.cluster())["status"]["apiEndpoint"] == "https://eks"
 
 
-async def test_what_cannot_be_stored_lets_nobody_in() -> None:
+async def test_claims_that_can_not_be_stored_are_refused() -> None:
     async with place() as found:
         await found.management.client.delete(NAMESPACES, CREDENTIALS_NAMESPACE)
         assert await found.turned_away(said("10.43.0.1:443", CA, "x")) == "its claims could not be stored"
@@ -283,7 +283,7 @@ async def test_another_token_of_the_same_account_is_taken(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("account", ["other", ""])
-async def test_a_token_of_another_account_or_of_nobody_is_not(tmp_path: Path, account: str) -> None:
+async def test_a_token_of_another_account_or_of_none_is_not(tmp_path: Path, account: str) -> None:
     async with downstream(tmp_path / "a") as below, place() as found:
         first = await below.token()
         await found.connect(said(below.address, below.ca, first))
@@ -413,7 +413,7 @@ async def posing(directory: Path, port: int = 0) -> AsyncIterator[tuple[str, lis
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", heard
 
 
-async def test_whoever_is_told_to_may_start_anew(tmp_path: Path) -> None:
+async def test_an_emptied_status_accepts_another_cluster(tmp_path: Path) -> None:
     async with downstream(tmp_path / "a") as below, downstream(tmp_path / "b") as other, place() as found:
         await found.connect(said(below.address, below.ca, await below.token()))
         emptied = {"apiEndpoint": "", "caCert": "", "serviceAccountTokenSecret": ""}
@@ -422,7 +422,7 @@ async def test_whoever_is_told_to_may_start_anew(tmp_path: Path) -> None:
         assert (await found.cluster())["status"]["apiEndpoint"] == f"https://{other.address}"
 
 
-async def test_claims_about_one_cluster_are_judged_one_at_a_time_whoever_comes_when() -> None:
+async def test_claims_about_one_cluster_are_judged_one_at_a_time() -> None:
     doors, inside, most = OneAtATime(), 0, 0
 
     async def judge(steps: int) -> None:

@@ -70,7 +70,7 @@ async def test_a_token_is_good_for_its_own_cluster_only(place: Standing) -> None
     assert await refused(place, token, "c-1") == ""
 
 
-async def test_names_that_nobody_has_are_not_asked_for_again_and_again(place: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_names_are_not_looked_up_repeatedly(place: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     get = place.gateway.services.client.get
 
@@ -88,7 +88,7 @@ async def test_names_that_nobody_has_are_not_asked_for_again_and_again(place: St
     assert asked.count("token-nobody") == 1
 
 
-async def test_before_anything_is_known_nobody_is_told_that_they_are_unknown(place: Standing) -> None:
+async def test_before_caches_are_filled_no_user_is_refused_as_unknown(place: Standing) -> None:
     informer = place.gateway.services.informers.of(TOKENS)
     await place.user("u-1")
     token = await place.token("u-1")
@@ -111,7 +111,7 @@ async def test_the_last_use_is_written_once_a_minute(place: Standing) -> None:
     assert (await place.client.get(TOKENS, token.name))["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_no_login_provider_makes_anybody_an_administrator() -> None:
+def test_no_login_provider_makes_a_user_an_administrator() -> None:
     principals = ["system:masters", "local://system:masters", "local://g-1", "ldap://cn=x", ""]
     token = {"metadata": {"name": "t"}, "groupPrincipals": [{"metadata": {"name": name}} for name in principals] + ["nonsense"]}
     user = user_of({"metadata": {"name": "u-1"}, "username": "one"}, token, "remuda.example")

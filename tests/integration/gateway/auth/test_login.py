@@ -101,7 +101,7 @@ async def test_what_one_may_log_in_with_is_public() -> None:
 # --- who does not -------------------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_learns_who_exists() -> None:
+async def test_answers_do_not_reveal_which_users_exist() -> None:
     async with house() as here:
         await here.user("u-abcde", "jo")
         await here.user("u-off", "off", enabled=False)
@@ -153,7 +153,7 @@ async def test_an_unknown_name_costs_as_much_work_as_a_known_one(monkeypatch: py
         assert set(spent) == {spent[0]} and len(spent[0]) == 1
 
 
-async def test_those_who_guess_wait_and_so_do_those_who_guess_at_nobody() -> None:
+async def test_failed_logins_delay_the_next_for_known_and_unknown_names() -> None:
     async with house() as here:
         await here.user("u-abcde", "jo")
         for name in ("jo", "nobody"):
@@ -167,7 +167,7 @@ async def test_those_who_guess_wait_and_so_do_those_who_guess_at_nobody() -> Non
         assert (await here.login("jo")).status == 201
 
 
-async def test_a_page_of_another_site_logs_nobody_in() -> None:
+async def test_a_page_of_another_site_can_not_log_in() -> None:
     async with house() as here:
         await here.user("u-abcde", "jo")
         body = {"username": "jo", "password": PASSWORD, "responseType": "cookie"}
@@ -308,7 +308,7 @@ async def test_tokens_are_made_listed_and_removed_by_their_owner() -> None:
         assert (await here.ask("GET", f"/v3/tokens/{made.body['id']}", token=session)).status == 404
 
 
-async def test_a_tenant_sees_and_ends_nobody_elses_tokens() -> None:
+async def test_a_tenant_can_not_see_or_end_tokens_of_others() -> None:
     async with house() as here:
         await here.user("u-abcde", "jo")
         await here.user("u-other", "eve")
@@ -324,7 +324,7 @@ async def test_a_tenant_sees_and_ends_nobody_elses_tokens() -> None:
         assert (await here.ask("GET", "/v3/tokens", token=theirs)).status == 200
 
 
-async def test_whoever_may_remove_tokens_may_do_it_here_too() -> None:
+async def test_a_user_who_may_remove_tokens_may_do_it_here_too() -> None:
     async with house() as here:
         admin = await here.admin()
         await here.user("u-abcde", "jo")
@@ -419,7 +419,7 @@ async def test_who_logs_in_all_the_time_loses_the_oldest_sessions_and_is_not_loc
         assert statuses == [401, 401, 200, 200]
 
 
-async def test_a_weak_hash_is_made_anew_by_who_knows_the_password() -> None:
+async def test_a_weak_hash_is_replaced_at_the_next_login() -> None:
     async with house() as here:
         user = await here.user("u-abcde", "jo")
         passwords = PasswordSecrets(here.made.client)
@@ -441,7 +441,7 @@ async def test_too_many_at_once_are_asked_to_come_back() -> None:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "3")
 
 
-async def test_a_hash_of_another_kind_lets_nobody_in() -> None:
+async def test_a_hash_of_another_kind_is_refused() -> None:
     async with house() as here:
         await here.user("u-abcde", "jo")
         for data in ({"password": "", "salt": None}, {"password": "JDJhJDEwJHh4"}, {"password": None}):

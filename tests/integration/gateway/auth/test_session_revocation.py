@@ -101,7 +101,7 @@ async def test_using_a_token_ends_nothing() -> None:
             assert not going.done()
 
 
-async def test_whoever_logs_out_is_answered_whatever_they_ask_for_besides() -> None:
+async def test_a_logout_with_watch_or_upgrade_headers_is_answered() -> None:
     async with standing() as place:
         await place.user("u-1")
         token = await place.token("u-1")

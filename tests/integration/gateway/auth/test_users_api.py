@@ -23,7 +23,7 @@ async def change(here: House, token: str, current: str, new: str) -> Any:
 # --- one's own ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_everybody_may_ask_who_they_are() -> None:
+async def test_each_user_may_read_their_own_user() -> None:
     async with house() as here:
         await here.user("u-abcde", "jo")
         token = await here.token("jo")
@@ -35,7 +35,7 @@ async def test_everybody_may_ask_who_they_are() -> None:
         assert (await here.ask("GET", "/v3/users?me=true")).status == 401
 
 
-async def test_a_password_is_changed_by_who_knows_it_and_other_sessions_end() -> None:
+async def test_a_password_change_needs_the_old_one_and_ends_other_sessions() -> None:
     async with house() as here:
         await here.user("u-abcde", "jo")
         token, other = await here.token("jo"), await here.token("jo")
@@ -129,7 +129,7 @@ async def test_the_first_password_is_kept_nowhere_once_it_was_changed(tmp_path: 
 # --- other people's -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_tenant_does_nothing_to_anybody() -> None:
+async def test_a_tenant_can_not_change_users() -> None:
     async with house() as here:
         await here.user("u-abcde", "jo")
         await here.user("u-eve", "eve")
@@ -188,7 +188,7 @@ async def test_who_manages_users_is_no_administrator_by_it() -> None:
         assert (await here.login("admin")).status == 201
 
 
-async def test_who_manages_users_does_not_become_one_who_holds_more() -> None:
+async def test_a_user_manager_can_not_take_over_a_user_with_more_permissions() -> None:
     async with house() as here:
         await here.user("u-mgr", "mgr")
         await here.allow("u-mgr", on("users", "*"))
@@ -255,7 +255,7 @@ async def test_users_that_can_be_none_are_not_made() -> None:
         assert len((await here.made.client.list(USERS))["items"]) == 1
 
 
-async def test_nobody_removes_or_disables_themselves() -> None:
+async def test_users_can_not_remove_or_disable_themselves() -> None:
     async with house() as here:
         admin = await here.admin()
         assert (await here.ask("DELETE", "/v3/users/user-admin", token=admin)).message == "you can't remove yourself"

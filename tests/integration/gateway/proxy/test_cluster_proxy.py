@@ -61,7 +61,7 @@ def configmap(name: str, size: int = 1) -> dict[str, Any]:
 # --- who gets in --------------------------------------------------------------------------------------------------------
 
 
-async def test_nobody_gets_in_without_a_token_or_without_being_allowed_to_see_the_cluster(found: World) -> None:
+async def test_a_token_and_permission_for_the_cluster_are_required(found: World) -> None:
     assert (await ask(found, "/api", ""))[0] == 401
     status, body = await ask(found, "/api", "token-s:stranger")
     assert status == 403 and body["kind"] == "Status"
@@ -95,7 +95,7 @@ async def test_a_caller_is_themselves_in_the_cluster(found: World) -> None:
         {"Sec-WebSocket-Protocol": "base64url.bearer.authorization.k8s.io.Zm9v, v5.channel.k8s.io"},
     ],
 )
-async def test_headers_that_say_who_one_is_say_nothing(found: World, headers: dict[str, str]) -> None:
+async def test_identity_headers_of_the_client_have_no_effect(found: World, headers: dict[str, str]) -> None:
     status, user = await who(found, "token-m:member", headers)
     assert status == 201 and user["username"] == "u-member" and "system:masters" not in user["groups"]
 
@@ -116,7 +116,7 @@ async def test_forged_headers_are_noted(found: World) -> None:
         {"Impersonate-User": "system:admin"},
     ],
 )
-async def test_nobody_becomes_somebody_else_by_asking(found: World, headers: dict[str, str]) -> None:
+async def test_impersonation_needs_permission(found: World, headers: dict[str, str]) -> None:
     status, body = await who(found, "token-m:member", headers)
     assert status == 403, body
     assert found.asked[-1].impersonated == headers["Impersonate-User"]
@@ -131,7 +131,7 @@ async def test_a_caller_may_leave_groups_of_theirs_behind(found: World) -> None:
     assert status == 201 and set(user["groups"]) == {"team", "system:authenticated"}
 
 
-async def test_who_may_be_somebody_else_is_them(found: World) -> None:
+async def test_a_user_who_may_impersonate_does(found: World) -> None:
     may = [{"apiGroups": [""], "resources": ["users", "groups", "serviceaccounts"], "verbs": ["impersonate"]}]
     await bind(found.management, "u-admin", "may-be-anybody", may)
     status, user = await who(
@@ -148,7 +148,7 @@ async def test_who_may_be_somebody_else_is_them(found: World) -> None:
     assert status == 201 and user["username"] == "system:serviceaccount:default:robot"
 
 
-async def test_nobody_is_said_to_have_come_with_somebody_elses_token(found: World) -> None:
+async def test_a_token_id_of_another_user_can_not_be_impersonated(found: World) -> None:
     may = [
         {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]},
         {"apiGroups": ["authentication.k8s.io"], "resources": ["userextras/requesttokenid"], "verbs": ["impersonate"]},
@@ -277,7 +277,7 @@ async def test_connections_through_a_silent_agent_are_not_taken_again(found: Wor
         await until(lambda: len(tunnels.sessions(CLUSTER)) == 1)
 
 
-async def test_an_account_that_somebody_removed_is_made_again(found: World) -> None:
+async def test_a_removed_account_is_made_again(found: World) -> None:
     assert (await ask(found, "/api/v1/configmaps"))[0] == 200
     name = account_name("u-admin")
     await found.below.delete(SERVICE_ACCOUNTS, name, IMPERSONATION_NAMESPACE)
@@ -353,7 +353,7 @@ async def test_a_watch_delivers_and_leaves_nothing_behind(found: World) -> None:
     await until(lambda: reach.pool.busy == 0)
 
 
-async def test_connections_are_shared_by_everybody(found: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_are_shared_by_all_users(found: World, monkeypatch: pytest.MonkeyPatch) -> None:
     # None of those that were there before goes meanwhile.
     monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 3600.0)
     reach = found.downstreams.reach(CLUSTER)
@@ -386,7 +386,7 @@ async def test_three_hundred_watches_at_once(found: World, monkeypatch: pytest.M
     await until(lambda: reach.pool.busy == 0)
 
 
-async def test_a_cluster_sends_nobody_to_another_one(found: World) -> None:
+async def test_a_cluster_can_not_redirect_to_another_one(found: World) -> None:
     """Whoever follows shows their token again, and does there what they wanted to do here."""
 
     async def away(request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:

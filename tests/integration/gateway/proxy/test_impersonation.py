@@ -69,7 +69,7 @@ def test_a_user_of_whom_nothing_is_known_gets_no_rule_for_everything() -> None:
     assert all(rule.get("resourceNames", ["x"]) for rule in rules)
 
 
-def test_headers_say_who_it_is_and_nothing_that_is_not_known() -> None:
+def test_headers_have_the_known_identity_only() -> None:
     assert headers_for(replace(MEMBER, extra={**MEMBER.extra, "evil": ["x"]})) == [
         ("Impersonate-User", "u-member"),
         ("Impersonate-Group", "team"),
@@ -97,7 +97,7 @@ async def _made(found: World) -> tuple[dict[str, Any], dict[str, Any], dict[str,
     )
 
 
-async def test_many_who_come_at_once_make_one_account(tmp_path: Path) -> None:
+async def test_concurrent_requests_make_one_account(tmp_path: Path) -> None:
     async with world(tmp_path) as found:
         tokens = await asyncio.gather(*(found.impersonation.token(CLUSTER, MEMBER) for _ in range(50)))
         assert len(set(tokens)) == 1
@@ -120,7 +120,7 @@ async def test_a_role_follows_the_users_groups(tmp_path: Path) -> None:
         assert "other-team" in names
 
 
-async def test_what_somebody_changed_in_the_cluster_is_put_right(tmp_path: Path) -> None:
+async def test_changes_in_the_cluster_are_reverted(tmp_path: Path) -> None:
     async with world(tmp_path) as found:
         await found.impersonation.token(CLUSTER, MEMBER)
         all_of_them = {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}

@@ -162,7 +162,7 @@ def _framed(channel: str, data: bytes) -> str:
     return channel + base64.b64encode(data).decode()
 
 
-async def test_keys_are_for_who_may_update_the_machine(place: Place) -> None:
+async def test_keys_are_for_users_who_may_update_the_machine(place: Place) -> None:
     await place.machine("keys")
     answer = await place.standing.get(f"{PATH}/keys?link=sshkeys", place.ann)
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/zip"
@@ -181,7 +181,7 @@ async def test_keys_are_for_who_may_update_the_machine(place: Place) -> None:
     ]
 
 
-async def test_a_machine_shows_its_links_to_who_may_use_them(place: Place) -> None:
+async def test_a_machine_shows_its_links_to_users_who_may_use_them(place: Place) -> None:
     await place.machine("links")
     found = await (await place.standing.get(f"{PATH}/links", place.ann)).json()
     assert found["id"] == f"{NAMESPACE}/links" and found["type"] == "cluster.x-k8s.io.machine"
@@ -257,7 +257,7 @@ async def test_who_may_not_gets_no_socket(place: Place) -> None:
     assert plain.status == 400 and "a shell is a websocket" in await plain.text()
 
 
-async def test_nobody_gets_a_shell_on_the_servers_own_machine(place: Place) -> None:
+async def test_no_user_gets_a_shell_on_the_servers_own_machine(place: Place) -> None:
     # Whatever is kept of it, and whoever asks.
     await place.machine("beside", kind="LocalMachine")
     for query in ("", "&command=id"):
@@ -327,7 +327,7 @@ def _handshake() -> dict[str, str]:
     return {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": key}
 
 
-async def test_whoever_leaves_takes_the_session_along(place: Place) -> None:
+async def test_a_client_that_leaves_ends_the_session(place: Place) -> None:
     await place.machine("left")
     socket = await place.socket("left")
     await _heard(socket, "hello")

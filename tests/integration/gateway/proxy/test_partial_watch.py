@@ -257,7 +257,7 @@ async def test_a_cluster_that_is_hidden_is_answered_like_one_that_does_not_exist
         assert await here.status(f"{PATH}/other/status") == 403
 
 
-async def test_somebody_with_nothing_yet_sees_their_first_cluster_come(tmp_path: Path) -> None:
+async def test_a_user_without_clusters_sees_their_first_one_come(tmp_path: Path) -> None:
     async with place(tmp_path / "pki") as here:
         await here.cluster("other")
         listed = await here.list()
@@ -299,7 +299,7 @@ async def test_bookmarks_say_where_a_watch_can_be_resumed(tmp_path: Path) -> Non
         assert again.told in ([], [("ADDED", "mine")])
 
 
-async def test_whoever_resumes_where_their_watch_ended_is_told_nothing_twice(tmp_path: Path) -> None:
+async def test_a_resumed_watch_repeats_no_event(tmp_path: Path) -> None:
     async with place(tmp_path / "pki") as here:
         await here.cluster("mine")
         await here.gives("mine")
@@ -317,7 +317,7 @@ async def test_whoever_resumes_where_their_watch_ended_is_told_nothing_twice(tmp
         assert set(unknown.told) <= {("ADDED", "mine"), ("MODIFIED", "mine")} and ("ADDED", "mine") in unknown.told
 
 
-async def test_a_revision_that_nobody_can_begin_at_is_refused_as_that_kubernetes_does(tmp_path: Path) -> None:
+async def test_an_invalid_revision_is_refused_as_that_kubernetes_does(tmp_path: Path) -> None:
     async with (
         place(tmp_path / "pki") as here,
         aiohttp.ClientSession() as http,

@@ -231,7 +231,7 @@ async def test_an_upgrade_that_is_refused_is_an_answer_like_any_other() -> None:
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
     ],
 )
-async def test_nobody_is_moved_to_a_protocol_that_was_not_asked_for(said: bytes) -> None:
+async def test_a_protocol_that_was_not_requested_is_refused(said: bytes) -> None:
     async with upstream(saying(said, said)) as port, gate(port) as door:
         for ask in (_ASK, b"GET / HTTP/1.1\r\nHost: g\r\n\r\n"):
             async with caller(door.port) as client:
@@ -309,7 +309,7 @@ async def test_half_an_answer_never_looks_like_a_whole_one(said: bytes) -> None:
         assert door.pool.busy == door.pool.idle == 0
 
 
-async def test_what_comes_after_an_answer_is_nobodys() -> None:
+async def test_data_after_an_answer_is_dropped() -> None:
     poison = OK + b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
     async with upstream(saying(poison, OK, end=False)) as port, gate(port) as door, caller(door.port) as client:
         assert (await client.get())[2] == b"ok"
@@ -474,7 +474,7 @@ def test_no_header_becomes_two(name: str, value: str) -> None:
         request_head("GET", "/", [(name, value)])
 
 
-async def test_no_answer_ever_reaches_somebody_else() -> None:
+async def test_no_answer_reaches_another_client() -> None:
     """Many clients on few connections, with an upstream and clients that break off, say too much or are slow."""
     chance = random.Random(7)
 

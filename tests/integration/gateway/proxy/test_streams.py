@@ -194,7 +194,7 @@ async def test_an_upgrade_to_something_else_is_a_request_like_any_other(place: t
         assert response.status == 200
 
 
-async def test_aiohttp_is_told_when_nobody_is_there_to_upgrade(place: tuple[World, Kubelet]) -> None:
+async def test_aiohttp_gets_the_refusal_of_an_upgrade(place: tuple[World, Kubelet]) -> None:
     found, _ = place
     async with found.session("") as session:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:

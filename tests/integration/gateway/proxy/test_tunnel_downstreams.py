@@ -59,7 +59,7 @@ async def test_others_are_told_of_clusters_that_come_and_go(tmp_path: Path) -> N
         assert len(told) == count
 
 
-async def test_a_client_that_somebody_kept_says_that_the_cluster_is_gone(tmp_path: Path) -> None:
+async def test_a_kept_client_says_that_the_cluster_is_gone(tmp_path: Path) -> None:
     async with world(tmp_path) as found:
         below = found.downstreams.get(CLUSTER)
         assert below is not None

@@ -31,7 +31,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Management]:
         yield made
 
 
-async def test_the_install_script_says_where_from_and_whom_to_trust(place: Management) -> None:
+async def test_the_install_script_has_the_server_and_its_ca(place: Management) -> None:
     _, answer = await asked(place, "/system-agent-install.sh")
     assert answer.status == 200 and answer.text is not None and answer.text.startswith("#!/usr/bin/env sh\n")
     _, archive = await asked(place, f"/assets/{ARCHIVE}")
@@ -73,14 +73,14 @@ async def test_it_can_be_removed_again(place: Management) -> None:
     assert found[0] == found[1] and found[0] is not None and found[0].startswith("#!")
 
 
-async def test_other_names_are_nobodys(place: Management) -> None:
+async def test_other_names_are_not_found(place: Management) -> None:
     for name in ("rancher-system-agent-amd64", "x", "install.sh", "__init__.py", "remuda-agent.pyz.sha256"):
         with pytest.raises(ApiError) as refused:
             await asked(place, f"/assets/{name}")
         assert refused.value.code == 404
 
 
-async def test_binaries_of_the_original_are_served_where_somebody_put_them(place: Management, tmp_path: Path) -> None:
+async def test_binaries_of_the_original_are_served_if_an_administrator_put_them_there(place: Management, tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "rancher-system-agent-amd64").write_bytes(b"\x7fELF")
     (tmp_path / "assets" / "secret").write_bytes(b"x")

@@ -53,7 +53,7 @@ async def test_signs_of_life() -> None:
         assert await (await place.get("/cacerts")).text() == "", "there is no CA without TLS"
 
 
-async def test_the_ca_with_a_proof_for_who_has_a_registration_token() -> None:
+async def test_the_ca_with_a_proof_for_holders_of_a_registration_token() -> None:
     async with standing() as place:
         await with_registration(place)
         shown = base64.b64encode(hashlib.sha256(TOKEN.encode()).digest()).decode()
@@ -74,7 +74,7 @@ async def test_the_ca_with_a_proof_for_who_has_a_registration_token() -> None:
         assert await proof(shown, "") == ""
 
 
-async def test_settings_are_for_those_who_may_read_them() -> None:
+async def test_settings_are_for_users_who_may_read_them() -> None:
     async with standing() as place:
         await place.setting("server-url", "https://remuda.example")
         public = await (await place.get("/v3/settings/cacerts")).json()

@@ -272,7 +272,7 @@ async def test_a_renewal_that_fails_is_told_and_goes_on_with_the_present_one(mak
     assert serving.problem
 
 
-async def test_files_that_were_given_are_nobodys_to_renew(maker: Maker, clock: VirtualClock) -> None:
+async def test_given_files_are_not_renewed(maker: Maker, clock: VirtualClock) -> None:
     serving = ServingCertificate(maker.files, clock)
     await serving.renew()
     assert serving.problem == ""

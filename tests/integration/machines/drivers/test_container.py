@@ -173,7 +173,7 @@ async def test_an_image_that_can_not_be_built_says_why_and_is_tried_again(engine
     assert host_image.NAME in engine.images
 
 
-async def test_somebody_elses_container_is_left_alone(engine: ContainerEngine, place: Place) -> None:
+async def test_a_foreign_container_is_left_alone(engine: ContainerEngine, place: Place) -> None:
     engine.containers[NAME] = {"spec": {}, "id": "x", "labels": {}, "status": "running"}
     with pytest.raises(PreCreateError, match=f"there is a container {NAME} already, which was not made by this driver"):
         await create(place, case_of(engine))

@@ -84,7 +84,7 @@ async def test_a_key_that_is_not_taken_is_said_before_anything(host: SshHost, pl
     assert await place.files() == {} and host.commands == []
 
 
-async def test_nobody_at_home_is_said_before_anything(host: SshHost, place: Place, tmp_path: Path) -> None:
+async def test_an_unreachable_host_is_reported_first(host: SshHost, place: Place, tmp_path: Path) -> None:
     await host.stop()
     with pytest.raises(PreCreateError, match=f"127.0.0.1:{host.port} can't be reached$") as caught:
         await create(place, case_of(host, tmp_path))

@@ -114,7 +114,7 @@ async def test_without_it_what_is_known_stands_in_and_says_what_to_install() -> 
     assert not linode.usable, "nothing is downloaded that nobody could use"
 
 
-async def test_somebody_else_s_driver_is_downloaded_and_asked_through_the_program(machine: Path, tmp_path: Path) -> None:
+async def test_a_foreign_driver_is_downloaded_and_asked_through_the_program(machine: Path, tmp_path: Path) -> None:
     web = Web(PROGRAM)
     sources = Sources(SYSTEM_CLOCK, with_program(machine), tmp_path / "drivers", web)
     wanted = driver("shelf", url=URL, checksum=sum_of(PROGRAM))

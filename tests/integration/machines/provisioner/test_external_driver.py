@@ -23,7 +23,7 @@ asyncio.run(external_driver._called(["sh", "-c", "echo $$; exec sleep 600"], dic
 """
 
 
-def test_it_dies_with_who_called_it_also_when_that_is_killed() -> None:
+def test_it_dies_with_its_caller_also_when_that_is_killed() -> None:
     caller = subprocess.Popen([sys.executable, "-c", CALLING], stdout=subprocess.PIPE, text=True)
     try:
         assert caller.stdout is not None

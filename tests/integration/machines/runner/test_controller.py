@@ -42,7 +42,7 @@ async def made(tmp_path: Path) -> AsyncIterator[Runners]:
         yield found
 
 
-async def test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does(made: Runners) -> None:
+async def test_only_the_program_gets_the_values_of_sealed_fields(made: Runners) -> None:
     made.begin()
     key, password = "-----BEGIN OPENSSH PRIVATE KEY-----\nbm90IGEga2V5\n-----END OPENSSH PRIVATE KEY-----\n", "hunter2-hunter2"
     infra = await made.machine("m1", "works", sshKey=key, password=password)
@@ -225,7 +225,7 @@ async def test_only_the_server_that_leads_runs_jobs(made: Runners) -> None:
     await made.eventually(follows, "the other one goes on")
 
 
-async def test_jobs_of_somebody_else_are_not_run(made: Runners) -> None:
+async def test_foreign_jobs_are_not_run(made: Runners) -> None:
     infra = await made.machine("m1", "hangs")
     first = await made.create(JOBS, forged(infra))
     other = await made.create(JOBS, forged(infra, "other"))
@@ -305,7 +305,7 @@ class Away:
         return await self._client.patch(resource, name, patch, *more, **named)
 
 
-async def test_what_is_done_is_not_done_again_because_nobody_could_be_told(made: Runners) -> None:
+async def test_a_finished_job_is_not_run_again_when_its_report_failed(made: Runners) -> None:
     away = Away(made.client)
     made.client = cast("Client", away)
     made.begin()

@@ -105,7 +105,7 @@ async def test_a_program_that_its_user_can_not_read_is_told_in_one_line(tmp_path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has what can be taken away")
-async def test_root_that_can_be_nobody_else_can_do_no_more_than_its_user(tmp_path: Path) -> None:
+async def test_root_without_setuid_can_do_no_more_than_its_user(tmp_path: Path) -> None:
     if not jail.version():
         pytest.skip("this kernel has no Landlock")
     code = (
@@ -141,7 +141,7 @@ async def test_what_it_leaves_in_its_session_goes_with_it(tmp_path: Path) -> Non
     await gone(int(said))
 
 
-async def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
+async def test_it_dies_with_its_parent(tmp_path: Path) -> None:
     starter = (
         "import os, sys, time; from pathlib import Path\n"
         "from tests.integration.machines.runner.test_process import spec; from remuda.machines.runner.process import Child\n"
@@ -170,7 +170,7 @@ async def gone(pid: int) -> None:
     await until(ended, f"the end of process {pid}")
 
 
-def test_what_still_runs_where_a_server_is_no_more_ends_and_nobody_else(tmp_path: Path) -> None:
+def test_processes_of_a_server_that_is_gone_end_and_no_others(tmp_path: Path) -> None:
     left = tmp_path / "remuda-jobs-999999999-123-abc"
     (left / "job-x").mkdir(parents=True)
     theirs = [str(left / "job-x"), str(tmp_path), f"{left}-else/job-x"]

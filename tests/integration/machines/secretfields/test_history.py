@@ -19,7 +19,7 @@ KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nbm90IGEga2V5IGF0IGFsbA==\n-----END O
 PAST = "/history/apis/rke-machine-config.cattle.io/v1/namespaces/default/paperconfigs"
 
 
-async def test_the_past_shows_values_only_to_who_may_read_secrets(tmp_path: Path) -> None:
+async def test_the_past_shows_values_only_to_users_who_may_read_secrets(tmp_path: Path) -> None:
     async with served(data_dir=tmp_path / "data", port=0, default_roles=False) as server:
         await server.listen()
         client = InProcessClient(server, manager="remuda")

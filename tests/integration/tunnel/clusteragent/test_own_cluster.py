@@ -72,7 +72,7 @@ async def test_a_pod_makes_nothing_but_the_token(server: Server) -> None:
         await client.get(BINDINGS, "cattle-admin-binding")
 
 
-async def test_another_token_after_somebody_has_removed_the_secret(server: Server) -> None:
+async def test_another_token_after_the_secret_was_removed(server: Server) -> None:
     before = await entered(server).introduction()
     await InProcessClient(server).delete(SECRETS, "cattle-token", "cattle-system")
     after = await entered(server).introduction()
@@ -88,7 +88,7 @@ async def test_a_secret_of_that_name_that_is_something_else(server: Server) -> N
         await entered(server).introduction()
 
 
-async def test_a_token_that_nobody_fills_in_is_not_waited_for_for_ever() -> None:
+async def test_the_wait_for_an_empty_token_secret_ends() -> None:
     alone = await Server.open(Config(None, default_roles=False))
     clock = VirtualClock()
     asking = asyncio.create_task(OwnCluster(InProcessClient(alone), Target("https://x"), clock, prepared=False).introduction())

@@ -61,7 +61,7 @@ async def test_a_page_that_answers_everything_is_not_the_server(gate: Gate) -> N
         await establish(Settings(gate.url, TOKEN, gate.checksum), SYSTEM_CLOCK, "")
 
 
-async def test_nobody_listens() -> None:
+async def test_no_server_listens() -> None:
     with pytest.raises(TrustError, match="can't be reached"):
         await establish(Settings("https://127.0.0.1:1", TOKEN, "0" * 64), SYSTEM_CLOCK, "")
 

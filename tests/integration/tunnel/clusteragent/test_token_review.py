@@ -88,7 +88,7 @@ async def test_a_token_lets_its_user_in_with_their_groups() -> None:
         ({}, {"enabled": False}),
     ],
 )
-async def test_nobody_is_let_in_by_what_is_not_good_any_more(token: Obj, user: Obj) -> None:
+async def test_expired_and_disabled_tokens_are_refused(token: Obj, user: Obj) -> None:
     async with reviewing() as (client, reviewer):
         await known(client, token, user)
         await seen(reviewer)

@@ -43,7 +43,7 @@ def test_names_that_a_cluster_may_have(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["default", "kube-system", "fleet-default", "cattle-system", "c-", "c-a.b", "c-" + "x" * 62, "C-abc"]
 )
-def test_names_that_could_be_somebody_elses_namespace(name: str) -> None:
+def test_names_that_could_be_an_existing_namespace(name: str) -> None:
     assert refused(CLUSTERS, cluster(name), name=name) == ["metadata.name"]
     assert refused(CLUSTERS, cluster(name), cluster(name, x=1), name=name) == [], "but one that is there can be changed"
 

@@ -61,7 +61,7 @@ def test_nothing_is_told_of_a_token_that_does_not_open_this_cluster(changes: Obj
 
 
 @pytest.mark.parametrize("fields", [{"enabled": False}, {"mustChangePassword": True}])
-def test_nothing_is_told_of_people_who_are_not_let_in(fields: Obj) -> None:
+def test_users_without_access_are_not_written(fields: Obj) -> None:
     assert desired(HERE, [token()], {"u-1": user(**fields)}, NOW) == []
 
 

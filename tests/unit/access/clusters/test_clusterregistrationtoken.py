@@ -89,7 +89,7 @@ async def test_commands_that_were_tampered_with_are_put_back() -> None:
         assert (await crt(made))["status"] == before
 
 
-async def test_a_token_lasts_for_a_month_unless_somebody_says_otherwise() -> None:
+async def test_a_token_lasts_for_a_month_by_default() -> None:
     async with world(everything) as made:
         await made.cluster(ID)
         await made.settle()
@@ -128,7 +128,7 @@ async def test_a_token_may_have_terms_of_its_own() -> None:
         assert 29 * 60 <= left <= 33 * 60
 
 
-async def test_somebody_may_ask_for_a_new_token_once() -> None:
+async def test_a_new_token_can_be_requested_once() -> None:
     async with world(everything) as made:
         await made.cluster(ID)
         await made.settle()
@@ -186,7 +186,7 @@ async def test_a_token_of_an_older_object_moves_into_a_secret() -> None:
         assert "token" not in (await crt(made))["status"]
 
 
-async def test_nobody_gets_a_token_for_somebody_elses_cluster() -> None:
+async def test_a_token_for_another_cluster_is_refused() -> None:
     async with world(everything) as made:
         await made.cluster(ID)
         await made.settle()

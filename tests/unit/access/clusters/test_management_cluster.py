@@ -109,7 +109,7 @@ def squatted(**metadata: object) -> Obj:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ID, **metadata}}
 
 
-async def test_no_token_is_put_into_somebody_elses_namespace() -> None:
+async def test_no_token_is_put_into_a_foreign_namespace() -> None:
     async with world(everything) as made:
         await made.create(NAMESPACES, squatted())
         await made.cluster(ID)

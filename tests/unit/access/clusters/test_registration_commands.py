@@ -79,7 +79,7 @@ def test_quotes_in_a_value_stay_in_the_value() -> None:
     assert found["windowsNodeCommand"].startswith('$env:A="`"; `$(reboot) ``x`` \\"; curl.exe')
 
 
-def test_nobody_is_told_to_go_where_nothing_is() -> None:
+def test_without_a_server_url_there_are_no_commands() -> None:
     assert commands("", "", ID) == {}
 
 

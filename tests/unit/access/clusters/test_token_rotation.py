@@ -39,7 +39,7 @@ def test_a_token_whose_time_is_over_is_replaced_and_stays_good_for_a_while() -> 
     assert after(found, NOW + 600) == Issued("new1", expires=NOW + 3600)
 
 
-def test_somebody_may_ask_also_where_tokens_do_not_age() -> None:
+def test_a_new_token_can_be_requested_where_tokens_do_not_expire() -> None:
     assert after(Issued("t", expires=NOW + 60), asked=True) == Issued("new1", "t", NOW + 3600, NOW + 600)
     assert after(Issued("t"), terms=STILL, asked=True) == Issued("new1", "t", None, NOW + 600)
 

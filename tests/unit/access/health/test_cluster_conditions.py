@@ -25,7 +25,7 @@ def told(obj: Obj) -> dict[str, tuple[str, ...]]:
     return {kind: tuple(each.get(part, "") for part in _PARTS) for kind, each in found.items() if each is not None}
 
 
-def test_an_import_that_nobody_has_connected_yet() -> None:
+def test_an_import_that_was_never_connected() -> None:
     assert told(judged(cluster(), NOTHING, NOW)) == {
         "Pending": ("Unknown", "", ""),
         "Provisioned": ("Unknown", "Pending", "waiting for full cluster configuration"),

@@ -221,7 +221,7 @@ async def test_a_cluster_behind_a_connection_is_looked_at_now_and_then() -> None
         assert nodes["one"]["status"]["requested"] == {"cpu": "100m", "pods": "1"} and "two" in nodes
 
 
-async def test_nodes_are_caught_up_with_also_when_nobody_asks_how_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nodes_are_followed_also_between_health_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_health, "_API_EVERY", 1e9)
     async with place() as found:
         found.sick.remote = True

@@ -90,7 +90,7 @@ async def test_the_account_that_cleans_is_there_until_the_end() -> None:
     assert ("delete", "namespaces cattle-system") not in asked
 
 
-async def test_what_is_somebody_elses_stays() -> None:
+async def test_foreign_objects_stay() -> None:
     async with place() as found:
         await imported(found)
         theirs = {

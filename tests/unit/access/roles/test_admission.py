@@ -63,7 +63,7 @@ async def tenants(here: House) -> None:
     await here.cluster(B, creator="u-other")
 
 
-async def test_nobody_makes_a_global_role_with_more_than_they_hold() -> None:
+async def test_a_global_role_with_more_than_the_writer_holds_is_refused() -> None:
     async with house() as here:
         await role_keeper(here)
         keeper = here.as_("u-keeper")
@@ -108,7 +108,7 @@ async def test_escalate_and_bind_are_honoured() -> None:
         )
 
 
-async def test_nobody_binds_a_global_role_with_more_than_they_hold() -> None:
+async def test_a_binding_of_a_global_role_with_more_than_the_writer_holds_is_refused() -> None:
     async with house() as here:
         await role_keeper(here)
         await here.grant("user", "u-tenant")
@@ -126,7 +126,7 @@ async def test_nobody_binds_a_global_role_with_more_than_they_hold() -> None:
         await here.as_("u-admin").create(GLOBAL_ROLE_BINDINGS, global_binding("admin", "u-second"))
 
 
-async def test_nobody_takes_a_global_role_away_that_gives_more_than_they_hold() -> None:
+async def test_removing_a_global_role_with_more_than_the_writer_holds_is_refused() -> None:
     """Else a server could be left without its administrators."""
     async with house() as here:
         await role_keeper(here)
@@ -233,7 +233,7 @@ async def test_role_templates_must_make_sense() -> None:
         await here.client.delete(ROLE_TEMPLATES, "one")
 
 
-async def test_a_role_template_takes_who_holds_it_everywhere() -> None:
+async def test_a_role_template_needs_a_writer_who_holds_it_everywhere() -> None:
     async with house() as here:
         await role_keeper(here)
         keeper = here.as_("u-keeper")
@@ -329,7 +329,7 @@ async def test_a_cluster_takes_no_namespace_and_no_other_cluster() -> None:
         await tenant.create(PROVISIONING_CLUSTERS, own, WORKSPACE)
 
 
-async def test_nobody_says_of_their_cluster_that_it_was_made_of_another() -> None:
+async def test_the_origin_of_a_cluster_can_not_be_claimed() -> None:
     async with house() as here:
         await tenants(here)
         tenant = here.as_("u-tenant")

@@ -213,7 +213,7 @@ async def test_a_removed_cluster_leaves_no_role_behind() -> None:
         await refused(here.as_("u-tenant").get(SECRETS, f"{A}-prov-kubeconfig", WORKSPACE))
 
 
-async def test_roles_that_somebody_edits_are_put_back() -> None:
+async def test_edited_roles_are_restored() -> None:
     async with house() as here:
         await here.cluster(A, creator="u-tenant")
         wide = {"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]}
@@ -305,7 +305,7 @@ def test_two_clusters_never_share_a_role() -> None:
     assert longest == f"r-cluster-{'x' * 63}-admin"
 
 
-async def test_an_owner_keeps_nobody_away_who_may_see_every_cluster() -> None:
+async def test_an_owner_can_not_exclude_users_who_may_see_every_cluster() -> None:
     async with house() as here:
         await here.grant("user", "u-tenant")
         await here.grant("read-only", "u-auditor")
@@ -420,7 +420,7 @@ async def test_a_global_role_gives_its_templates_in_every_cluster_until_it_goes(
             assert await here.names(CLUSTER_ROLE_TEMPLATE_BINDINGS, cluster, label) == []
 
 
-async def test_a_principal_counts_when_somebody_is_known_by_it() -> None:
+async def test_a_principal_counts_when_a_user_has_it() -> None:
     async with house() as here:
         await here.cluster(A)
         binding = cluster_binding(A, "cluster-member", name="seven")

@@ -19,7 +19,7 @@ def test_every_built_in_role_is_named() -> None:
     assert [name for _, name in BUILTIN if f"`{name}`" not in DOC] == []
 
 
-async def test_the_example_lets_somebody_in() -> None:
+async def test_the_example_gives_access() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", DOC, re.DOTALL)
     binding = yaml.safe_load(example)
     async with house() as here:

@@ -24,7 +24,7 @@ def visible(rbac: Rbac, user: User, resource: GroupVersionResource, namespace: s
     return None if rbac.authorize(action).allowed else rbac.permitted(action)
 
 
-async def test_everybody_sees_theirs() -> None:
+async def test_each_user_sees_their_own_objects() -> None:
     async with house() as here:
         filter_lists(here.server)
         for name in ("u-tenant", "u-other", "u-new"):

@@ -114,7 +114,7 @@ def test_a_private_key_among_certificates_is_refused() -> None:
     assert "private key" in problem_of("cacerts", public + private)
 
 
-def test_a_setting_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_setting_is_refused() -> None:
     assert problem_of("no-such", "x") == "there is no setting 'no-such'"
     with pytest.raises(SettingError, match="no setting"):
         Settings().effective("no-such")

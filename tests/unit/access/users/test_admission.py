@@ -69,7 +69,7 @@ def token(user: str, **more: Any) -> Obj:
     return {**make_token(TokenSpec(user=user, ttl=3600), 1_800_000_000, Entropy()).manifest, **more}
 
 
-async def test_nobody_makes_a_token_for_somebody_else_or_for_a_group() -> None:
+async def test_a_token_for_another_user_or_for_a_group_is_refused() -> None:
     async with house() as (made, as_):
         keeper = as_(KEEPER)
         assert "impersonate that user" in await refused(keeper.create(TOKENS, token(ADMIN)))
@@ -81,13 +81,13 @@ async def test_nobody_makes_a_token_for_somebody_else_or_for_a_group() -> None:
         await as_(ADMIN).create(TOKENS, token("u-jo", groupPrincipals=[{"metadata": {"name": "github_team://1"}}]))
 
 
-async def test_who_may_impersonate_somebody_may_make_them_a_token() -> None:
+async def test_a_user_who_may_impersonate_another_may_make_them_a_token() -> None:
     async with house() as (made, as_):
         await give(made, "u-butler", ("management.cattle.io", "tokens", "*"), ("", "users", "impersonate"))
         await as_("u-butler").create(TOKENS, token("u-jo"))
 
 
-async def test_a_token_stays_whose_it_is_and_lasts_no_longer() -> None:
+async def test_a_token_keeps_its_user_and_lasts_no_longer() -> None:
     async with house() as (made, as_):
         stored = await made.client.create(TOKENS, token("u-jo", clusterName="c-a"))
         name, keeper = stored["metadata"]["name"], as_(KEEPER)
@@ -111,7 +111,7 @@ async def test_what_the_server_itself_writes_is_let_through() -> None:
         await made.client.patch(TOKENS, name, {"lastUsedAt": "2026-01-01T00:00:00Z", "token": "$3:1:AAAA:BBBB"})
 
 
-async def test_nobody_becomes_somebody_else_by_what_a_login_provider_calls_them() -> None:
+async def test_principals_of_login_providers_do_not_change_the_user() -> None:
     async with house() as (_, as_):
         keeper = as_(KEEPER)
         for principal in ("local://user-admin", "system://provisioning/fleet-default/prod", "github_user://1"):
@@ -156,7 +156,7 @@ TAKING_OVER: tuple[Obj, ...] = (
 
 
 @pytest.mark.parametrize("holds", ["everything", "another resource", "a namespace", "a cluster", "every cluster"])
-async def test_nobody_changes_who_somebody_is_that_holds_what_they_do_not(holds: str) -> None:
+async def test_users_with_more_permissions_can_not_be_changed(holds: str) -> None:
     """Who sets the name or the password of another is that other, and has what they have."""
     async with house() as (made, as_):
         keeper, target = as_(KEEPER), "u-above"
@@ -227,7 +227,7 @@ async def test_who_holds_the_same_manages_users_as_before() -> None:
         await keeper.create(USERS, user_manifest("u-new", "new"))
 
 
-async def test_a_login_name_is_one_word_that_nobody_else_has() -> None:
+async def test_a_login_name_is_one_word_and_unique() -> None:
     async with house() as (made, as_):
         keeper = as_(KEEPER)
         for name in ("admin", "a b", "admin\u200b", "ａｄｍｉｎ", "x\r\nX: y"):

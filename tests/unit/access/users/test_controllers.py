@@ -77,7 +77,7 @@ async def test_a_disabled_user_loses_every_token_and_keeps_the_password() -> Non
         assert await PasswordSecrets(made.client).read("u-off") == "$scrypt$x"
 
 
-async def test_a_token_of_nobody_goes() -> None:
+async def test_a_token_without_a_user_is_deleted() -> None:
     async with working() as made:
         await token(made, "u-never")
         await made.settle(5)

@@ -174,7 +174,7 @@ async def test_without_a_data_directory_the_secret_holds_it_until_it_is_changed(
     assert len(said) == 1
 
 
-async def test_the_file_goes_when_the_first_user_changed_the_password_and_for_nobody_else(tmp_path: Path) -> None:
+async def test_the_file_is_deleted_only_when_the_first_user_changed_the_password(tmp_path: Path) -> None:
     async with management() as made:
         first = starting(made, tmp_path, [])
         await first.ensure()

@@ -82,7 +82,7 @@ def test_what_can_not_be_a_password_is_wrong_and_takes_as_long(password: str, mo
     assert costs == [CHEAP]
 
 
-def test_somebody_unknown_takes_as_long_as_somebody_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_user_takes_as_long_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = spied(monkeypatch)
     assert verify_nobody("\ud800" * 5000, CHEAP) == Verdict(False)
     assert costs == [CHEAP]

@@ -76,7 +76,7 @@ def test_who_is_disabled_or_on_the_way_out_is_not_let_in(user: dict[str, object]
     assert is_enabled(user) is enabled
 
 
-def test_a_login_name_means_whoever_had_it_first() -> None:
+def test_a_login_name_means_the_oldest_user() -> None:
     def made(name: str, at: str) -> dict[str, object]:
         return {"metadata": {"name": name, "creationTimestamp": at}, "username": "admin"}
 

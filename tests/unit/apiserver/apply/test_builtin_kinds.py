@@ -92,7 +92,7 @@ def test_a_created_deployment_is_owned_as_on_a_real_server() -> None:
     }
 
 
-def test_scaling_moves_the_replicas_to_who_scales() -> None:
+def test_scaling_moves_the_replicas_to_the_scaling_manager() -> None:
     paths = ScalePaths("apps/v1", {"apps/v1": ("spec", "replicas")})
     fields: dict[str, Any] = {"f:spec": {"f:replicas": {}, "f:paused": {}}}
     parent = [

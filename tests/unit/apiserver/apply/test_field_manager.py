@@ -51,7 +51,7 @@ def test_a_creator_owns_all_it_sets_but_what_the_server_sets() -> None:
     }
 
 
-def test_what_a_new_object_always_has_is_nobodys() -> None:
+def test_fields_that_a_new_object_always_has_are_not_owned() -> None:
     manager = widgets(empty={"metadata": {}, "spec": {"set": None}})
     made = manager.on_create(widget({"replicas": 1, "set": ["a"]}), "me")
     assert owned(made) == {"me": {"f:spec": {"f:replicas": {}, "f:set": {'v:"a"': {}}}}}
@@ -264,7 +264,7 @@ def test_the_same_value_is_shared_not_fought_over() -> None:
     assert new["spec"] == live["spec"]
 
 
-def test_fields_no_longer_applied_go_unless_somebody_else_owns_them() -> None:
+def test_fields_no_longer_applied_go_unless_another_manager_owns_them() -> None:
     manager = widgets()
     live = stored(manager.on_apply(None, widget({"replicas": 1, "text": "a", "items": [{"name": "x"}, {"name": "y"}]}), "one"))
     live = manager.on_apply(live, widget({"text": "a", "items": [{"name": "y", "value": 3}]}), "two")
@@ -273,7 +273,7 @@ def test_fields_no_longer_applied_go_unless_somebody_else_owns_them() -> None:
     assert owned(new)["one"] == {"f:spec": {"f:replicas": {}}}
 
 
-def test_what_nobody_owns_stays_beside_what_is_removed() -> None:
+def test_fields_without_an_owner_stay_beside_removed_ones() -> None:
     manager = widgets()
     live = stored(manager.on_apply(None, widget({"replicas": 1, "text": "a"}), "one"))
     defaulted = edited(live, plain=["server"])

@@ -56,7 +56,7 @@ def test_all_headers_are_read_whatever_their_case() -> None:
     assert parse(headers) == ImpersonationRequest("bob", "u1", ("g1", "g2"), {"foo/bar": ("x", "y"), "50%": ("z",)})
 
 
-def test_no_headers_or_an_empty_name_impersonate_nobody() -> None:
+def test_no_headers_or_an_empty_name_do_not_impersonate() -> None:
     assert parse([("Accept", "x"), ("Impersonated", "x"), ("Impersonate", "x")]) is None
     assert parse([("Impersonate-User", "")]) is None
 
@@ -91,7 +91,7 @@ HEADER_NAMES = st.sampled_from(["Impersonate-User", "impersonate-group", "Impers
 
 
 @given(st.lists(st.tuples(HEADER_NAMES, st.text(max_size=8)), max_size=6))
-def test_any_headers_give_a_user_nobody_or_a_bad_request(headers: list[tuple[str, str]]) -> None:
+def test_any_headers_give_a_user_none_or_a_bad_request(headers: list[tuple[str, str]]) -> None:
     try:
         wanted = parse(headers)
     except ApiError as error:
@@ -218,7 +218,7 @@ def test_an_agent_may_be_its_own_node_and_no_other() -> None:
     refusal(EVE, *rules, wanted=ImpersonationRequest("system:node:n1"))
 
 
-def test_an_administrator_may_be_anybody() -> None:
+def test_an_administrator_may_impersonate_any_user() -> None:
     assert act(ADMIN, wanted=ImpersonationRequest("system:anonymous")).groups == ("system:unauthenticated",)
     assert act(ADMIN, wanted=ImpersonationRequest("bob", groups=("system:unauthenticated",))).groups == (
         "system:unauthenticated",

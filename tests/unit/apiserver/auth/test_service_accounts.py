@@ -157,7 +157,7 @@ async def test_an_unknown_key_id_is_refused(house: House) -> None:
     assert await house.refusal(signed(claims, kid="another")) == "invalid signature, no keys found"
 
 
-async def test_critical_headers_that_nobody_understands_are_refused(house: House) -> None:
+async def test_unknown_critical_headers_are_refused(house: House) -> None:
     header, payload, signature = house.token().split(".")
     changed = encode({**json.loads(base64.urlsafe_b64decode(header + "==")), "crit": ["exp"], "exp": 1})
     assert await house.refusal(f"{changed}.{payload}.{signature}") == CRYPTO_FAILURE

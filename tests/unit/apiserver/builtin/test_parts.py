@@ -192,7 +192,7 @@ def test_managed_fields_and_namespaces_are_checked() -> None:
     assert fields == ["metadata.namespace", f"{at}.operation", f"{at}.fieldsType", f"{at}.manager"]
 
 
-def test_match_conditions_are_compiled_by_whoever_knows_the_language() -> None:
+def test_match_conditions_are_compiled_by_the_given_compiler() -> None:
     _, validating = admissionregistration.webhook_strategies(lambda expression: [f"no {expression}"])
     hook = {"name": "a.b.c", "matchConditions": [{"name": "x", "expression": "1"}]}
     found = [str(error) for error in validating.validate({"metadata": {"name": "a"}, "webhooks": [hook]})]

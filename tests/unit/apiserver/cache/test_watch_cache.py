@@ -43,7 +43,7 @@ def shown(changes: list[Change]) -> list[tuple[int, str, bool, bool]]:
     return [(c.revision, c.key.removeprefix(BUCKET), c.entry is not None, c.prev is not None) for c in changes]
 
 
-async def test_whoever_wrote_reads_it_back() -> None:
+async def test_a_writer_reads_its_write_back() -> None:
     async with running() as cache:
         revision = await put(cache, "n/a")
         entry = cache.bucket(BUCKET).get(BUCKET + "n/a")

@@ -52,7 +52,7 @@ def test_a_new_definition_is_accepted_and_established() -> None:
         ({"plural": "bars", "kind": "Bar", "singular": "foos"}, "SingularConflict", '"foos" is already in use'),
     ],
 )
-def test_a_name_that_somebody_else_has(names: Obj, reason: str, message: str) -> None:
+def test_a_name_that_another_definition_has(names: Obj, reason: str, message: str) -> None:
     first = crd(names={"plural": "foos", "kind": "Foo", "shortNames": ["f"]})
     first["status"] = next_status(first, [first], NOW)
     second = crd(metadata={"name": "bars.example.com"}, names=names)

@@ -127,7 +127,7 @@ def test_selectable_fields() -> None:
     assert kind.fields(obj()) == {"spec.color": "", "spec.low": ""}
 
 
-def test_finalizers_should_say_whose_they_are() -> None:
+def test_finalizers_should_have_a_domain() -> None:
     kind = strategy()
     old = obj({}, finalizers=["old"])
     assert kind.warnings(obj({}, finalizers=["old", "example.com/x", "orphan"]), old) == []

@@ -43,7 +43,7 @@ def test_a_new_key_comes_last_is_put_first_and_stays_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", rotation_record.KINDS)
-def test_whoever_is_killed_between_two_files_finds_keys_that_work(kind: str) -> None:
+def test_a_kill_between_two_files_leaves_valid_keys(kind: str) -> None:
     for before, after in itertools.pairwise(steps(kind)):
         for count in range(len(FILES) + 1):
             files = {**before.files(), **{name: after.files()[name] for name in FILES[:count]}}

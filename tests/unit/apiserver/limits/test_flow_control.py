@@ -90,7 +90,7 @@ async def test_who_stops_waiting_makes_room_in_the_queue_at_once() -> None:
     await visitors.all_leave()
 
 
-async def test_a_seat_that_is_given_to_somebody_who_just_left_goes_on_to_the_next() -> None:
+async def test_a_seat_of_a_request_that_just_left_goes_to_the_next() -> None:
     gate = Gate("g", seats=1, queue=5)
     visitors = Visitors(gate)
     for name in "abc":

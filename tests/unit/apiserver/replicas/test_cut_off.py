@@ -292,7 +292,7 @@ async def test_a_store_of_one_s_own_that_has_forgotten_ends_the_server() -> None
         await cache.stop()
 
 
-async def test_nobody_sees_a_part_of_it() -> None:
+async def test_no_reader_sees_a_part_of_it() -> None:
     """Followers of the cache find all of it applied when they are told of the first change."""
     async with replicas() as (one, two):
         for number in range(4):

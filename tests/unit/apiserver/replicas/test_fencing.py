@@ -197,9 +197,7 @@ async def test_only_what_is_written_behind_the_fence_is_checked(server: Server) 
     await client.create(CONFIG_MAPS, config_map("free-again"))
 
 
-async def test_a_fence_that_somebody_tore_down_is_put_up_again(
-    server: Server, clock: VirtualClock, pair: tuple[Replica, Replica]
-) -> None:
+async def test_a_removed_fence_is_written_again(server: Server, clock: VirtualClock, pair: tuple[Replica, Replica]) -> None:
     first, second = pair
     before = first.fence
     await server.store.write([Delete(FENCE_KEY)])

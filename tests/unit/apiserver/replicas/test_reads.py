@@ -33,7 +33,7 @@ async def test_a_get_is_not_answered_before_the_server_has_caught_up() -> None:
         assert (await asking)["data"] == {"by": "two"}
 
 
-async def test_whoever_takes_any_version_is_answered_at_once() -> None:
+async def test_a_read_of_any_version_is_answered_at_once() -> None:
     async with replicas() as (one, two):
         old = await one.client.create(CONFIG_MAPS, config_map("a", by="one"))
         await two.told()
@@ -190,7 +190,7 @@ async def test_without_a_quorum_nothing_is_read() -> None:
         assert (await error_of(two.client.delete(CONFIG_MAPS, "b", "default"))).code == 503
 
 
-async def test_writes_of_somebody_else_in_the_same_store_are_not_waited_for_for_ever() -> None:
+async def test_the_wait_for_foreign_writes_in_the_same_store_ends() -> None:
     """The newest revision may be of a key that no server caches."""
     async with replicas() as (one, two):
         await one.client.create(CONFIG_MAPS, config_map("a"))

@@ -113,7 +113,7 @@ async def test_what_changes_nothing_is_answered_from_the_newest_state() -> None:
         assert one.line.store.revision == int(newest["metadata"]["resourceVersion"])
 
 
-async def test_a_write_that_changes_something_asks_nobody_first() -> None:
+async def test_a_write_that_changes_something_needs_no_read_first() -> None:
     async with replicas() as (one, two):
         await one.client.create(CONFIG_MAPS, config_map("a"))
         await two.told()
@@ -430,7 +430,7 @@ async def test_a_write_without_a_quorum() -> None:
         assert (refused.code, refused.reason, refused.retry_after) == (503, "ServiceUnavailable", 1)
 
 
-async def test_a_write_of_which_nobody_knows_what_became() -> None:
+async def test_a_write_with_an_unknown_result() -> None:
     async with replicas() as (one, two):
         one.line.answers_lost = Unknown("no answer came")
         refused = await error_of(one.client.create(CONFIG_MAPS, config_map("a")))

@@ -186,7 +186,7 @@ async def test_a_cluster_with_several_nodes_gets_a_second_agent(place: Place) ->
     assert await replicas_with(node("a"), node("b")) == 3
 
 
-async def test_a_deployment_of_somebody_else_is_not_touched(place: Place) -> None:
+async def test_a_foreign_deployment_is_not_touched(place: Place) -> None:
     await place.applied()
     other = {"metadata": {"annotations": {"remuda.dev/made-for": "c-m-another"}}}
     await place.below.patch(DEPLOYMENTS, "cattle-cluster-agent", other, "cattle-system")

@@ -52,7 +52,7 @@ async def test_what_one_is_anyway_needs_no_permission() -> None:
     assert (user.name, user.groups) == ("u-alice", ("team", "system:authenticated"))
 
 
-async def test_somebody_else_with_all_that_belongs_to_them() -> None:
+async def test_impersonation_with_groups_and_extras() -> None:
     rules = Rules(("users", "u-bob"), ("groups", "ops"), ("uids", "7"), ("userextras/scopes", "all"))
     user = await acting(rules, ALICE, ImpersonationRequest("u-bob", "7", ("ops",), {"scopes": ("all",)}))
     assert impersonation_headers(user) == [

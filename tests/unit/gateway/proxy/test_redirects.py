@@ -66,7 +66,7 @@ def test_no_number_of_dots_leads_out_of_the_cluster() -> None:
             assert told("/" + "../" * dots + end).startswith(f"{PREFIX}/")
 
 
-def test_without_a_host_nobody_is_sent_away() -> None:
+def test_without_a_matching_host_no_redirect_is_passed_on() -> None:
     assert told("https://login.example/", host="") == ""
     assert told("/x", host="[::1]:8443") == f"{PREFIX}/x"
     assert told("https://[::1]/x", host="[::1]:8443") == ""

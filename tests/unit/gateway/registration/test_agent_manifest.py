@@ -135,7 +135,7 @@ def test_the_image_that_is_served_is_the_one_that_is_named() -> None:
     assert REPOSITORY == AGENT_REPOSITORY
 
 
-def test_charts_are_copied_only_for_who_names_where_they_are() -> None:
+def test_charts_are_copied_only_if_their_place_is_named() -> None:
     assert "initContainers" not in pod(wanted())
     with_charts = pod(wanted({"desiredAssetsImage": "rancher/rancher-assets:head"}))
     assert with_charts["initContainers"][0]["name"] == "rancher-charts-copy"

@@ -23,7 +23,7 @@ PATH = "/v3/connect/progress"
 M1, M2 = Key(FLEET, "m1"), Key(FLEET, "m2")
 
 
-async def test_what_a_host_says_is_read_by_who_may_read_its_machine() -> None:
+async def test_progress_of_a_host_is_for_users_who_may_read_its_machine() -> None:
     async with hosted() as place:
         await place.wanted()
         name = request_name(ID)

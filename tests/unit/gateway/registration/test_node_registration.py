@@ -106,7 +106,7 @@ async def test_a_script_that_was_not_used_in_time_lets_no_host_in() -> None:
         [("X-Cattle-Id", ID), ("Authorization", f"Bearer {NODE}"), ("Authorization", f"Bearer {NODE}")],
     ],
 )
-async def test_nobody_comes_in_without_a_token_for_nodes_and_an_id(headers: dict[str, str]) -> None:
+async def test_registration_needs_a_token_for_nodes_and_an_id(headers: dict[str, str]) -> None:
     async with hosted() as place:
         await place.wanted()
         status, body = await place.ask("/v3/connect/agent", headers)
@@ -148,7 +148,7 @@ async def used(place: Hosted, machine_id: str = ID) -> str:
     return token_in(body)
 
 
-async def test_whoever_knows_an_id_does_not_become_that_host() -> None:
+async def test_the_id_of_a_host_is_not_enough_to_register_as_it() -> None:
     async with hosted() as place:
         await place.wanted()
         token = await used(place)
@@ -197,7 +197,7 @@ async def test_a_host_whose_machine_does_not_come_is_told_to_come_again() -> Non
         assert await place.made.find(SECRETS, request_name(ID), place.cluster) is None
 
 
-async def test_an_answer_that_nobody_waits_for_is_nobodys() -> None:
+async def test_an_answer_without_a_waiting_request_is_dropped() -> None:
     async with hosted() as place:
         await place.wanted()
         headers = {"Authorization": f"Bearer {NODE}", "X-Cattle-Id": ID, "X-Cattle-Role-Worker": "true"}

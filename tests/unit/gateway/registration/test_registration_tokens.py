@@ -103,7 +103,7 @@ async def test_grace_without_an_end_is_none(place: Management, ends: str) -> Non
     assert registrations.cluster_of(OLD) is None
 
 
-async def test_an_expiry_that_nobody_can_read_is_over(place: Management) -> None:
+async def test_an_unreadable_expiry_counts_as_expired(place: Management) -> None:
     registrations = await known(place, crt_secret("c-m-one", "default-token", token=TOKEN, expiresAt="never"))
     assert registrations.cluster_of(TOKEN) is None
 
@@ -123,7 +123,7 @@ async def test_a_token_that_is_also_the_nodes_token_opens_no_more_than_that(plac
     assert found is not None and found.is_node_token
 
 
-async def test_who_follows_is_told_of_clusters_whose_tokens_change(place: Management) -> None:
+async def test_followers_learn_of_clusters_whose_tokens_change(place: Management) -> None:
     registrations = await known(place, crt_secret("c-m-one", "default-token", token=TOKEN))
     told: list[str] = []
     registrations.on_change(told.append)

@@ -140,7 +140,7 @@ def test_no_text_that_a_caller_makes_up_takes_long(piece: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['a\n{"user":"forged"}', "a\r\nb", "a\u2028b", "a\0b", "\x1b[2J", "\ud800", '"', "\\"])
-def test_nobody_writes_a_line_of_their_own(text: str) -> None:
+def test_clients_can_not_forge_a_line(text: str) -> None:
     line = render(record(text, user=text, agent=text, groups=(text,)), 0)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
@@ -160,7 +160,7 @@ def test_annotations_are_cut_and_without_secrets() -> None:
     assert max(len(text) for pair in found.items() for text in pair) <= LONGEST_FIELD + 1
 
 
-def test_a_line_says_who_what_where_and_how_it_ended() -> None:
+def test_a_line_has_the_user_request_path_and_result() -> None:
     found = json.loads(
         render(
             Record(

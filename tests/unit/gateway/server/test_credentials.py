@@ -83,7 +83,7 @@ def test_a_token_without_a_time_of_making_can_not_have_a_time_to_live() -> None:
     assert refusal({**token, "metadata": {**token["metadata"], "creationTimestamp": None}}, shows, NOW) == "the token is expired"
 
 
-def test_a_token_being_deleted_lets_nobody_in() -> None:
+def test_a_token_being_deleted_is_refused() -> None:
     token, shows = made()
     token["metadata"]["deletionTimestamp"] = rfc3339(NOW)
     assert refusal(token, shows, NOW) == "the token is being deleted"
@@ -180,7 +180,7 @@ def test_all_of_ranchers_hashes_are_read_and_only_the_newest_stays(version: int)
         old_hash(3) + ":",
     ],
 )
-def test_a_hash_that_can_not_be_read_is_nobodys(stored: str) -> None:
+def test_a_hash_that_can_not_be_read_is_refused(stored: str) -> None:
     assert not same_secret(stored, True, SECRET)
     assert not same_secret(stored, True, "\ud800")
 
@@ -326,7 +326,7 @@ def test_a_new_token_has_its_owner_its_end_and_no_secret_in_sight() -> None:
     assert secret not in everything
 
 
-def test_labels_can_not_give_a_token_to_somebody_else() -> None:
+def test_labels_can_not_give_a_token_to_another_user() -> None:
     token, _ = made(labels={"authn.management.cattle.io/token-userId": "u-admin"})
     assert token["metadata"]["labels"]["authn.management.cattle.io/token-userId"] == "u-abcde"
 

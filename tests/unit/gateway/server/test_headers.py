@@ -55,7 +55,7 @@ def test_a_forged_identity_does_not_go_on_and_is_told(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Authorization", "COOKIE", "Proxy-Authorization", "X-API-CSRF", "Host"])
-def test_what_was_meant_for_us_is_for_nobody_else(name: str) -> None:
+def test_our_own_headers_are_not_passed_on(name: str) -> None:
     found = for_cluster([(name, "secret")])
     assert (found.headers, found.impersonation, found.forged) == ([], [], [])
 
@@ -159,7 +159,7 @@ def test_every_proxied_answer_is_in_a_sandbox_whatever_the_cluster_says() -> Non
     assert [value for name, value in found if name.lower() == "x-frame-options"] == ["DENY"]
 
 
-def test_our_own_page_is_framed_by_nobody_and_runs_no_script_of_others() -> None:
+def test_our_own_page_can_not_be_framed_and_runs_no_foreign_script() -> None:
     policy = OWN_ANSWER["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in policy
     assert "script-src 'self';" in policy
@@ -243,7 +243,7 @@ _LISTS = st.lists(
 
 
 @given(_LISTS)
-def test_nothing_that_goes_on_says_who_the_caller_is_or_ends_a_line(headers: list[tuple[str, str]]) -> None:
+def test_forwarded_headers_have_no_identity_and_no_line_ends(headers: list[tuple[str, str]]) -> None:
     found = for_cluster(headers)
     for name, value in found.headers:
         assert not says_identity(name)

@@ -100,7 +100,7 @@ def test_what_could_be_read_in_two_ways_is_refused(raw: str) -> None:
         ("/a?path=/../../x", ("a",), "path=/../../x"),
     ],
 )
-def test_what_everybody_reads_alike_is_let_in(raw: str, segments: tuple[str, ...], query: str) -> None:
+def test_unambiguous_paths_are_accepted(raw: str, segments: tuple[str, ...], query: str) -> None:
     found = judge(raw)
     assert (found.segments, found.query, found.path) == (segments, query, raw.partition("?")[0])
 

@@ -181,7 +181,7 @@ def test_a_caller_is_known_by_what_they_own(address: str, network: str) -> None:
 # --- connections ----------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_holds_more_places_than_are_theirs_and_all_together_not_more_than_there_are() -> None:
+def test_places_are_limited_for_each_client_and_in_total() -> None:
     caps = ConnectionCaps(each=2, in_all=3)
     first, second = caps.enter("a"), caps.enter("a")
     assert first and second

@@ -40,7 +40,7 @@ def test_tolerating(toleration: Obj, taint: Obj, answer: bool) -> None:
     assert tolerates(toleration, taint) is answer
 
 
-def test_what_is_only_not_preferred_keeps_nobody_off() -> None:
+def test_a_preference_excludes_no_node() -> None:
     assert untolerated([{"key": "a", "effect": "PreferNoSchedule"}], []) is None
 
 

@@ -57,7 +57,7 @@ async def test_who_was_removed_stays_out_until_told_something_else(tmp_path: Pat
     assert len(list(own.paths.db.glob("etcd-old-*"))) == 1
 
 
-async def test_a_tombstone_that_somebody_touched_means_begin_anew(tmp_path: Path) -> None:
+async def test_a_tombstone_that_a_user_touched_means_begin_anew(tmp_path: Path) -> None:
     own = told(tmp_path)
     first = await local_member.planned(own, None, CLOCK, ENTROPY)
     (own.paths.etcd / "member/wal").mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_objects_of_snapshots_have_names_that_objects_may_have() -> None:
     assert named("what a name_", 7).startswith("local-etcd-snapshot-7-")
 
 
-def test_manifests_are_yaml_and_json_that_nobody_skips(tmp_path: Path) -> None:
+def test_manifests_are_yaml_and_json_that_are_not_skipped(tmp_path: Path) -> None:
     for name in ("b.yaml", "a/a.yml", "c.json", "d.txt", "e.yaml", "e.yaml.skip"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

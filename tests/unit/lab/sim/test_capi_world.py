@@ -95,7 +95,7 @@ async def test_a_flapping_node_is_silent_a_tenth_of_the_time() -> None:
         assert 90 <= silent <= 110
 
 
-async def test_a_cut_line_lets_nobody_through_and_ends_watches() -> None:
+async def test_a_cut_line_passes_nothing_and_ends_watches() -> None:
     async with embedded() as world:
         await world.add_cluster("c1")
         await world.until("it runs", lambda: world.running("c1", 1))

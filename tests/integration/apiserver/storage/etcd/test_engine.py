@@ -161,7 +161,7 @@ async def test_a_server_of_http_alone_is_no_etcd() -> None:
     assert not isinstance(caught.value, Unavailable), "trying again would not help"
 
 
-async def test_nobody_there_is_told_with_every_address() -> None:
+async def test_the_error_for_no_listener_has_every_address() -> None:
     urls = tuple(f"http://127.0.0.1:{port}" for port in free_ports(2))
     with pytest.raises(Unavailable, match="refused") as caught:
         await EtcdStore.open(EtcdConfig(urls), SYSTEM_CLOCK, Rng(1))
@@ -255,7 +255,7 @@ async def test_clients_that_compact_at_once_agree(config: EtcdConfig) -> None:
         ]
 
 
-async def test_a_compaction_behind_our_back_is_noticed_by_who_asks_for_the_past(etcd: EtcdCluster, config: EtcdConfig) -> None:
+async def test_a_foreign_compaction_is_noticed_by_reads_of_the_past(etcd: EtcdCluster, config: EtcdConfig) -> None:
     async with opened(config) as store:
         revisions = await fill(store, "/a", "/b", "/c")
         etcd.call("/v3/kv/compaction", {"revision": str(revisions[2])}, timeout=60)

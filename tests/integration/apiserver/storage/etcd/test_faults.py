@@ -89,7 +89,7 @@ async def test_a_lost_member_costs_no_write_and_no_event(three: EtcdCluster, how
             assert [event.key for event in await soon(events, 1)] == ["/after"]
 
 
-async def test_a_watch_through_a_paused_member_moves_to_another_when_somebody_else_writes(three: EtcdCluster) -> None:
+async def test_a_watch_through_a_paused_member_moves_to_another_on_a_foreign_write(three: EtcdCluster) -> None:
     victim = follower(three)
     prefix = new_prefix()
     idles, writes = first_first(three, victim, prefix), first_first(three, three.wait_leader(), prefix)
@@ -286,7 +286,7 @@ async def test_a_write_without_an_expectation_is_not_done_twice(etcd: EtcdCluste
             assert [event.revision for event in await store.changes(base, await store.current())] == [made]
 
 
-async def test_somebody_elses_write_is_not_taken_for_our_own(etcd: EtcdCluster) -> None:
+async def test_a_foreign_write_is_not_taken_for_our_own(etcd: EtcdCluster) -> None:
     """Two clients count from 0 to 1, and one of them is lost on the way. The API makes each write's bytes its own."""
     prefix = new_prefix()
     with Proxy(etcd.urls[0]) as line:
@@ -303,7 +303,7 @@ async def test_somebody_elses_write_is_not_taken_for_our_own(etcd: EtcdCluster) 
 
 
 @pytest.mark.xfail(reason="a deletion has no bytes by which it could be told from another one of the same revision")
-async def test_somebody_elses_deletion_is_not_taken_for_our_own(etcd: EtcdCluster) -> None:
+async def test_a_foreign_deletion_is_not_taken_for_our_own(etcd: EtcdCluster) -> None:
     prefix = new_prefix()
     with Proxy(etcd.urls[0]) as line:
         async with opened(EtcdConfig((line.url,), prefix=prefix)) as store, opened(EtcdConfig(etcd.urls, prefix=prefix)) as other:

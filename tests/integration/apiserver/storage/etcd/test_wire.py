@@ -271,7 +271,7 @@ def test_a_ping_is_answered() -> None:
     assert wire.frames() == [(6, 1, 0, b"12345678")]
 
 
-def test_a_lost_connection_leaves_everybody_unsure() -> None:
+def test_a_lost_connection_leaves_all_calls_uncertain() -> None:
     connection, _ = connected()
     call = connection.call(HEAD, b"a")
     connection.connection_lost(None)
@@ -371,7 +371,7 @@ async def test_members_that_go_answer_what_they_were_asked() -> None:
             await members.pick().call(SYSTEM_CLOCK, RANGE.path, b"", 30.0)
 
 
-async def test_a_member_that_goes_before_it_could_be_asked_cancels_nobody() -> None:
+async def test_a_member_that_goes_before_a_call_cancels_no_call() -> None:
     never, other = asyncio.Event(), asyncio.Event()
     other.set()
     # One that begins no TLS, and so keeps waiting whoever connects.

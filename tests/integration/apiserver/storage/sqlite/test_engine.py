@@ -53,7 +53,9 @@ async def test_the_settings_that_make_a_commit_durable(sqlite: SqliteStore) -> N
     assert connection.execute("PRAGMA page_size").fetchone() == (8192,)
 
 
-async def test_a_second_opener_is_refused_and_told_who_has_it(sqlite: SqliteStore, clock: VirtualClock, tmp_path: Path) -> None:
+async def test_a_second_opener_is_refused_with_the_process_that_has_it(
+    sqlite: SqliteStore, clock: VirtualClock, tmp_path: Path
+) -> None:
     with pytest.raises(StoreError) as caught:
         await SqliteStore.open(tmp_path / "state.db", clock)
     assert str(caught.value) == (

@@ -52,7 +52,7 @@ async def door(tmp_path: Path) -> AsyncIterator[Knocking]:
     await listener.close(0.0)
 
 
-async def test_anybody_may_have_the_ca_and_nothing_else(door: Knocking) -> None:
+async def test_the_ca_is_public_and_nothing_else(door: Knocking) -> None:
     assert (await door.ask("/cacerts"))[1].encode() == door.state.authorities.bundle("server-ca")
     assert await door.ask("/ping") == (200, "pong")
     assert (await door.ask("/readyz"))[0] == 503

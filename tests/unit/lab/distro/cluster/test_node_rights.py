@@ -186,7 +186,7 @@ async def test_a_node_asks_for_no_rights(cluster: Cluster) -> None:
         await refused(attempt)
 
 
-async def test_whoever_is_of_the_group_but_no_node_has_nothing(cluster: Cluster) -> None:
+async def test_a_member_of_the_group_that_is_no_node_has_no_permissions(cluster: Cluster) -> None:
     somebody = as_node(cluster.server, "somebody")
     await refused(somebody.get(NODES, "somebody"))
     await refused(somebody.get(SECRETS, f"of-{MINE}", "default"))

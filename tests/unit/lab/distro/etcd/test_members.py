@@ -24,7 +24,7 @@ def test_one_of_three_may_go_when_the_others_are_well() -> None:
     assert removal(THREE, "m2", {1, 2, 3}).member == THREE[1]
 
 
-def test_nobody_goes_when_too_few_would_be_left_that_answer() -> None:
+def test_no_member_leaves_when_too_few_that_answer_would_remain() -> None:
     found = removal(THREE, "m2", {2, 3})
     assert found.member is None and "2 must answer, and 1 do" in found.why
 
@@ -36,7 +36,7 @@ def test_the_last_one_stays() -> None:
     assert removal([member(1), member(2, learner=True)], "m1", {1, 2}).is_last
 
 
-def test_a_learner_may_always_go_and_who_is_not_there_is_gone() -> None:
+def test_a_learner_may_always_leave_and_a_missing_member_is_gone() -> None:
     assert removal([member(1), member(2, learner=True)], "m2", set()).member is not None
     gone = removal(THREE, "m9", {1, 2, 3})
     assert gone.member is None and not gone.why

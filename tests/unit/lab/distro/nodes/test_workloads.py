@@ -182,7 +182,7 @@ async def test_a_node_that_comes_back_in_time_keeps_its_pods() -> None:
         assert {uid_of(pod) for pod in after} == before
 
 
-async def test_nobody_is_evicted_when_all_nodes_are_silent() -> None:
+async def test_no_pod_is_evicted_when_all_nodes_are_silent() -> None:
     async with village("a", "b") as place:
         await place.deploy("web", 2)
         for name in ("a", "b"):

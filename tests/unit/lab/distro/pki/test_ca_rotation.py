@@ -85,7 +85,7 @@ def test_a_signature_by_another_key_of_the_same_name_is_none(old: Authorities) -
 
 
 @pytest.mark.parametrize("broken", ["key", "leaf", "expired"])
-def test_what_nobody_could_use_is_refused_even_if_forced(old: Authorities, broken: str) -> None:
+def test_unusable_files_are_refused_even_if_forced(old: Authorities, broken: str) -> None:
     files = cross_signed(old, CLOCK, ENTROPY)
     if broken == "key":
         files["tls/client-ca.key"] = signing.new_key_pem(ENTROPY)

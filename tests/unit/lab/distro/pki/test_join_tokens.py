@@ -29,7 +29,7 @@ def test_of_a_chain_the_root_counts() -> None:
     assert join_tokens.hash_of(OTHER + CA) == hashlib.sha256(certificates_in(CA)[0]).hexdigest()
 
 
-def test_a_password_alone_trusts_whoever_answers() -> None:
+def test_a_password_alone_trusts_any_server() -> None:
     parse("secret").check_ca(OTHER, "anywhere")
     assert parse("secret") == Token("secret")
     assert parse("node:secret") == Token("secret", "node")
