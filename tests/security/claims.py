@@ -137,14 +137,14 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S16": (
         f"{_PEOPLE}::test_a_cluster_is_not_made_with_secrets_that_its_maker_may_not_read",
-        f"{_PEOPLE}::test_whoever_makes_a_credential_gets_at_it_and_nobody_else",
+        f"{_PEOPLE}::test_a_credential_is_for_its_creator_only",
         "tests/integration/machines/runner/test_controller.py::test_a_machine_without_the_clusters_credential_gets_no_process",
     ),
     "S17": (
         f"{_RUNNING}::test_no_user_gets_a_program_run",
         f"{_RUNNING}::test_no_user_gets_a_shell_beside_the_server",
         f"{_RUNNING}::test_who_may_make_jobs_and_pods_gets_none_run_here",
-        f"{_PEOPLE}::test_machines_beside_the_server_are_for_who_may_use_that_driver",
+        f"{_PEOPLE}::test_machines_beside_the_server_need_permission_for_that_driver",
     ),
     "S18": (f"{_HOLES}::test_a_clusters_kubeconfig_names_no_file_and_no_program_of_ours",),
     "S19": (f"{_ROUTES}::test_the_api_passes_nothing_on_to_where_a_caller_says",),
@@ -315,8 +315,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "S44": (
         f"{_REFERENCES}::test_an_object_of_another_user_is_as_one_that_is_not_there",
         f"{_REFERENCES}::test_a_new_object_of_another_user_under_the_same_name_is_as_one_that_is_not_there",
-        "tests/unit/machines/test_admission.py::test_whose_a_config_is_is_told_to_those_who_may_read_it",
-        "tests/unit/machines/test_admission.py::test_which_clusters_name_a_config_is_told_to_those_who_may_read_them",
+        "tests/unit/machines/test_admission.py::test_the_owner_of_a_config_is_shown_to_users_who_may_read_it",
+        "tests/unit/machines/test_admission.py::test_clusters_that_name_a_config_are_shown_to_users_who_may_read_them",
         "tests/unit/provisioning/admission/test_provider_objects.py::test_a_snapshot_that_is_to_be_restored_has_to_be_there_and_the_cluster_s_own",
     ),
     "S45": (

@@ -102,9 +102,7 @@ async def until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_a_clock_that_jumps_by_hours_forgets_nothing_and_stops_nobody(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_clock_that_jumps_by_hours_loses_and_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Settable()
     async with running(Config(data_dir=tmp_path, clock=clock), listen=False) as server, asyncio.TaskGroup() as group:
         world = World(server, clock)

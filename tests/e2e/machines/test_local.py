@@ -135,7 +135,7 @@ def test_a_script_that_fails_is_the_reason(site: Site) -> None:
     site.check_none()
 
 
-def test_a_host_of_somebody_else_is_left_alone(site: Site) -> None:
+def test_a_foreign_host_is_left_alone(site: Site) -> None:
     Hosts(site.hosts).create(NAME)
     done = site.create()
     assert done.returncode == 3

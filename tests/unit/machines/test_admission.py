@@ -148,7 +148,7 @@ def warned(rules: Rules, attributes: Attributes) -> list[str]:
     return attributes.warnings
 
 
-def test_whoever_changes_a_config_is_told_which_pools_get_new_machines_and_how_many() -> None:
+def test_a_change_of_a_config_warns_of_the_machines_it_replaces() -> None:
     first = cluster("demo", pool("cp"), pool("work"), pool("big", "large"))
     stored = Stored(
         clusters=[first, cluster("other", pool("cp", "theirs"))],
@@ -167,7 +167,7 @@ def test_one_is_one() -> None:
     assert found == ["machine pool cp of the cluster demo: 1 machine is replaced by new ones"]
 
 
-def test_what_replaces_nobody_warns_of_nothing() -> None:
+def test_a_change_that_replaces_no_machine_has_no_warning() -> None:
     stored = Stored(clusters=[cluster("demo", pool())], machines=machines("demo", "cp", 1))
     old, annotated = config(size="a"), config(size="a")
     annotated["metadata"]["annotations"] = {"note": "mine"}
@@ -226,7 +226,7 @@ def test_so_is_one_that_another_cluster_is_about_to_own() -> None:
     ],
     ids=["owned", "about to be owned", "named only", "absent"],
 )
-def test_whose_a_config_is_is_told_to_those_who_may_read_it(stored: Stored) -> None:
+def test_the_owner_of_a_config_is_shown_to_users_who_may_read_it(stored: Stored) -> None:
     stranger = User("u-two")
     assert told(rules_of(stored), asked("Cluster", cluster("demo", pool()), user=stranger)) == [], "as if it was not there"
     friend = told(rules_of(stored, "first"), asked("Cluster", cluster("demo", pool()), user=stranger))
@@ -234,7 +234,7 @@ def test_whose_a_config_is_is_told_to_those_who_may_read_it(stored: Stored) -> N
     assert all("first" in each for each in friend)
 
 
-def test_which_clusters_name_a_config_is_told_to_those_who_may_read_them() -> None:
+def test_clusters_that_name_a_config_are_shown_to_users_who_may_read_them() -> None:
     stored = Stored(clusters=[cluster("theirs", pool())], machines=machines("theirs", "cp", 2))
     for change in (config(size="b"), None):
         about = asked("LocalConfig", change, config(size="a"), user=User("u-two"))
@@ -280,7 +280,7 @@ def test_a_pool_that_is_taken_away_warns_of_its_machines() -> None:
     assert found == ["without the machine pool work 2 machines are deleted"]
 
 
-def test_userdata_that_nobody_would_get_is_told() -> None:
+def test_userdata_without_effect_is_reported() -> None:
     wanted = cluster("demo", pool(userdata={"inlineUserdata": "packages: [x]"}))
     (found,) = warned(rules_of(Stored()), asked("Cluster", wanted))
     assert found.startswith("spec.rkeConfig.machinePools[0].userdata: only machines of other infrastructure providers get it")

@@ -96,7 +96,7 @@ def test_the_program_says_what_is_wrong_before_anything_is_made(
     assert capsys.readouterr().err.splitlines()[-1] == "Invalid: there is no option --shelf-colour"
 
 
-def test_nobody_takes_the_name_of_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_driver_takes_the_name_of_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = tmp_path / "evil-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")

@@ -43,7 +43,7 @@ def test_files_of_hosts_and_the_directory_itself_are_found(seen: leftovers.Seen)
     assert f"{seen.directory} still exists" in leftovers.of_all(seen)
 
 
-def test_addresses_are_found_by_their_notes_and_by_who_listens(seen: leftovers.Seen) -> None:
+def test_addresses_are_found_by_their_notes_and_listeners(seen: leftovers.Seen) -> None:
     addresses.claim(HostDirectory(seen.hosts / "one"), ADDRESS)
     noted = f"the address {ADDRESS} is still reserved for a host"
     assert noted in leftovers.of_hosts(seen)

@@ -393,7 +393,7 @@ async def test_infrastructure_that_vanishes_is_told() -> None:
         assert cluster["status"]["controlPlane"] == {}
 
 
-async def test_without_infrastructure_there_is_nobody_to_wait_for() -> None:
+async def test_without_infrastructure_there_is_nothing_to_wait_for() -> None:
     async with world(Clusters) as w:
         await w.create(TEST_CONTROL_PLANES, thing(CONTROL, "TestControlPlane", "c1"))
         spec = {"controlPlaneRef": {"apiGroup": CONTROL, "kind": "TestControlPlane", "name": "c1"}}
@@ -463,7 +463,7 @@ async def test_a_paused_cluster_is_left_alone_but_for_saying_so(how: str) -> Non
         assert "ownerReferences" in (await w.get(TEST_CLUSTERS, "c1"))["metadata"]
 
 
-async def test_a_finalizer_that_somebody_removes_comes_back() -> None:
+async def test_a_removed_finalizer_is_added_again() -> None:
     async with world(Clusters) as w:
         await standing(w)
         await w.patch(CLUSTERS, "c1", {"metadata": {"finalizers": None}})

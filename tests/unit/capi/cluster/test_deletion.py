@@ -150,7 +150,7 @@ async def test_what_others_own_is_waited_for_and_not_deleted() -> None:
         assert said(await read(w), "Deleting")[2] == "* MachineDeployments: md1\n* MachineSets: ms1"
 
 
-async def test_what_nobody_owns_is_deleted_too() -> None:
+async def test_objects_without_an_owner_are_deleted_too() -> None:
     async with world(Clusters) as w:
         await held(w)
         await worker(w, "orphan", None)
@@ -184,7 +184,7 @@ async def test_a_cluster_without_anything_goes_at_once() -> None:
         assert await w.find(CLUSTERS, "c1") is None
 
 
-async def test_a_reference_to_a_kind_that_nobody_defines_does_not_hold_a_deletion_up() -> None:
+async def test_a_reference_to_an_unknown_kind_does_not_delay_a_deletion() -> None:
     async with world(Clusters) as w:
         spec = {
             "infrastructureRef": {"apiGroup": "gone.test.io", "kind": "GoneCluster", "name": "c1"},

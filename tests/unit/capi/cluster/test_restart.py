@@ -45,7 +45,7 @@ def essence(obj: Obj) -> Obj:
     return {"metadata": kept, "status": status, "conditions": conditions}
 
 
-async def test_whoever_comes_next_brings_it_to_the_same_end() -> None:
+async def test_the_next_controller_reaches_the_same_state() -> None:
     async with world() as w:
         ends = []
         for turns in (*range(1, 40, 2), *range(40, 200, 10), 1000):
@@ -67,7 +67,7 @@ async def test_whoever_comes_next_brings_it_to_the_same_end() -> None:
         assert ends[-1]["status"]["phase"] == "Provisioned"
 
 
-async def test_a_deletion_that_was_begun_is_finished_by_whoever_comes_next() -> None:
+async def test_a_deletion_that_was_begun_is_finished_by_the_next_controller() -> None:
     async with world() as w:
         for turns in (*range(1, 40, 3), 100):
             name = f"c{turns}"

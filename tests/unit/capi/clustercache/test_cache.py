@@ -464,7 +464,7 @@ async def test_a_way_that_goes_while_it_is_taken_is_looked_for_anew() -> None:
         assert r.cache.get(key) is not None
 
 
-async def test_a_way_that_was_gone_before_anybody_could_be_told_is_not_held() -> None:
+async def test_a_connection_that_was_lost_at_once_is_not_held() -> None:
     class Gone(TunnelClient):
         def __init__(self, fleet: Fleet, key: Key, kubeconfig: bytes) -> None:
             super().__init__(fleet, key, kubeconfig)
@@ -517,7 +517,7 @@ async def test_controllers_are_woken_by_nodes_of_every_cluster() -> None:
         assert sorted(r.sleeper.seen) == [Key("c1", "n1"), Key("c2", "n1")]
 
 
-async def test_heartbeats_of_nodes_wake_nobody() -> None:
+async def test_heartbeats_of_nodes_wake_no_controller() -> None:
     async with ranch() as r:
         r.cache.follow_nodes("sleeper", lambda cluster, node: (cluster,))
         await r.cluster()

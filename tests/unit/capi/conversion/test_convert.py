@@ -162,7 +162,7 @@ def test_three_states_survive_two(paused: Obj) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '"x"'])
-def test_an_annotation_that_nobody_can_read_says_nothing(text: str) -> None:
+def test_an_unreadable_annotation_is_ignored(text: str) -> None:
     found = up(old("Machine", {"clusterName": "c"}, annotations={DATA_ANNOTATION: text}))
     assert found == new("Machine", {"clusterName": "c"})
 
@@ -220,7 +220,7 @@ def test_max_in_flight_alone_is_no_health_check_of_a_topology() -> None:
     assert up(down(obj)) == obj
 
 
-def test_fields_that_nobody_knows_are_dropped() -> None:
+def test_unknown_fields_are_dropped() -> None:
     assert up(old("MachineDrainRule", {"drain": {"behavior": "Skip", "odd": 1}, "odd": 2})) == new(
         "MachineDrainRule", {"drain": {"behavior": "Skip"}}
     )

@@ -102,7 +102,7 @@ async def test_what_it_refers_to_becomes_its_own() -> None:
             }
 
 
-async def test_those_who_made_the_objects_do_not_own_them_once_there_is_a_machine() -> None:
+async def test_creators_do_not_own_the_objects_once_there_is_a_machine() -> None:
     async with world(Machines) as made:
         await made.cluster()
         spec = {"clusterName": "c1", "selector": {"matchLabels": {"a": "b"}}, "template": {"spec": machine_spec("m1")}}
@@ -121,7 +121,7 @@ async def test_those_who_made_the_objects_do_not_own_them_once_there_is_a_machin
         assert owners(await made.get(TEST_MACHINES, "m1")) == [("TestConfig", "other", False), ("Machine", "m1", True)]
 
 
-async def test_an_object_that_somebody_else_controls_is_left_alone_and_said() -> None:
+async def test_an_object_with_another_controller_is_left_alone_and_reported() -> None:
     async with world(Machines) as made:
         await made.cluster()
         await made.create(TEST_CONFIGS, thing(BOOTSTRAP, "TestConfig", "m1"))

@@ -171,7 +171,7 @@ async def test_templates_belong_to_the_cluster(herd: Herd) -> None:
         assert "controller" not in owners[0]
 
 
-async def test_whoever_is_faster_at_a_template_keeps_what_they_wrote(herd: Herd) -> None:
+async def test_the_first_writer_of_a_template_keeps_its_changes(herd: Herd) -> None:
     client = herd.world.core.client
     patch = client.patch
     raced: list[str] = []
@@ -245,7 +245,7 @@ async def test_the_first_set_has_everything_of_the_deployment(herd: Herd) -> Non
     assert await herd.events() == [("SuccessfulCreate", f"Created MachineSet {NAMESPACE}/{name} with 3 replicas")]
 
 
-async def test_what_a_deployment_drops_goes_also_from_a_set_that_has_lost_who_owns_what(herd: Herd) -> None:
+async def test_dropped_fields_go_also_from_a_set_without_managed_fields(herd: Herd) -> None:
     await herd.create(deployment(deletion={"order": "Oldest"}))
     (found,) = await herd.sets()
     await herd.world.patch(MACHINE_SETS, name_of(found), {"metadata": {"managedFields": [{}]}})
@@ -397,7 +397,7 @@ async def test_what_changes_in_place_goes_to_every_set_and_rolls_nothing_out(her
         assert "deletion" not in each["spec"]["template"]["spec"]
 
 
-async def test_what_somebody_else_changes_in_a_set_is_put_back_and_what_they_add_is_left(herd: Herd) -> None:
+async def test_foreign_changes_of_a_set_are_reverted_and_additions_stay(herd: Herd) -> None:
     await herd.create()
     name = name_of(await herd.only_set())
     meta = {"labels": {NAME: "another", "mine": "yes"}, "annotations": {REVISION: None}}
@@ -458,7 +458,7 @@ async def test_a_marked_machine_decides_which_old_set_shrinks(herd: Herd) -> Non
     assert after[1] < sizes[1]
 
 
-async def test_on_delete_waits_for_whoever_deletes_machines(herd: Herd) -> None:
+async def test_on_delete_waits_for_the_deletion_of_machines(herd: Herd) -> None:
     await herd.create(deployment(**ON_DELETE))
     await herd.play()
     await herd.change_template("t2")
@@ -480,7 +480,7 @@ async def test_on_delete_waits_for_whoever_deletes_machines(herd: Herd) -> None:
 # --- rollout.after ------------------------------------------------------------------------------------------------------------
 
 
-async def test_everything_is_replaced_when_its_time_has_come_without_anybody_touching_it(herd: Herd) -> None:
+async def test_all_machines_are_replaced_at_the_rollout_time(herd: Herd) -> None:
     await herd.create()
     await herd.play()
     await herd.patch({"rollout": {"after": rfc3339(herd.world.clock.time() + 300)}})
@@ -565,7 +565,7 @@ def orphan(name: str = "orphan", **labels: str) -> Obj:
     return made
 
 
-async def test_a_set_that_matches_and_is_nobodys_is_adopted(herd: Herd) -> None:
+async def test_a_matching_set_without_an_owner_is_adopted(herd: Herd) -> None:
     await herd.world.create(MACHINE_SETS, orphan())
     await herd.create()
     found = await herd.only_set()

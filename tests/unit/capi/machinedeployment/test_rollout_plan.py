@@ -184,7 +184,7 @@ def test_a_deadlock_is_broken_only_when_nothing_else_moves(sizes: list[tuple[int
     assert {name: size for name, size in found.items() if name != new.name} == expected
 
 
-def test_a_machine_that_somebody_wants_to_go_goes_before_older_ones() -> None:
+def test_a_machine_marked_for_deletion_goes_before_older_ones() -> None:
     *old, new = sets((2,), (2, 2, 2, 1), (1,))
     assert plan_rolling_update(Bounds(4, 1, 0), new, old).sizes == {"ms2": 1}
 

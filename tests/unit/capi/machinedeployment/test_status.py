@@ -218,7 +218,7 @@ def test_a_young_machine_may_be_silent_for_ten_seconds() -> None:
     assert next_report_at([], NOW) is None
 
 
-def test_remediating_names_what_is_replaced_or_who_is_not() -> None:
+def test_remediating_names_replaced_machines_and_others() -> None:
     ill = machine("ill", HealthCheckSucceeded=("False", ""))
     going = machine("going", HealthCheckSucceeded=("False", ""), OwnerRemediated=("False", "Machine is deleting"))
     assert condition("Remediating", deployment(), [], machines=[machine("well")]) == ("False", "NotRemediating", "")
@@ -262,7 +262,7 @@ def test_phase(obj: Obj, sets: list[Obj] | None, expected: str) -> None:
     assert with_status(MachineDeploymentSnapshot(obj, NOW, machine_sets=sets))["status"]["phase"] == expected
 
 
-def test_counts_are_added_up_and_left_out_while_nobody_has_any() -> None:
+def test_counts_are_added_up_and_left_out_while_no_set_has_any() -> None:
     sets = [counted(2, 1), counted(3, 2, 1), machine_set()]
     status = with_status(MachineDeploymentSnapshot(deployment(), NOW, machine_sets=sets))["status"]
     assert (status["replicas"], status["availableReplicas"], status["upToDateReplicas"]) == (5, 3, 1)

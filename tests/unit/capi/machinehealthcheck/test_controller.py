@@ -413,7 +413,7 @@ async def test_while_paused_it_only_says_so(who: str) -> None:
 # --- too many at once ------------------------------------------------------------------------------------------------------
 
 
-async def test_too_many_unhealthy_machines_stop_remediation_and_everybody_can_see_it() -> None:
+async def test_too_many_unhealthy_machines_stop_remediation_visibly() -> None:
     async with world(MachineHealthChecks) as made:
         await cluster_up(made)
         await running(made, "good")
@@ -499,7 +499,7 @@ async def test_a_range_can_ask_for_a_least_number_of_unhealthy_machines() -> Non
         assert said(await machine(made, "good"), "OwnerRemediated") is not None
 
 
-async def test_a_budget_that_nobody_can_understand_stops_remediation_and_says_so() -> None:
+async def test_an_unreadable_budget_stops_remediation_and_is_reported() -> None:
     async with world(MachineHealthChecks) as made:
         await cluster_up(made)
         await running(made, "bad", ready="False", ago=400)

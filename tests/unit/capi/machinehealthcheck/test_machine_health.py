@@ -62,7 +62,7 @@ def test_a_machine_with_a_ready_node_is_healthy() -> None:
     assert judge(Target(machine(), READY)) == HEALTHY
 
 
-def test_conditions_that_nobody_lists_say_nothing() -> None:
+def test_conditions_that_are_not_listed_are_ignored() -> None:
     bad = node(condition("Ready", "False", 9000), condition("DiskPressure", "True", 9000))
     assert judge(Target(machine(condition("NodeHealthy", "False", 9000)), bad), checks=Checks()) == HEALTHY
 

@@ -432,7 +432,7 @@ async def test_the_same_seed_gives_the_same_names() -> None:
 # --- adoption --------------------------------------------------------------------------------------------------------------
 
 
-async def test_machines_of_nobody_are_adopted() -> None:
+async def test_machines_without_an_owner_are_adopted() -> None:
     async with herd() as world:
         await world.machine("stray", labels={"app": "ms"})
         await make(world, machine_set(replicas=2))
@@ -526,7 +526,7 @@ async def test_nothing_more_is_deleted_while_machines_go() -> None:
         assert sum(is_being_deleted(each) for each in await world.list(MACHINES)) == 1
 
 
-async def test_a_machine_that_somebody_deletes_is_replaced_when_it_is_gone() -> None:
+async def test_a_deleted_machine_is_replaced_when_it_is_gone() -> None:
     async with herd() as world:
         await make(world, machine_set())
         first = (await names(world))[0]

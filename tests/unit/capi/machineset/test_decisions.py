@@ -56,7 +56,7 @@ def test_what_is_being_deleted_goes_before_what_is_marked_before_what_is_broken(
         ((("HealthCheckSucceeded", "True"),), NODE, False),
     ],
 )
-def test_a_machine_is_broken_without_a_node_or_when_somebody_says_so(
+def test_a_machine_is_broken_without_a_node_or_if_a_condition_says_so(
     conditions: tuple[tuple[str, ...], ...], fields: Obj, is_broken: bool
 ) -> None:
     assert (priority(machine("a", *conditions, **fields), "Random", NOW) == 50.0) is is_broken
@@ -146,7 +146,7 @@ def test_remediations_that_are_under_way_count() -> None:
     assert plan([going, *broken(3)], of_revision("2"), deployment(1)).chosen == ()
 
 
-def test_what_somebody_asked_for_goes_first_then_the_newest() -> None:
+def test_marked_machines_go_first_then_the_newest() -> None:
     found = [
         machine("old", *BROKEN, age=300),
         machine("new", *BROKEN, age=1),
@@ -405,7 +405,7 @@ def test_labels_and_annotations_go_to_a_manager_of_their_own() -> None:
     assert transfer_of_metadata(after, ["a/b"], ["n"], NOW) == []
 
 
-def test_what_nobody_could_give_up_is_taken_away() -> None:
+def test_leftover_managed_fields_are_removed() -> None:
     before = owned_by(entry("capi-machineset", {}), entry("before-first-apply", WHOLE, "Update"))
     after = apply_patch(before, released_leftovers(before, "capi-machineset"))
     assert [each["manager"] for each in after["metadata"]["managedFields"]] == ["capi-machineset"]

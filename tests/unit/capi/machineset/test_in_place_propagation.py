@@ -116,7 +116,7 @@ async def test_what_the_machine_controller_writes_is_left_alone() -> None:
         assert (spec["providerID"], spec["bootstrap"]["dataSecretName"]) == ("test:///1", "d")
 
 
-async def test_a_clone_that_is_gone_keeps_nobody_else_from_being_brought_up_to_date() -> None:
+async def test_a_missing_clone_does_not_block_updates_of_others() -> None:
     async with herd() as world:
         await make(world, machine_set(replicas=2))
         first, second = await names(world)
@@ -140,7 +140,7 @@ async def test_labels_and_annotations_of_clones_have_an_owner_of_their_own() -> 
 
 
 @pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.resource)
-async def test_what_the_template_drops_goes_also_from_what_has_lost_who_owns_what(resource: GroupVersionResource) -> None:
+async def test_dropped_fields_go_also_from_objects_without_managed_fields(resource: GroupVersionResource) -> None:
     async with herd() as world:
         await make(world, machine_set(replicas=1))
         await change_template(world, metadata={"labels": {"l": "1", "m": "1"}, "annotations": {"a": "1", "b": "1"}})
@@ -164,7 +164,7 @@ async def test_a_new_machine_costs_five_writes() -> None:
         assert (infra - config, machine - infra) == (2, 1)
 
 
-async def test_whoever_begins_anew_applies_once_and_changes_nothing() -> None:
+async def test_a_restarted_controller_applies_once_and_changes_nothing() -> None:
     async with herd() as world:
         found = await make(world, machine_set(replicas=1))
         machine = await one(world, MACHINES)

@@ -111,7 +111,7 @@ def test_scaling_up(present: int, found: Obj, expected: tuple[str, str, str]) ->
     assert condition(shown([machine(f"m{each}") for each in range(present)], **found), "ScalingUp") == expected
 
 
-def test_without_replicas_nobody_knows_what_to_scale_to() -> None:
+def test_without_replicas_there_is_no_scale_to_reach() -> None:
     found = shown([], machine_set(replicas=None))
     expected = ("Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
     assert condition(found, "ScalingUp") == condition(found, "ScalingDown") == expected

@@ -65,7 +65,7 @@ def test_finish_is_refused_and_names_the_first_twenty(asked: Asked, capsys: pyte
     assert lines[20:] == ["  and 10 more: remuda rotate status -o json", "remuda: 30 of 30 don't trust the new CA yet"]
 
 
-def test_force_says_whom_it_leaves_behind_and_until_when_they_can_follow(
+def test_force_names_clients_that_lose_access_and_until_when_they_can_follow(
     asked: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked.behind = 1

@@ -56,7 +56,7 @@ async def test_a_terminal_gets_a_picture_that_moves_and_stays_at_the_end(monkeyp
     assert last == "\x1b[3A\r✘ Machines come up  1.2 s\x1b[K\n\ra\x1b[K\n\rb\x1b[K\n"
 
 
-def test_it_goes_on_without_whoever_listened() -> None:
+def test_it_continues_when_its_output_is_closed() -> None:
     class Gone(io.StringIO):
         def flush(self) -> None:
             raise BrokenPipeError

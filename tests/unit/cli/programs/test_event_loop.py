@@ -30,7 +30,7 @@ def test_a_connection_that_breaks_is_nothing_to_shout_about(
     assert bool(caplog.records) is told
 
 
-def test_a_handshake_that_nobody_waits_for_any_more_is_nothing_to_shout_about(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_abandoned_handshake_is_not_logged_as_an_error(caplog: pytest.LogCaptureFixture) -> None:
     def _on_handshake_complete() -> None:
         raise ConnectionResetError
 

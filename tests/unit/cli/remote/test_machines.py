@@ -86,7 +86,7 @@ async def test_who_may_not_list_all_machines_gets_those_of_their_clusters() -> N
             await machines.find(client, FLEET, "nobody")
 
 
-async def test_somebody_works_on_a_machine_until_its_job_has_ended() -> None:
+async def test_a_machine_is_in_work_until_its_job_has_ended() -> None:
     async with papers() as made:
         client = made.world.client
         await made.cluster()

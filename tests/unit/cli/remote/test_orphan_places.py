@@ -85,7 +85,7 @@ def test_what_belongs_to_a_machine_is_no_orphan() -> None:
     ]
 
 
-def test_somebody_may_say_where_to_look_besides() -> None:
+def test_another_place_to_search_can_be_given() -> None:
     assert elsewhere_of("", "", ()) is None and elsewhere_of("shelf", "", ()) is None
     found = elsewhere_of("shelf", "cc-1", ("drawer=top",))
     assert found == SearchScope("shelf", Key("cattle-global-data", "cc-1"), '{"drawer": "top"}')

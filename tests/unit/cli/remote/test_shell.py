@@ -13,7 +13,7 @@ from remuda.machines.machine_access import MachineAccess
 ACCESS = MachineAccess("m", "generic", "root", 2222, "10.0.0.7", "", b"key", b"public", "ssh-ed25519 AAAA")
 
 
-def test_keys_are_for_nobody_else(tmp_path: Path) -> None:
+def test_keys_are_readable_by_this_user_only(tmp_path: Path) -> None:
     (tmp_path / "id_rsa").write_text("old")
     written = write_keys(ACCESS, tmp_path)
     assert [path.name for path in written] == ["id_rsa", "id_rsa.pub", "known_hosts"]

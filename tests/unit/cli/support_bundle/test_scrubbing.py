@@ -85,12 +85,12 @@ def test_what_helps_stays(scrubber: Scrubber, text: str) -> None:
     assert scrubber.text(text) == text
 
 
-def test_a_key_that_nobody_knows_is_hidden_over_many_lines() -> None:
+def test_an_unknown_key_is_hidden_over_many_lines() -> None:
     log = ["before", *KEY.splitlines(), "after"]
     assert list(Scrubber().lines(log)) == ["before", "[hidden]", "after"]
 
 
-def test_names_that_everybody_sees_are_forgotten() -> None:
+def test_public_names_are_forgotten() -> None:
     scrubber = Scrubber()
     scrubber.learn("fleet-default")
     scrubber.forget(["fleet-default"])

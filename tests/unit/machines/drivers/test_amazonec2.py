@@ -84,7 +84,7 @@ def test_tags_are_pairs() -> None:
     assert parsed("a,b,kubernetes.io/cluster/x,owned") == {"a": "b", "kubernetes.io/cluster/x": "owned"}
 
 
-def test_nobodys_tag_takes_the_place_of_ours() -> None:
+def test_no_tag_of_a_user_replaces_ours() -> None:
     (instance, *_) = asked(tags="remuda:token,other,Name,other")["TagSpecifications"]
     assert {tag["Key"]: tag["Value"] for tag in instance["Tags"]} == {
         "remuda:owner": "o-1",

@@ -63,7 +63,7 @@ async def test_a_removal_that_failed_and_goes_on_says_so() -> None:
         assert wait.evidence == "the Job is still running: 2 of its tries failed, and it goes on"
 
 
-async def test_force_lets_go_of_what_nobody_can_begin_to_remove() -> None:
+async def test_force_skips_a_removal_that_can_not_begin() -> None:
     async with papers() as made:
         await without_its_credential(made)
         assert not await made.gone()

@@ -66,7 +66,7 @@ def step(snapshot: Snapshot) -> Step:
 # --- making -------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_machine_that_nobody_owns_waits() -> None:
+def test_a_machine_without_an_owner_waits() -> None:
     found = decide(seen(infra(), machine=None))
     assert found.step is Step.NOTHING and "no Machine" in found.waits[0].evidence
 
@@ -104,12 +104,12 @@ def test_the_job_is_made_then_followed_then_its_outcome_told() -> None:
     assert decide(seen(infra("Unknown", **OURS), job(), failed())) == Decision(Step.TELL)
 
 
-def test_a_job_that_nobody_took_note_of_is_looked_at_first() -> None:
+def test_an_unrecorded_job_is_looked_at_first() -> None:
     assert step(seen(infra("Unknown"), job(), RUNNING)) is Step.ADOPT_JOB
     assert step(seen(infra("Unknown", **OURS), job("other"), COMPLETE)) is Step.ADOPT_JOB, "it is not believed either"
 
 
-def test_a_job_that_somebody_deleted_is_made_again() -> None:
+def test_a_deleted_job_is_made_again() -> None:
     assert step(seen(infra("Unknown", **OURS))) is Step.MAKE_JOB
 
 

@@ -99,7 +99,7 @@ def test_a_field_becomes_a_flag_by_its_type(value: Any, expected: list[str]) -> 
     assert flags("pod", {"aField": value}, Belonging()) == expected
 
 
-def test_amazon_tags_and_groups_are_completed_only_where_nobody_said_otherwise() -> None:
+def test_amazon_tags_and_groups_are_completed_only_by_default() -> None:
     tagged = flags("amazonec2", {"tags": "a,b"}, HERE)
     assert tagged == ["--amazonec2-tags=a,b,kubernetes.io/cluster/c-m-bcdfg245,owned"]
     own = flags("amazonec2", {"tags": "kubernetes.io/cluster/x,shared"}, HERE)

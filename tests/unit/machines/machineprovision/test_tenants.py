@@ -121,7 +121,7 @@ async def test_what_only_has_the_name_of_ours_survives_the_machine() -> None:
         assert await made.world.find(SECRETS, meta["name"], FLEET) is not None
 
 
-async def test_a_job_of_somebody_elses_is_left_alone() -> None:
+async def test_a_foreign_job_is_left_alone() -> None:
     async with papers() as made:
         await made.cluster()
         infra = await made.machine()

@@ -95,7 +95,7 @@ async def test_another_version_is_another_program(tmp_path: Path) -> None:
     assert (first / NAME).read_bytes() == PROGRAM
 
 
-async def test_an_address_that_nobody_can_read_is_told() -> None:
+async def test_an_unreadable_address_is_reported() -> None:
     with pytest.raises(FetchError, match=r"https://a\.example:99999/ can't be reached: .*[Pp]ort"):
         await fetched(
             "https://a.example:99999/", VirtualClock(), context=ssl.create_default_context(), proxy=None, within=1, largest=1

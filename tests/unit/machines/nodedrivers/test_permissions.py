@@ -83,7 +83,7 @@ def cluster(name: str, kind: str = "AzureConfig", **spec: Any) -> Obj:
 # --- drivers ------------------------------------------------------------------------------------------------------------------
 
 
-async def test_only_administrators_write_drivers_and_whoever_makes_clusters_reads_them() -> None:
+async def test_only_administrators_write_drivers_and_cluster_creators_read_them() -> None:
     async with office() as here:
         for user in ("u-one", "u-reader"):
             assert "cannot create" in await refused(here.as_(user).create(NODE_DRIVERS, node_driver("mine", **DOWNLOADED)))
@@ -166,7 +166,7 @@ async def test_a_driver_with_machines_stays_active() -> None:
 # --- configs ------------------------------------------------------------------------------------------------------------------
 
 
-async def test_whoever_makes_clusters_makes_configs_in_the_workspace() -> None:
+async def test_cluster_creators_make_configs_in_the_workspace() -> None:
     async with office() as here:
         await here.as_("u-one").create(CONFIGS, config("mine"), WORKSPACE)
         assert "cannot create" in await refused(here.as_("u-reader").create(CONFIGS, config("theirs"), WORKSPACE))
@@ -206,7 +206,7 @@ async def test_a_driver_that_is_not_active_takes_no_new_configs() -> None:
         await here.as_("u-admin").patch(CONFIGS, "old", {"size": "Standard_D4"}, WORKSPACE)
 
 
-async def test_machines_beside_the_server_are_for_who_may_use_that_driver() -> None:
+async def test_machines_beside_the_server_need_permission_for_that_driver() -> None:
     async with office() as here:
         assert "the verb use" in await refused(here.as_("u-one").create(LOCAL_CONFIGS, local_config(), WORKSPACE))
         await here.as_("u-admin").create(LOCAL_CONFIGS, local_config(), WORKSPACE)
@@ -239,7 +239,7 @@ async def test_owners_of_a_cluster_beside_the_server_don_t_say_what_its_machines
 # --- credentials --------------------------------------------------------------------------------------------------------------
 
 
-async def test_whoever_makes_a_credential_gets_at_it_and_nobody_else() -> None:
+async def test_a_credential_is_for_its_creator_only() -> None:
     async with office() as here:
         await here.as_("u-admin").patch(NODE_DRIVERS, "exoscale", {"spec": {"active": True}})
         await here.settle(2.0)
@@ -344,7 +344,7 @@ async def test_a_wrong_key_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(asked) == 3
 
 
-async def test_secrets_elsewhere_are_nobody_s_business_here() -> None:
+async def test_secrets_in_other_namespaces_are_not_checked() -> None:
     async with office() as here:
         elsewhere = {**credential(apiKey="k"), "metadata": {"name": "any", "namespace": "default"}}
         await here.client.create(SECRETS, elsewhere, "default")

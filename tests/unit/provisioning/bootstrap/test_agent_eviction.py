@@ -65,7 +65,7 @@ def test_an_agent_goes_when_another_node_takes_it() -> None:
     ],
     ids=["not ready", "cordoned", "tainted", "tainted for good"],
 )
-def test_an_agent_that_nobody_would_take_stays(other: Obj) -> None:
+def test_an_agent_without_another_node_stays(other: Obj) -> None:
     assert decide("a", [agent("a")], [node("a"), other], NOW).done
     assert decide("a", [agent("a")], [node("a")], NOW).done
 
@@ -78,7 +78,7 @@ def test_where_an_agent_may_be_is_its_own_to_say() -> None:
     assert decide("a", [picky], [node("a"), node("b", labels={"os": "linux"})], NOW).evict
 
 
-def test_where_another_agent_is_at_work_nobody_has_to_move() -> None:
+def test_where_another_agent_works_none_is_moved() -> None:
     nodes = [node("a"), node("b"), node("c")]
     assert decide("a", [agent("a"), agent("b")], nodes, NOW).done
     assert decide("a", [agent("a"), agent("b", ready=False)], nodes, NOW).evict
@@ -148,7 +148,7 @@ async def test_a_server_without_the_agent_is_left_as_it_is() -> None:
         assert "deletionTimestamp" not in (await workload.client.get(PODS, "agent", SYSTEM))["metadata"]
 
 
-async def test_an_agent_that_its_cluster_does_not_let_go_holds_nobody_up() -> None:
+async def test_an_agent_that_can_not_be_evicted_delays_nothing() -> None:
     async with machines(controllers) as made:
         workload = await with_an_agent_on(made, "m1")
         meta = {"name": "agent", "namespace": SYSTEM}

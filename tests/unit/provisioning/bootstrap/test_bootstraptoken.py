@@ -137,7 +137,7 @@ async def is_marked(made: Machines) -> bool:
     return annotations_of(await made.get(SECRETS, "t", FLEET)).get(TOKEN_INVALIDATED) == "true"
 
 
-async def test_a_token_that_nobody_used_is_marked_after_half_an_hour() -> None:
+async def test_an_unused_token_is_marked_after_half_an_hour() -> None:
     async with machines(controllers) as made:
         await made_token(made)
         await made.settle(1790)

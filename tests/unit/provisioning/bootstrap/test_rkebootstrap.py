@@ -144,7 +144,7 @@ async def test_long_names_are_cut_as_the_original_does() -> None:
         assert await made.find(SECRETS, bootstrap_name(name), FLEET) is not None
 
 
-async def test_what_somebody_changed_or_deleted_is_put_back() -> None:
+async def test_changed_and_deleted_objects_are_restored() -> None:
     async with machines(controllers) as made:
         await made.demo()
         await made.machine("m1")

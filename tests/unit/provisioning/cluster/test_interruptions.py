@@ -152,7 +152,7 @@ async def test_whichever_write_is_the_last_the_end_is_the_same(kind: str, fails:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("side", ["wanted", "managed"])
-async def test_a_deletion_that_somebody_began_is_finished(side: str) -> None:
+async def test_a_deletion_that_was_begun_is_finished(side: str) -> None:
     for number in sample(side, 14):
         async with world(everything) as made:
             await made.wanted("demo", **RKE)

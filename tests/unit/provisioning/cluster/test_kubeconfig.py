@@ -107,7 +107,7 @@ async def test_whatever_of_it_is_deleted_is_made_anew(resource: GroupVersionReso
         assert await made.find(resource, *where) is not None
 
 
-async def test_a_token_that_somebody_put_there_is_never_made_good() -> None:
+async def test_a_token_put_there_by_a_user_is_never_accepted() -> None:
     async with world(everything) as made:
         known = f"{user_name(Key(FLEET, 'demo'))}:known"
         data = {"token": base64.b64encode(known.encode()).decode(), "value": ""}
@@ -138,7 +138,7 @@ async def test_what_was_changed_is_put_back_and_the_token_stays() -> None:
         assert secret["metadata"]["labels"] and secret["metadata"]["ownerReferences"]
 
 
-async def test_a_binding_to_somebody_else_is_replaced() -> None:
+async def test_a_binding_to_another_user_is_replaced() -> None:
     async with world(everything) as made:
         name = await connected(made)
         binding = f"{name}-fleet-default-owner"
@@ -158,7 +158,7 @@ async def test_the_kubeconfig_follows_the_settings() -> None:
         assert await check(made, name) == before
 
 
-async def test_a_user_that_somebody_disabled_stays_so() -> None:
+async def test_a_disabled_user_stays_disabled() -> None:
     async with world(everything) as made:
         await connected(made)
         user = user_name(Key(FLEET, "demo"))

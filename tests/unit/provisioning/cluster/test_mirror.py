@@ -128,7 +128,7 @@ async def test_of_an_import_the_management_cluster_has_the_say_but_not_over_its_
         assert there["spec"]["displayName"] == "demo"
 
 
-async def test_an_id_that_somebody_chose_is_used() -> None:
+async def test_a_chosen_id_is_used() -> None:
     async with world(everything) as made:
         await made.wanted("demo", annotations={"provisioning.cattle.io/management-cluster-name": "c-m-chosen12"})
         await made.settle(3)
@@ -146,7 +146,7 @@ async def test_an_id_that_can_not_be_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize("way", ["annotation", "status"])
-async def test_nobody_gets_hold_of_another_ones_cluster(way: str) -> None:
+async def test_no_user_takes_over_another_cluster(way: str) -> None:
     async with world(everything) as made:
         await made.wanted("victim")
         await made.settle(3)

@@ -97,7 +97,7 @@ async def test_who_could_not_read_it_leaves_it_as_it_is() -> None:
         assert await check(made, cluster) == before
 
 
-async def test_one_who_leaves_while_nobody_works_is_noticed_later() -> None:
+async def test_an_owner_who_leaves_while_no_controller_runs_is_noticed_later() -> None:
     async with world(with_roles) as made:
         cluster = await connected(made)
         await member(made, cluster, "u-alice")
@@ -112,7 +112,7 @@ async def test_one_who_leaves_while_nobody_works_is_noticed_later() -> None:
         assert await check(made, cluster) != before
 
 
-async def test_somebody_who_was_disabled_and_enabled_again_is_an_owner_as_before() -> None:
+async def test_a_user_who_was_disabled_and_enabled_again_is_an_owner_as_before() -> None:
     async with world(with_roles) as made:
         cluster = await connected(made)
         await member(made, cluster, "u-alice")

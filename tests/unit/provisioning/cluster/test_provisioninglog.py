@@ -96,7 +96,7 @@ async def test_a_cluster_that_is_made_here_has_a_log_in_its_own_namespace() -> N
         assert [line.partition(" ")[2] for line in lines] == ["[INFO ] waiting for a machine", "[ERROR] it broke"]
 
 
-async def test_a_log_that_somebody_deleted_begins_anew() -> None:
+async def test_a_deleted_log_begins_anew() -> None:
     async with world(controllers) as made:
         await made.wanted("demo", kubernetesVersion="v1.34.1+rke2r1", rkeConfig={})
         await made.settle(5)
@@ -116,7 +116,7 @@ async def test_an_import_has_none_until_there_is_something_to_tell() -> None:
         assert await log(made) is not None
 
 
-async def test_nobody_writes_into_another_ones_log() -> None:
+async def test_no_cluster_writes_into_the_log_of_another() -> None:
     async with world(controllers) as made:
         await made.wanted("demo", kubernetesVersion="v1.34.1+rke2r1", rkeConfig={})
         await made.wanted("thief")

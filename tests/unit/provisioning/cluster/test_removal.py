@@ -86,7 +86,7 @@ async def test_the_same_name_again_is_another_cluster() -> None:
         assert second != first
 
 
-async def test_a_finalizer_of_somebody_else_is_waited_for() -> None:
+async def test_a_foreign_finalizer_is_waited_for() -> None:
     async with world(everything) as made:
         name = await connected(made)
         there = await made.get(management.CLUSTERS, name)
@@ -169,7 +169,7 @@ async def test_machines_go_before_the_cluster_does_and_are_named_while_they_are_
         assert await made.find(provisioning.CLUSTERS, "demo", FLEET) is None and await others(made) == []
 
 
-async def test_a_cluster_api_cluster_that_is_somebody_elses_stays() -> None:
+async def test_a_foreign_cluster_api_cluster_stays() -> None:
     async with world(everything) as made:
         await connected(made, **RKE)
         for crd in crds([CAPI_GROUP]):

@@ -36,7 +36,7 @@ async def orphaned(made: World, creator: str) -> str:
 
 @pytest.mark.parametrize("spec", [{}, RKE], ids=["imported", "made"])
 @pytest.mark.parametrize("before", ["u-alice", ""], ids=["of somebody", "of nobody"])
-async def test_somebody_elses_cluster_of_that_name_is_another(before: str, spec: Obj) -> None:
+async def test_a_foreign_cluster_of_that_name_is_another(before: str, spec: Obj) -> None:
     async with world(everything) as made:
         left = await orphaned(made, before)
         await made.wanted("demo", annotations=by("u-mallory"), **spec)

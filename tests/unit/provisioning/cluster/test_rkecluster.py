@@ -39,7 +39,7 @@ def holding(endpoint: Obj | None) -> Obj:
         ({"host": "LB.Test", "port": 6443}, None, ("LB.Test", 6443)),
     ],
 )
-def test_an_endpoint_that_somebody_gives_is_kept(infra: Obj | None, cluster: Obj | None, found: tuple[str, int]) -> None:
+def test_a_given_endpoint_is_kept(infra: Obj | None, cluster: Obj | None, found: tuple[str, int]) -> None:
     assert endpoint_of(holding(infra), holding(cluster)) == Endpoint(*found)
 
 
@@ -83,7 +83,7 @@ async def endpoint_in(made: World) -> Obj | None:
     return found
 
 
-async def test_without_a_word_from_anybody_it_is_on_each_node() -> None:
+async def test_the_default_endpoint_is_on_each_node() -> None:
     async with cluster_world() as made:
         await custom(made)
         found = await infra_of(made)
@@ -138,7 +138,7 @@ async def test_nothing_is_done_while_it_is_paused() -> None:
         assert await endpoint_in(made) == BALANCER
 
 
-async def test_one_that_belongs_to_nobody_waits() -> None:
+async def test_an_rkecluster_without_an_owner_waits() -> None:
     async with cluster_world() as made:
         metadata = {"name": "lonely", "namespace": FLEET}
         infra = {"apiVersion": rke.API_VERSION, "kind": "RKECluster", "metadata": metadata, "spec": {}}

@@ -48,7 +48,7 @@ def test_every_object_says_where_it_comes_from() -> None:
         assert annotations.items() <= each.obj["metadata"]["annotations"].items()
 
 
-def test_cluster_api_is_told_whom_to_ask() -> None:
+def test_cluster_api_gets_the_references_of_providers() -> None:
     cluster = one(graph_of(wish(), MANAGED), "Cluster")
     assert cluster["spec"] == {
         "controlPlaneRef": {"apiGroup": "rke.cattle.io", "kind": "RKEControlPlane", "name": "demo"},
@@ -139,7 +139,7 @@ def test_the_endpoint_is_not_generated_so_that_users_can_give_one() -> None:
     assert one(graph_of(wish(), MANAGED), "RKECluster")["spec"] == {}
 
 
-def test_a_cluster_may_live_on_something_of_somebody_else() -> None:
+def test_a_cluster_may_have_foreign_infrastructure() -> None:
     graph = graph_of(wish(infrastructureRef={"apiVersion": "infra.test/v1", "kind": "TestCluster", "name": "x"}), MANAGED)
     assert of_kind(graph, "RKECluster") == []
     assert one(graph, "Cluster")["spec"]["infrastructureRef"] == {"apiGroup": "infra.test", "kind": "TestCluster", "name": "x"}

@@ -59,7 +59,7 @@ def test_the_same_again_changes_nothing() -> None:
     assert with_graph(with_control_plane(once, plane(WAITING), NOW + 60), NOW + 60) is once
 
 
-def test_what_somebody_must_change_is_stalled_and_what_comes_by_itself_is_not() -> None:
+def test_waits_for_a_user_are_stalled_and_others_are_not() -> None:
     refused = with_refusal({}, "change it", NOW)
     assert said(refused, "RKECluster") == ("False", "Error", "change it")
     assert said(refused, "Stalled") == ("True", "Error", "change it")
@@ -75,7 +75,7 @@ def test_while_it_changes_the_control_plane_has_the_say_over_ready() -> None:
     assert said(found, "Provisioned") == ("True", "", "")
 
 
-def test_once_it_is_stable_who_asks_the_cluster_has() -> None:
+def test_a_stable_cluster_keeps_its_own_ready_condition() -> None:
     before = {"status": {"readyReconciling": True, "conditions": [{"type": "Ready", "status": "False", "message": "away"}]}}
     autoscaler = {"type": "ClusterAutoscalerDeploymentReady", "status": "True"}
     wanted = {"status": {"conditions": [autoscaler]}}
@@ -109,7 +109,7 @@ def test_removal_is_told_in_the_words_of_the_control_plane() -> None:
         ),
     ],
 )
-def test_what_nobody_does_yet_is_said_where_it_was_asked_for(spec: Obj, told: str, pre_bootstrap: bool, why: str) -> None:
+def test_unsupported_requests_are_reported_where_they_were_made(spec: Obj, told: str, pre_bootstrap: bool, why: str) -> None:
     condition = {"type": "OperationsSupported", "status": "False", "reason": "NotSupported", "message": told}
     control_plane = plane(READY, *([condition] if told else []))
     found = with_support({"spec": spec}, control_plane, NOW, pre_bootstrap=pre_bootstrap)

@@ -67,7 +67,7 @@ async def test_whichever_write_is_the_last_the_end_is_the_same(fails: bool, undi
 
 
 @pytest.mark.soak
-async def test_a_deletion_that_somebody_began_is_finished() -> None:
+async def test_a_deletion_that_was_begun_is_finished() -> None:
     for number in sample("graph/deletion", 30):
         async with cluster_world() as made:
             await driver(made)

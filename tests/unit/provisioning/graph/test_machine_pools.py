@@ -127,7 +127,7 @@ def test_what_a_pool_says_of_its_machines_is_passed_on() -> None:
     assert template["spec"]["deletion"] == {"nodeDrainTimeoutSeconds": 90}
 
 
-def test_how_many_there_are_is_left_to_others_where_nobody_says_it() -> None:
+def test_the_number_of_machines_is_not_written_if_not_given() -> None:
     assert "replicas" not in one(graph(pool(quantity=None)), "MachineDeployment")["spec"]
 
 
@@ -206,7 +206,7 @@ def test_a_pool_may_have_its_own_credential() -> None:
     assert found["spec"]["template"]["spec"]["common"] == {"cloudCredentialSecretName": "mine"}
 
 
-def test_a_template_that_somebody_else_made_is_used_as_it_is() -> None:
+def test_a_foreign_template_is_used_unchanged() -> None:
     found = graph(pool(machineConfigRef=READY_MADE, dynamicSchemaSpec=None))
     assert one(found, "MachineDeployment")["spec"]["template"]["spec"]["infrastructureRef"] == {
         "apiGroup": "infra.test",
@@ -242,7 +242,7 @@ def test_on_other_infrastructure_each_pool_has_its_own_with_the_users_data() -> 
 
 
 @pytest.mark.parametrize("timeout", [None, "0s", "-5m"])
-def test_nobody_looks_for_sick_machines_unless_told_so(timeout: str | None) -> None:
+def test_there_is_no_health_check_by_default(timeout: str | None) -> None:
     assert of_kind(graph(pool(unhealthyNodeTimeout=timeout)), "MachineHealthCheck") == []
 
 

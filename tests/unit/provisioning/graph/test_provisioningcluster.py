@@ -111,7 +111,7 @@ async def test_hand_edits_are_put_back_and_told_and_what_others_say_stays() -> N
         assert "edit clusters.provisioning.cattle.io demo in namespace fleet-default instead" in event["message"]
 
 
-async def test_what_somebody_deleted_is_made_anew_and_told() -> None:
+async def test_deleted_objects_are_made_again_and_reported() -> None:
     async with cluster_world() as made:
         await custom(made)
         before = await part(made, plan.BEACONS)
@@ -122,7 +122,7 @@ async def test_what_somebody_deleted_is_made_anew_and_told() -> None:
         assert event["involvedObject"]["kind"] == "Beacon" and "made anew" in event["message"]
 
 
-async def test_a_cluster_of_cluster_api_that_somebody_deleted_goes_with_all_its_parts_and_comes_back() -> None:
+async def test_a_deleted_cluster_of_cluster_api_goes_with_all_its_parts_and_comes_back() -> None:
     async with cluster_world() as made:
         await custom(made)
         before = {resource: (await part(made, resource))["metadata"]["uid"] for resource in PARTS[:3]}
@@ -314,7 +314,7 @@ async def test_another_config_is_another_template_and_the_old_one_stays() -> Non
         assert names == {before["metadata"]["name"], now} and len(names) == 2
 
 
-async def test_how_many_machines_somebody_else_wants_stays_where_the_pool_does_not_say() -> None:
+async def test_the_number_of_machines_stays_where_the_pool_has_none() -> None:
     async with cluster_world() as made:
         await driver(made)
         await machine_config(made)

@@ -118,7 +118,7 @@ def test_packed_output_is_the_same_for_the_same_value() -> None:
     assert json.loads(gzip.decompress(packed({"a": 2}))) == {"a": 2}
 
 
-def test_a_host_that_writes_nonsense_is_told_of_and_stops_nobody() -> None:
+def test_a_host_that_writes_nonsense_is_reported_and_stops_no_other() -> None:
     bomb = gzip.compress(b"0" * (64 << 20))
     delivered = found(
         secret(plan=ONE, plan_revision="x", plan_state="great", applied_output=b"?", failed_output=bomb, probe_statuses="[]")

@@ -160,7 +160,7 @@ async def test_a_host_can_not_speak_for_another_machine() -> None:
         assert (await condition(made, "m2"))["status"] == "True"  # type: ignore[index]
 
 
-async def test_what_came_while_nobody_looked_is_noted() -> None:
+async def test_answers_while_no_controller_ran_are_recorded() -> None:
     async with machines(controllers) as made:
         await planned(made, "m1")
         await made.end()

@@ -51,7 +51,7 @@ async def test_the_access_goes_with_it() -> None:
 
 
 @pytest.mark.parametrize(("creator", "kind"), [("u-1", "Opaque"), (None, TYPE), ("a/b", TYPE)])
-async def test_nobody_gets_access_to_anything_else(creator: str | None, kind: str) -> None:
+async def test_no_access_to_other_objects_is_given(creator: str | None, kind: str) -> None:
     async with world(controllers) as made:
         await credential(made, creator, kind)
         assert [each for each in await made.list(ROLES, FLEET) if each["metadata"]["name"].endswith("cc-x")] == []
