@@ -127,6 +127,10 @@ class Distribution:
         self.snapshots: dict[str, dict[str, SavedSnapshot]] = {}
         self.failed_uploads: dict[str, str] = {}
         self.epoch = 0
+        # The snapshots to which it went back, in order.
+        self.restored: list[SavedSnapshot] = []
+        # Hosts that have booted since their service was stopped by a command: it runs again.
+        self.booted: set[str] = set()
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
@@ -283,6 +287,7 @@ class Distribution:
         saved = self._fetched(bucket, file) if bucket is not None else self._local(member.name, file)
         self._begin_alone(member)
         await self.cluster.go_back(saved.state)
+        self.restored.append(saved)
 
     def reset(self, member: Member) -> None:
         """Make a cluster of one member of the data that it has. Raises CannotStart."""
@@ -341,11 +346,17 @@ class Distribution:
         return all(now - since > _NEWS for since in self._lost.values())
 
     def boot(self, name: str) -> None:
-        """Start a host; its installed services start by themselves."""
+        """Start a host; its installed services start by themselves. Without data a member waits for a server to join, and a
+        distribution with expired certificates does not get up."""
         self._forget_loss(name)
-        if name in self.members:
-            self.members[name].up = True
-            self._power()
+        self.booted.add(name)
+        member = self.members.get(name)
+        if member is None:
+            return
+        if member.etcd and not member.void and member.epoch != self.epoch:
+            self.violations.append(f"{name} booted with the data of before the restore")
+        member.up = not (member.etcd and member.void) and name not in self.expired
+        self._power()
 
     def leave(self, name: str) -> None:
         self.members.pop(name, None)

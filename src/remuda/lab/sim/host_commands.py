@@ -50,6 +50,7 @@ class HostCommands:
         member = self.member
         match command:
             case ["systemctl", "stop", _]:
+                distribution.booted.discard(member.name)
                 distribution.stop(member.name)
             case ["systemctl", "restart", _]:
                 distribution.stop(member.name)
@@ -59,7 +60,8 @@ class HostCommands:
                 except CannotStart as error:
                     raise CommandFailed(str(error)) from None
             case [_, "certificate", "rotate", *_]:
-                if member.up:
+                # A host that has booted in between has started it again: that is what the restart at the end is for.
+                if member.up and member.name not in distribution.booted:
                     distribution.violations.append(f"certificates of {member.name} were replaced while it was running")
                 distribution.rotated.append(member.name)
                 distribution.expired.discard(member.name)

@@ -116,6 +116,8 @@ class SimulatedJobs:
     failures: list[str] = field(default_factory=list)
     silent: int = 0
     troubles: dict[str, Trouble] = field(default_factory=dict)
+    # The distribution of new hosts.
+    runtime: str = "remuda"
     # By the name of the infrastructure machine: the existing hosts.
     hosts: dict[Key, SimulatedHost] = field(default_factory=dict)
     # Every machine that was made or removed, in order.
@@ -174,7 +176,7 @@ class SimulatedJobs:
             cluster = Key(namespace, dig(machine, "spec", "clusterName"))
             roles = "".join(letter for label, letter in _ROLES if labels_of(machine).get(label) == "true")
             known = "garbled" if trouble is Trouble.NEVER_REGISTERS else token[1].decode()
-            self.hosts[key] = await self.park.add(cluster, "", _hostname(job), roles, token=known)
+            self.hosts[key] = await self.park.add(cluster, "", _hostname(job), roles, self.runtime, known)
             self.hosts[key].failing = _ALWAYS if trouble is Trouble.PLANS_FAIL else 0
             self.made.append(key.name)
             if self.silent:
