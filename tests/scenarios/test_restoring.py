@@ -218,6 +218,46 @@ async def test_it_goes_on_wherever_the_server_and_the_agents_are_killed(seed: in
         assert world.distribution(DEMO).violations == []
 
 
+PHASES = ("Started", "Shutdown", "Restore", "PostRestorePodCleanup", "InitialRestartCluster")
+# Those that every check plays: the machine with the file, and another server that must not start by itself.
+CUTS = {(0, "Restore"), (1, "Started"), (1, "Shutdown"), (1, "Restore")}
+
+
+@pytest.mark.parametrize(
+    ("victim", "phase"),
+    [
+        pytest.param(victim, phase, marks=() if (victim, phase) in CUTS else pytest.mark.variant)
+        for victim in (0, 1, 3)
+        for phase in PHASES
+    ],
+)
+async def test_a_host_that_loses_its_power_in_the_middle_goes_on_when_it_is_back(victim: int, phase: str) -> None:
+    async with provisioned() as world:
+        hosts = await build(world, ["ec", "ec", "ec", "w"])
+        await add_map(world, "before")
+        await save(world, 1)
+        snapshot = await listed(world, hosts[0])
+        await add_map(world, "after")
+        await request(world, snapshot)
+
+        async def is_in_phase() -> bool:
+            return (await status(world)).get("etcdSnapshotRestorePhase") == phase
+
+        await world.until(f"it is in {phase}", is_in_phase)
+        await world.hosts.power_off(hosts[victim])
+        await world.settle(120)
+        assert (await status(world)).get("etcdSnapshotRestorePhase") == "Failed" or name_of(
+            await machine_of(world, hosts[victim])
+        ) in await message(world), "the machine that is waited for is named"
+        world.hosts.power_on(hosts[victim])
+        phase_of_end = await ended(world)
+        await ready(world)
+        # What is lost before anything stops ends the restore; later it is waited for.
+        assert phase_of_end == "Finished" or (phase == "Started" and victim != 3), await why(world)
+        assert await maps(world) == ({"before"} if phase_of_end == "Finished" else {"before", "after"})
+        assert world.distribution(DEMO).violations == [] and len(await init_nodes(world)) == 1
+
+
 async def test_a_cluster_that_is_deleted_in_the_middle_goes() -> None:
     async with provisioned() as world:
         hosts = await build(world, ["ec", "ec", "ec", "w"])
