@@ -21,8 +21,15 @@ _MIRRORED = "e2e/provisioning/test_registries.py::test_a_cluster_is_installed_th
 _LET_IN = "e2e/access/test_registering.py::test_the_command_says_why_a_host_is_not_let_in"
 _LAWS = "unit/provisioning/planner/test_laws.py::"
 
-# Those of `e2e/access`, of the mirror and of the whole way run on both.
-ON_KUBERNETES = (_UPGRADED_AND_GONE, _SPLIT, _SERVERS, _MIRRORED, _LET_IN)
+_RESTORED = "e2e/provisioning/test_restoring.py::test_what_was_there_comes_back_and_what_came_later_is_gone"
+_ROTATED = "e2e/provisioning/test_rotation.py::test_certificates_and_keys_of_three_servers_are_rotated"
+_RESTORING = "scenarios/test_restoring.py::"
+_RECOVERING = "scenarios/test_recovering.py::"
+_ROTATION = "scenarios/test_rotation.py::"
+_RANDOM = "scenarios/day2/test_random_clusters.py::test_every_operation_ends_or_says_for_what_it_waits"
+
+# Those of `e2e/access`, of the mirror and of the whole way run on both; restores and rotations on the second under `make soak`.
+ON_KUBERNETES = (_UPGRADED_AND_GONE, _SPLIT, _SERVERS, _MIRRORED, _LET_IN, _RESTORED, _ROTATED)
 ON_OUR_OWN = ("scenarios/", _WHOLE_WAY, _MIRRORED, _LET_IN)
 
 PROMISES: dict[str, tuple[str, ...]] = {
@@ -130,6 +137,34 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "all of it at once": (
         "scenarios/test_provisioning_weather.py::test_after_any_storm_there_is_the_cluster_that_is_wanted",
         _SPLIT,
+    ),
+    "a snapshot brings a cluster back, also one that has lost its servers": (
+        f"{_RESTORING}test_what_was_there_comes_back_and_what_came_later_is_gone",
+        f"{_RESTORING}test_the_spec_comes_back_as_far_as_it_is_asked_for",
+        "scenarios/test_restoring_from_buckets.py::test_the_server_looks_first_and_then_a_host_restores",
+        "scenarios/test_upgrade_snapshot.py::test_the_way_back_and_another_upgrade",
+        f"{_RECOVERING}test_registered_hosts_take_the_places_of_lost_ones",
+        f"{_RECOVERING}test_pools_make_new_servers_and_keep_their_workers",
+        f"{_RECOVERING}test_a_server_that_is_left_goes_on_with_all_that_was_stored",
+        f"{_RECOVERING}test_it_works_after_the_management_server_was_restored_from_its_own_backup",
+        _RESTORED,
+    ),
+    "a restore that can not succeed changes nothing": (
+        f"{_RESTORING}test_a_restore_that_can_not_succeed_changes_nothing",
+        "scenarios/test_restoring_from_buckets.py::test_what_can_not_be_restored_is_refused_while_the_cluster_runs",
+        _RESTORED,
+    ),
+    "operations survive the server, agents and hosts, and end or name who must act": (
+        _RANDOM,
+        f"{_RESTORING}test_it_goes_on_wherever_the_server_and_the_agents_are_killed",
+        f"{_RESTORING}test_a_host_that_loses_its_power_in_the_middle_goes_on_when_it_is_back",
+        _RESTORED,
+    ),
+    "certificates and encryption keys are rotated in turns": (
+        f"{_ROTATION}test_certificates_are_rotated_in_turns",
+        f"{_ROTATION}test_expired_certificates_of_a_cluster_that_was_switched_off_are_rotated",
+        f"{_ROTATION}test_keys_are_rotated_twice",
+        _ROTATED,
     ),
     "never beyond concurrency, never below quorum, never without progress or a wait, and idempotent": (
         f"{_LAWS}test_no_picture_leads_to_harm",

@@ -131,8 +131,8 @@ def verdict(ranch: Ranch) -> str:
 
 
 @pytest.mark.parametrize("servers", [1, 3])
-def test_what_was_there_comes_back_and_what_came_later_is_gone(own_ranch: Ranch, servers: int) -> None:
-    ranch = own_ranch
+def test_what_was_there_comes_back_and_what_came_later_is_gone(either_ranch: Ranch, servers: int) -> None:
+    ranch = either_ranch
     ranch.want(FROM)
     hosts = [f"h{number}" for number in range(servers)]
     for host in hosts:

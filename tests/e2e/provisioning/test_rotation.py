@@ -131,8 +131,8 @@ def until_rotated(ranch: Ranch, field: str, generation: int) -> None:
     ranch.until_ready()
 
 
-def test_certificates_and_keys_of_three_servers_are_rotated(own_ranch: Ranch) -> None:
-    ranch = own_ranch
+def test_certificates_and_keys_of_three_servers_are_rotated(either_ranch: Ranch) -> None:
+    ranch = either_ranch
     ranch.want(FROM)
     for host in SERVERS:
         ranch.host(host, "etcd", "controlplane")
