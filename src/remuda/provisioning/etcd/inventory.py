@@ -44,8 +44,8 @@ _SnapshotKey = tuple[str, ...]
 LATE: Final = 3 * PERIOD
 # A file has its name, with the time, before it is complete: a list that was begun this long after can't have missed it.
 _SLOW: Final = 600.0
-# The difference of the clocks of hosts and the server.
-_CLOCKS: Final = 30.0
+# A distribution notices what was deleted from its directory within this time.
+_NOTICED: Final = 30.0
 _DIGEST: Final = "sha256:"
 _SECONDS: Final = re.compile(r"[0-9]{1,12}\.[0-9]{3}")
 
@@ -105,12 +105,14 @@ class Update:
 
 @dataclass(slots=True)
 class Changes:
-    """Objects to create have their status. From those to release our finalizer is taken."""
+    """Objects to create have their status. From those to release our finalizer is taken. A list of the cluster's own from
+    `own_counts_at` on is needed to know more."""
 
     create: list[Obj] = field(default_factory=list)
     update: list[Update] = field(default_factory=list)
     delete: list[Obj] = field(default_factory=list)
     release: list[Obj] = field(default_factory=list)
+    own_counts_at: float = 0.0
 
 
 def changes(known: Known, objects: Iterable[Obj], now: float) -> Changes:
@@ -143,12 +145,12 @@ class _Inventory:
         self._copies = _listed(known.bucket.place.current(now)) if known.bucket else {}
         own = known.own.current(now) if known.own else None
         self._own_complete = own is not None and own.complete
-        self._own_at = own.at if own is not None else 0.0
+        self._own_at, self._own_counts_at = (own.at if own is not None else 0.0), 0.0
         self._own = {key: seen for key, seen in _listed(own).items() if not self._is_refuted(seen)}
 
     def compared(self, objects: Sequence[Obj]) -> Changes:
         wanted = self._wanted()
-        found, done = Changes(), {key_of(each) for each in objects if not is_managed(each)}
+        found, done = Changes(own_counts_at=self._own_counts_at), {key_of(each) for each in objects if not is_managed(each)}
         for each in objects:
             key = key_of(each)
             if not is_managed(each):
@@ -198,11 +200,15 @@ class _Inventory:
             return False
         place = self._place(seen.storage, seen.machine, seen.location)
         report = place.current(self._now) if place else None
-        if report is None or not report.complete or seen.key in report.by_key():
+        if place is None or report is None or not report.complete or seen.key in report.by_key():
             return False
-        # A list that was begun after the cluster's shows what was deleted since.
-        margin = _CLOCKS if seen.storage == LOCAL else 0.0
-        return report.at > seen.created + _SLOW or report.at > self._own_at + margin
+        if report.at > seen.created + _SLOW:
+            return True
+        if seen.storage == LOCAL and self._own_at < place.heard + _NOTICED:
+            # Either it is new, or it was deleted and the cluster's list is from before: a later list tells.
+            self._own_counts_at = max(self._own_counts_at, place.heard + _NOTICED)
+            return True
+        return False
 
     def _is_gone(self, snapshot: Obj) -> bool:
         """Whether a snapshot that no list shows is gone."""

@@ -8,7 +8,7 @@ write. Each pass starts from the objects themselves, so it may end at any line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -149,7 +149,18 @@ class SnapshotInventory:
             # What one of them shows first, the others have soon.
             self._own.renew(key)
             self._buckets.renew(key)
+        if found.own_counts_at and not held:
+            return self._ask_again(key, found.own_counts_at, lambda: self._own_list(key, plane, machines, held))
         return Result(_BEACON if held else PERIOD)
+
+    def _ask_again(self, key: Key, since: float, read: Callable[[], object]) -> Result:
+        """Have the cluster's own list read that is from `since` or later."""
+        wait = since - self._clock.time()
+        if wait > 0:
+            return Result(wait)
+        self._own.renew(key, since)
+        read()
+        return Result(PERIOD)
 
     def _machines(self, key: Key) -> dict[str, Obj]:
         """The etcd machines, by name. Their bootstraps say what they are: a host's own claims don't count."""

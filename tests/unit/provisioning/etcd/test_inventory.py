@@ -130,7 +130,7 @@ def test_nothing_disappears_by_a_report_that_is_not_complete(text: str | None) -
 def test_a_snapshot_that_the_cluster_knows_earlier_than_the_host_s_next_list_stays() -> None:
     """The host has listed its files before this one was complete."""
     stored = Stored()
-    early = host("a", printed(at=NOW))
+    early = host("a", printed(at=NOW - 40), heard=NOW - 40)
     stored.pass_(known(early, own=own(local(YOUNG, metadata=METADATA))))
     assert stored.files() == {f"{YOUNG}@a": "available"}
     stored.pass_(known(early))
@@ -258,10 +258,12 @@ def test_a_copy_that_was_deleted_from_the_bucket_goes_with_the_next_list_of_it()
 
 def test_what_was_deleted_since_the_clusters_own_list_does_not_come_back_by_it() -> None:
     stored = Stored()
-    own = Report(True, NOW, (Seen("local", FILE, "n-a", "a", f"file:///snapshots/{FILE}", created=NOW - 60),))
-    assert stored.pass_(known(host("a", printed(at=NOW + 10)), own=own)).create, "clocks may differ"
-    stored.objects.clear()
-    assert stored.pass_(known(host("a", printed(at=NOW + 40)), own=own)).create == []
+    own = Report(True, NOW, (Seen("local", YOUNG, "n-a", "a", f"file:///snapshots/{YOUNG}", created=NOW - 60),))
+    found = stored.pass_(known(host("a", printed(), heard=NOW + 10), own=own), NOW + 11)
+    assert (found.create, found.own_counts_at) == ([], NOW + 40), "it is new, or deleted: a later list tells"
+    later = replace(own, at=NOW + 40)
+    assert stored.pass_(known(host("a", printed(), heard=NOW + 10), own=later), NOW + 41).own_counts_at == 0.0
+    assert len(stored.objects) == 1, "it is new"
 
 
 def test_of_two_objects_for_one_file_one_remains() -> None:
