@@ -85,14 +85,15 @@ async def delete(
     client: Client, namespace: str, copies: Sequence[SnapshotCopy], told: Told, clock: Clock = SYSTEM_CLOCK, *, wait: bool = True
 ) -> None:
     """Raises ApiError, and Failure when nothing changes for very long."""
-    for copy in copies:
-        await _begin_deletion(client, namespace, copy.name)
+    uids = {copy.name: await _begin_deletion(client, namespace, copy.name) for copy in copies}
     waiting = {copy.name: copy for copy in copies} if wait else {}
     said: dict[str, str] = {}
     patience = _Patience(clock)
     while waiting:
         for name, copy in sorted(waiting.items()):
             snapshot = await _look(client, namespace, name)
+            if snapshot is not None and uid_of(snapshot) != uids[name]:
+                snapshot = None
             if snapshot is None:
                 del waiting[name]
             _tell_change(said, copy, snapshot, told)
@@ -109,11 +110,12 @@ def _tell_change(said: dict[str, str], copy: SnapshotCopy, snapshot: Obj | None,
         told(f"{place(copy)}: {text}")
 
 
-async def _begin_deletion(client: Client, namespace: str, name: str) -> None:
+async def _begin_deletion(client: Client, namespace: str, name: str) -> str:
+    """The uid of the object that is being deleted; "" if there is none."""
     for attempt in range(1, _ATTEMPTS + 1):
         snapshot = await _look(client, namespace, name)
         if snapshot is None:
-            return
+            return ""
         held = list(metadata(snapshot).get("finalizers") or ())
         try:
             if SNAPSHOT_FILE not in held and not metadata(snapshot).get("deletionTimestamp"):
@@ -122,12 +124,13 @@ async def _begin_deletion(client: Client, namespace: str, name: str) -> None:
                 }
                 await client.patch(rke.ETCD_SNAPSHOTS, name, marks, namespace)
             await client.delete(rke.ETCD_SNAPSHOTS, name, namespace, uid=uid_of(snapshot))
-            return
+            return uid_of(snapshot)
         except ApiError as error:
             if error.is_not_found:
-                return
+                return ""
             if error.code != 409 or attempt == _ATTEMPTS:
                 raise
+    return ""
 
 
 async def _look(client: Client, namespace: str, name: str) -> Obj | None:
