@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -76,8 +76,13 @@ def run(arguments: Sequence[str]) -> int:
         raise Failure(str(error), Code.USAGE) from None
 
 
+# While one of these runs, no scheduled snapshot starts on this host.
+_OF_OPERATIONS: Final = frozenset({"etcd-snapshot", "restored", "certificate", "secrets-encrypt"})
+
+
 def _dispatch(line: Line) -> int:
     from remuda.lab.distro.config.settings import load
+    from remuda.lab.distro.etcd import host_commands
 
     name, rest = (line.words[0], line.words[1:]) if line.words else ("", ())
     known: dict[str, Callable[[Settings, tuple[str, ...]], int]] = {
@@ -91,7 +96,11 @@ def _dispatch(line: Line) -> int:
     }
     if name not in known:
         raise Failure(f"there is no command {name!r}: see remuda distro --help", Code.USAGE)
-    return known[name](load(line), rest)
+    settings = load(line)
+    if name not in _OF_OPERATIONS:
+        return known[name](settings, rest)
+    with host_commands.running(settings.paths):
+        return known[name](settings, rest)
 
 
 def _unknown(name: str, words: tuple[str, ...], known: str) -> Failure:

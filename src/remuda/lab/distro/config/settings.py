@@ -379,6 +379,11 @@ class Paths:
         return self.db / "snapshots"
 
     @property
+    def commands(self) -> Path:
+        """Locked by commands that operations run."""
+        return self.db / ".commands"
+
+    @property
     def failed_snapshots(self) -> Path:
         return self.db / ".failed"
 

@@ -20,7 +20,7 @@ from remuda.provisioning.etcd.s3.answers import S3Error
 
 from ..config.arguments import ConfigError
 from ..config.settings import NAME, Settings
-from . import remote_copies, snapshots
+from . import host_commands, remote_copies, snapshots
 from .client import EtcdClient
 from .cron import BadSchedule, Schedule
 from .snapshots import Failure, Snapshot, SnapshotError
@@ -74,7 +74,7 @@ class Taking:
         return gone
 
     async def keep_schedule(self) -> None:
-        """Take a snapshot whenever it is due."""
+        """Take a snapshot whenever it is due, and no command of an operation runs on this host."""
         options = self._settings.snapshots
         try:
             schedule = Schedule(options.schedule)
@@ -85,6 +85,7 @@ class Taking:
             # In small steps: the wall clock may be changed meanwhile.
             while (left := due - self._clock.time()) > 0:
                 await self._clock.sleep(min(left, 60.0))
+            await host_commands.ended(self._settings.paths, self._clock)
             try:
                 await self.take(options.name)
             except SnapshotError as error:
