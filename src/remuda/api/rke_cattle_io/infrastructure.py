@@ -88,7 +88,7 @@ class SnapshotVerification(TypedDict, total=False):
     at: Annotated[Time, Doc("When it was checked.")]
     keys: Annotated[Int64, Doc("The number of keys in it.")]
     message: Annotated[str, Doc("The problem that was found.")]
-    result: Annotated[str, Doc("valid or invalid.")]
+    result: Annotated[str, Doc("valid, invalid, or unknown if it could not be checked.")]
     revision: Annotated[Int64, Doc("The revision of etcd in it.")]
     sha256: Annotated[str, Doc("The SHA-256 of the file that was checked.")]
 

@@ -29,6 +29,8 @@ PERIOD: Final = 120
 MOST: Final = 40
 VERIFY, DELETE = "verify", "delete"
 DELETED, VALID, INVALID, TROUBLE = "deleted", "valid", "invalid", "trouble"
+# Of a check that could not be made, which says nothing about the file.
+UNKNOWN: Final = "unknown"
 
 _LONGEST: Final = 500
 _NUMBERS = r"(?P<revision>[0-9]{1,18}|-) (?P<keys>[0-9]{1,18}|-)"
@@ -112,7 +114,7 @@ def verification(answer: FileAnswer, at: str) -> Obj:
     """The `status.verification` of an ETCDSnapshot; None removes a field of an earlier check."""
     return {
         "at": at,
-        "result": VALID if answer.result == VALID else INVALID,
+        "result": answer.result if answer.result in (VALID, INVALID) else UNKNOWN,
         "message": answer.message or None,
         "revision": answer.revision,
         "keys": answer.keys,

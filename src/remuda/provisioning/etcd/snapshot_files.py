@@ -31,7 +31,6 @@ from .file_requests import (
     DELETE,
     DELETED,
     INSTRUCTION,
-    INVALID,
     TROUBLE,
     VERIFY,
     FileAnswer,
@@ -169,8 +168,6 @@ class SnapshotFiles:
     async def _verified(self, who: tuple[str, Key], snapshot: Obj, answer: FileAnswer | None) -> Result:
         if answer is None:
             return Result(_RESYNC)
-        if answer.result == TROUBLE:
-            answer = replace(answer, result=INVALID)
         found = verification(answer, rfc3339(self._clock.time()))
         await self._patch(who, snapshot, {"status": {"verification": found, **_required(snapshot)}})
         # The request may be another one meanwhile: then it stays.

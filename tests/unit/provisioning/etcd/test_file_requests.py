@@ -71,4 +71,4 @@ def test_answers_are_read_line_by_line_and_nothing_else_is_believed() -> None:
 def test_the_result_of_a_check_replaces_all_fields_of_the_last_one() -> None:
     found = verification(FileAnswer("valid", revision=12, keys=3, sha256="b" * 64), "2027-01-15T08:00:00Z")
     assert found["result"] == "valid" and found["message"] is None
-    assert verification(FileAnswer("trouble", "off"), "t")["result"] == "invalid"
+    assert verification(FileAnswer("trouble", "off"), "t")["result"] == "unknown", "it says nothing about the file"
