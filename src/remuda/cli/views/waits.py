@@ -88,6 +88,8 @@ _SOMETHING_ELSE: Final = (Code.MALFORMED, Actor.USER)
 FOR_OTHERS: Final = frozenset({Code.TIER, Code.TURN})
 # What is reported of a control plane beside its work.
 _NOTES: Final = NOTES | {Code.UNSUPPORTED}
+# On the way to a ready cluster; one that is being deleted does not go there.
+_TO_READY: Final = FOR_OTHERS | {Code.ROLES, Code.INIT_NODE, Code.JOIN_URL, Code.CHECK_IN, Code.CLUSTER_AGENT, Code.KUBELET}
 # What follows when an object is not done for another reason: infrastructure, nodes and connections come with a host's plan.
 EFFECTS: Final = frozenset({Code.PROVISIONING, Code.CONNECTION, Code.NODE})
 
@@ -99,6 +101,8 @@ def all_waits(sight: ClusterView) -> list[Wait]:
     found = told + [wait for wait in read_off(sight) if wait.subject not in known]
     found += _unsuccessful(sight, found)
     found = [_on_machine(wait, sight, found) for wait in _with_one_pause(found, sight)]
+    if is_being_deleted(sight.wanted):
+        found = [wait for wait in found if wait.code not in _TO_READY] or found
     plane = plane_ref(sight)
     if not any(wait.subject == plane and wait.code not in _NOTES for wait in found):
         return found

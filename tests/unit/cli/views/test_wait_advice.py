@@ -373,6 +373,20 @@ def test_machines_that_can_not_be_reached_are_no_cause_where_there_is_another() 
     assert causes(note, unreached) == [Code.CONNECTION, Code.WITHOUT_EFFECT]
 
 
+def test_what_would_make_a_cluster_ready_is_no_cause_while_it_is_deleted() -> None:
+    goes = told(Code.DELETION, M1, Actor.PROVIDER, "waits", INFRA)
+    fails = told(Code.DELETION, INFRA, Actor.USER, "its removal failed (PermissionDenied: no)")
+    joins = told(Code.CHECK_IN, PLANE, Actor.USER, texts.CHECK_IN)
+
+    def causes(*waits: Wait, deleting: bool = True) -> list[Wait]:
+        found = sight(wanted(deleting=deleting), *_machines(), waits=waits)
+        return wait_chain.causes(wait_chain.chain(found, NOW))
+
+    assert causes(joins, goes, fails) == [fails]
+    assert causes(joins, goes, fails, deleting=False) == [joins, fails]
+    assert causes(joins) == [joins]
+
+
 def test_a_missing_object_is_told_once_by_the_cluster_that_names_it() -> None:
     secret = Ref("", "Secret", FLEET, "motd")
     renders = [told(Code.RENDER, each, Actor.USER, "there is no Secret", secret) for each in (M1, M2)]
