@@ -17,7 +17,9 @@ from remuda.access.agent_objects import AGENT, CREDENTIALS_PREFIX, MADE_FOR, NAM
 from remuda.access.clusters.well_known import DEFAULT_TOKEN
 from remuda.access.downstreams import Downstreams, while_working
 from remuda.access.health.cluster_conditions import is_administrated
+from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
+from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
 from remuda.client.idempotent import discard, find
 from remuda.client.interface import Client
 from remuda.client.server_side_apply import apply_owned
@@ -32,6 +34,7 @@ from remuda.kube.objects import (
     find_by,
     is_being_deleted,
     name_of,
+    namespace_of,
 )
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
@@ -64,9 +67,12 @@ class AgentDeployment:
         self.controller = Controller(
             CONTROLLER,
             CLUSTERS,
-            watches=(Watch(SETTINGS, self._connected, changed("value", names=TOLD)),),
-            # Capacity changes with the nodes, and the number of agents with it.
-            when=changed("spec", ("metadata", "annotations", FORCE), ("status", "capacity"), ("status", "allocatable")),
+            watches=(
+                Watch(SETTINGS, self._connected, changed("value", names=TOLD)),
+                # The number of agents depends on them. A cluster's capacity does not tell: it leaves out servers with taints.
+                Watch(MANAGEMENT_NODES, _cluster_of, changed(_readiness, ("spec", "internalNodeSpec", "unschedulable"))),
+            ),
+            when=changed("spec", ("metadata", "annotations", FORCE)),
             concurrency=4,
             lane=lambda key: key,
         )
@@ -158,6 +164,15 @@ async def _scale(client: Client, deployment: Obj) -> None:
 def _is_usable(node: Obj) -> bool:
     ready = find_by(dig(node, "status", "conditions") or (), "type", "Ready") or {}
     return ready.get("status") == "True" and not dig(node, "spec", "unschedulable")
+
+
+def _cluster_of(node: Obj) -> list[Key]:
+    """That of a management Node."""
+    return [Key("", namespace_of(node))]
+
+
+def _readiness(node: Obj) -> str:
+    return str((condition_of(node, "Ready") or {}).get("status") or "")
 
 
 def _server_of(deployment: Obj) -> str:

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from remuda.access.health.cluster_resources import NO_LOAD
+from remuda.access.health.nodesync import management_node
 from remuda.api.management_cattle_io import CLUSTERS
+from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.interface import Client
@@ -163,9 +166,12 @@ async def test_a_cluster_with_several_nodes_gets_a_second_agent(place: Place) ->
         for each in nodes:
             await place.below.create(NODES, each)
             await place.below.patch(NODES, name_of(each), {"status": each["status"]}, subresource="status")
-        # As the health check tells it.
-        count = {"status": {"nodeCount": len(nodes), "capacity": {"pods": str(place.up.clock.time())}}}
-        await place.up.client.patch(CLUSTERS, ID, count)
+        # As the controller of nodes tells it.
+        for listed in (await place.up.client.list(MANAGEMENT_NODES, ID))["items"]:
+            await place.up.client.delete(MANAGEMENT_NODES, name_of(listed), ID)
+        for each in nodes:
+            told = management_node(ID, each, NO_LOAD, None, place.up.clock.time())
+            await place.up.client.create(MANAGEMENT_NODES, told, ID)
         await place.up.settle(5)
         return int(dig(await place.deployment(), "spec", "replicas"))
 
