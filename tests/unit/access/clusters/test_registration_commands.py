@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 import pytest
 
@@ -57,6 +58,16 @@ def test_with_variables_and_a_ca() -> None:
         "-Label 'cattle.io/os=windows' -Token {token} -Worker -CaChecksum abc123"
     )
     assert found["command"] == f"kubectl apply -f {MANIFEST}"
+
+
+@pytest.mark.parametrize("field", ["pinnedNodeCommand", "pinnedCommand"])
+def test_only_the_ca_is_fetched_unverified_and_nothing_runs_before_its_checksum_is_right(field: str) -> None:
+    words = commands(URL, "abc123", ID)[field]
+    fetched = re.findall(r"curl [^|&;]*", words)
+    assert [each.strip() for each in fetched if re.search(r" -\w*k| --insecure", each)] == [f'curl -fsSk -o "$ca" {URL}/cacerts']
+    first, checked, *rest = words.split(" && ")[1:]
+    assert first == fetched[0].strip() and checked.startswith('echo "abc123  $ca" | ') and checked.endswith(" -c - >&2")
+    assert len(fetched) == 2 and '--cacert "$ca"' in fetched[1] and fetched[1].strip() in rest[0]
 
 
 @pytest.mark.parametrize(
