@@ -161,10 +161,10 @@ def test_a_forged_file_is_found_though_its_checksum_is_right(path: Path, what: s
     [
         (2**30, 1, 1, "its scrypt settings need 131,072 MiB of memory; at most 256 MiB are allowed"),
         # Each alone is small enough.
-        (2**20, 64, 1, "it asks for 8,192 MiB of memory"),
+        (2**20, 64, 1, "its scrypt settings need 8,192 MiB of memory"),
         (2**20, 1, 64, "its scrypt settings need 64 rounds; at most 8 are allowed"),
-        (2**18, 8, 9, "it asks for 9 rounds"),
-        (2**18, 9, 1, "it asks for 288 MiB of memory"),
+        (2**18, 8, 9, "its scrypt settings need 9 rounds"),
+        (2**18, 9, 1, "its scrypt settings need 288 MiB of memory"),
         (1000, 8, 1, "scrypt has no such numbers as n 1000, r 8, p 1"),
         (-16, 1, 1, "scrypt has no such numbers"),
         (16, 0, 1, "scrypt has no such numbers"),

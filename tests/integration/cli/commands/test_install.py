@@ -84,10 +84,10 @@ def test_words_are_quoted_as_systemd_reads_them(word: str, written: str) -> None
     ("arguments", "told"),
     [
         (["install"], "add --systemd"),
-        (["install", "--systemd", "--name", "../x"], "'../x' is no name"),
+        (["install", "--systemd", "--name", "../x"], "'../x' must consist of"),
         (["install", "--systemd", "--dry-run", "--", "--listn", "x"], "no such option '--listn'"),
         (["install", "--systemd", "--dry-run", "--", "--token", "x" * 16], "give --token-file"),
-        (["install", "--systemd", "--dry-run", "--", "--pki-dir", "keys"], "keys has to begin with /"),
+        (["install", "--systemd", "--dry-run", "--", "--pki-dir", "keys"], "keys must begin with /"),
         (["install", "--systemd", "--uninstall", "--", "--listen", ":1"], "can't be combined with options of serve"),
     ],
 )
