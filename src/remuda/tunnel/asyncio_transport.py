@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -26,6 +27,8 @@ _HIGH = 256 * 1024
 _LOW = 64 * 1024
 # After so many seconds without a connection another client is tried.
 PATIENCE = 4.0
+
+log = logging.getLogger(__name__)
 
 Way = Callable[[str], ByteStream]
 """A stream to `host:port` on the far side, through one of its clients."""
@@ -209,9 +212,11 @@ class TunnelConnector(aiohttp.BaseConnector):
         *first, last = self._ways()
         for way in first:
             # A client whose node has just lost power is not known to be gone yet.
-            with contextlib.suppress(TimeoutError, OSError):
+            try:
                 async with deadline(self._clock, self._patience):
                     return await self._connected(way, host, port, secure)
+            except (TimeoutError, OSError) as error:
+                log.info("no connection to %s:%s through a client, another one is tried: %s", host, port, error or "no answer")
         return await self._connected(last, host, port, secure)
 
     async def _connected(self, way: Way, host: str, port: int, secure: bool) -> ByteStream:
