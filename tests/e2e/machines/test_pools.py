@@ -86,6 +86,7 @@ def test_pools_become_a_cluster_grow_and_go(pools: Pools) -> None:
     except AssertionError:
         raise AssertionError(pools.told()) from None
     ranch.until_ready()
+    _shells(pools)
     # The server may die; what it has made goes on.
     before = {host.name: host.pid for host in pools.hosts.all()}
     ranch.gateway.kill()
@@ -106,3 +107,12 @@ def test_pools_become_a_cluster_grow_and_go(pools: Pools) -> None:
     ranch.delete()
     eventually(lambda: pools.hosts.all() == [], PATIENCE)
     eventually(lambda: pools.machines() == [], PATIENCE)
+
+
+def _shells(pools: Pools) -> None:
+    """Several words are a program with its arguments, one word is a script."""
+    ranch, machine = pools.ranch, pools.machines()[0]
+    asked = ("ssh", machine, "--kubeconfig", str(ranch.kubeconfig()), "--data-dir", str(ranch.gateway.directory), "--")
+    assert ranch.command(*asked, "echo", "a | b") == "a | b\n"
+    assert ranch.command(*asked, "echo a | tr a b; exit 0") == "b\n"
+    assert Path(ranch.command(*asked, "pwd").strip()).is_relative_to(ranch.gateway.directory)

@@ -147,8 +147,12 @@ class Ranch:
         listed = self.get(f"/api/v1/namespaces/{WORKSPACE}/secrets?labelSelector={labels}")["items"]
         return [each["metadata"]["labels"]["rke.cattle.io/node-name"] for each in listed]
 
-    def delete(self) -> None:
-        assert self._asked_again("DELETE", f"{_CLUSTERS}/{DEMO}").status in (200, 202)
+    def delete(self, uninstall: bool = False) -> None:
+        """With its hosts' software, as a user does that."""
+        if uninstall:
+            self.command("cluster", "delete", DEMO, "--uninstall", "--kubeconfig", str(self.kubeconfig()))
+        else:
+            assert self._asked_again("DELETE", f"{_CLUSTERS}/{DEMO}").status in (200, 202)
         eventually(lambda: self.ask("GET", f"{_CLUSTERS}/{DEMO}").status == 404, PATIENCE)
         self._id = ""
 
@@ -164,9 +168,14 @@ class Ranch:
         return self.gateway.administrator().kubeconfig(self.directory)
 
     def _run(self, *words: str) -> None:
-        command = [sys.executable, "-m", "remuda", "host", *words, "--data-dir", str(self.directory / "hosts")]
+        self.command("host", *words, "--data-dir", str(self.directory / "hosts"))
+
+    def command(self, *words: str) -> str:
+        """What `remuda` says."""
+        command = [sys.executable, "-m", "remuda", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, (words, done.stdout[-2000:], done.stderr[-2000:])
+        return done.stdout
 
     def on(self, name: str) -> Host:
         return self._park().get(name)
