@@ -137,6 +137,8 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
             return _version(wait, sight)
         case Code.REFERENCE:
             return _reference(wait)
+        case Code.RENDER:
+            return _unauthorized(wait)
         case Code.FAILED | Code.REFUSED | Code.MALFORMED:
             return _webhook(wait)
         case Code.PLAN_FAILED:
@@ -407,6 +409,23 @@ _VERSION: Final = re.compile(r"v[0-9]{1,9}(?:\.[0-9]{1,9}){2}[A-Za-z0-9.+-]*")
 def _numbers(version: str) -> list[int]:
     """The numbers of a version, of which the first two are its minor version."""
     return [int(each) for each in re.findall(r"[0-9]{1,9}", version)]
+
+
+_UNAUTHORIZED: Final = re.compile(
+    r"is not authorized for the cluster ([a-z0-9.-]+): its annotation ([a-z0-9./-]+) does not name it"
+)
+
+
+def _unauthorized(wait: Wait) -> Advice | None:
+    """An object that a spec names, and whose owner has not allowed the cluster to have it."""
+    named = _UNAUTHORIZED.search(wait.evidence)
+    if named is None or wait.on is None:
+        return None
+    kind, name = wait.on.kind.lower(), wait.on.name
+    where, path = f"kubectl -n {wait.on.namespace}", "{.metadata.annotations." + named[2].replace(".", "\\.") + "}"
+    others = f"$({where} get {kind} {name} -o jsonpath='{path}')"
+    text = f"If the hosts of the cluster may have what is in {wait.on.kind} {name}, allow it as the command does."
+    return Advice(text, (f'{where} annotate --overwrite {kind} {name} {named[2]}="{others},{named[1]}"',))
 
 
 _FIELD: Final = re.compile(rf"{re.escape(VALUE_REFUSED)} (spec(?:\.[A-Za-z0-9-]+(?:\[[0-9]{{1,3}}\])?)+)")

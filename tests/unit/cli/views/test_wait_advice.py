@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from remuda.api.rke_cattle_io import AUTHORIZED
 from remuda.cli.views import wait_advice, wait_chain
 from remuda.cli.views.states import ClusterView
 from remuda.cli.views.wait_chain import Link
@@ -178,6 +179,22 @@ STATES = {
         [told(Code.SILENT, M2, Actor.USER, "its agent has not answered since 2026-01-01T00:00:00Z")],
         (Code.SILENT, M2),
         ["remuda machine delete m2 -n fleet-default"],
+    ),
+    "a Secret that the cluster may not have": (
+        [
+            told(
+                Code.RENDER,
+                M1,
+                Actor.USER,
+                f"Secret fleet-default/motd is not authorized for the cluster demo: its annotation {AUTHORIZED} does not name it",
+                Ref("", "Secret", FLEET, "motd"),
+            )
+        ],
+        (Code.RENDER, M1),
+        [
+            f'kubectl -n fleet-default annotate --overwrite secret motd {AUTHORIZED}="$(kubectl -n fleet-default get secret motd '
+            """-o jsonpath='{.metadata.annotations.rke\\.cattle\\.io/object-authorized-for-clusters}'),demo\""""
+        ],
     ),
     "a finalizer of another program": (
         [told(Code.FINALIZERS, M1, Actor.OTHER_CONTROLLER, "finalizers of other programs hold it: example.com/a, b")],

@@ -10,8 +10,10 @@ import base64
 import hashlib
 
 from remuda.api import rke_cattle_io
+from remuda.kube.waits import Actor, Ref
 
 from ...plans.plan import File
+from ..snapshot import CannotRender
 from .context import ClusterContext, Config, HostContext, Spec, entries, mapping
 from .plan_inputs import NamedObject
 
@@ -55,7 +57,8 @@ def _files(cluster: ClusterContext, source: Spec) -> list[File]:
         said = mapping(source.get(kind))
         if said.get("name"):
             found = read(str(said["name"]))
-            _check_authorized(cluster, found, rke_cattle_io.AUTHORIZED, str(said["name"]))
+            ref = Ref("", f"{kind[0].upper()}{kind[1:]}", cluster.control_plane.namespace, str(said["name"]))
+            _check_authorized(cluster, found, rke_cattle_io.AUTHORIZED, ref)
             return [_file(cluster, found, said, item) for item in entries(said.get("items"))]
     return []
 
@@ -74,15 +77,14 @@ def _file(cluster: ClusterContext, source: NamedObject, said: Spec, item: Spec) 
 def _cloud_config(cluster: ClusterContext, reference: str) -> bytes:
     namespace, _, name = reference.partition(":")
     source = cluster.secret(name, namespace)
-    _check_authorized(cluster, source, SECRET_AUTHORIZED, reference)
+    _check_authorized(cluster, source, SECRET_AUTHORIZED, Ref("", "Secret", namespace, name))
     if _CREDENTIAL not in source.data:
         raise cluster.refused(f"secret {reference} has no key {_CREDENTIAL} for {_CLOUD_CONFIG}")
     return source.data[_CREDENTIAL]
 
 
-def _check_authorized(cluster: ClusterContext, source: NamedObject, annotation: str, name: str) -> None:
+def _check_authorized(cluster: ClusterContext, source: NamedObject, annotation: str, ref: Ref) -> None:
     clusters = [part.strip() for part in source.annotations.get(annotation, "").split(",")]
     if cluster.control_plane.name not in clusters:
-        raise cluster.refused(
-            f"{name} is not authorized for the cluster {cluster.control_plane.name}: its annotation {annotation} does not name it"
-        )
+        why = f"is not authorized for the cluster {cluster.control_plane.name}: its annotation {annotation} does not name it"
+        raise CannotRender(f"{ref.kind} {ref.namespace}/{ref.name} {why}", Actor.USER, ref)

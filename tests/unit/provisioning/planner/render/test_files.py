@@ -324,7 +324,7 @@ class TestSources:
     @pytest.mark.parametrize(
         ("item", "authorized", "why"),
         [
-            ({"key": "k", "path": "/opt/a"}, "demo2,other", "not authorized for the cluster demo"),
+            ({"key": "k", "path": "/opt/a"}, "demo2,other", "Secret fleet-default/.* is not authorized for the cluster demo: "),
             ({"key": "k", "path": "/opt/a"}, "", "not authorized for the cluster demo"),
             ({"key": "z", "path": "/opt/a"}, "demo", "no key z"),
             ({"key": "k", "path": "/opt/a", "hash": "AAAA"}, "demo", "does not have the hash"),
