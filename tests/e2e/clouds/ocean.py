@@ -6,11 +6,13 @@ A droplet gets its addresses after a few looks and goes a few looks after it was
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hashlib
 import re
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from aiohttp import web
@@ -95,6 +97,26 @@ class Ocean:
                 yield self
         finally:
             await runner.cleanup()
+
+    @contextlib.contextmanager
+    def beside(self, host: str = "127.0.0.1") -> Iterator[Ocean]:
+        """Open in a thread of its own, for tests that are not asynchronous."""
+        ready, loop, over = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+
+        async def serve() -> None:
+            async with self.open(host):
+                ready.set()
+                await over.wait()
+
+        thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+        thread.start()
+        assert ready.wait(60)
+        try:
+            yield self
+        finally:
+            loop.call_soon_threadsafe(over.set)
+            thread.join(60)
+            loop.close()
 
     def left(self) -> dict[str, Any]:
         """Everything that somebody would pay for or wonder about; a tag of an owner is one for all machines."""

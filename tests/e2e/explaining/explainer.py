@@ -27,6 +27,7 @@ class Cause:
     code: str
     actor: str
     kind: str
+    name: str
     message: str
     advice: str
     commands: tuple[str, ...]
@@ -80,14 +81,26 @@ class Explainer:
 
     def causes(self, cluster: str) -> list[Cause]:
         """The ends of the chain; all, since one that another object tells again is shown elsewhere."""
-        return [each for link in self.explained(cluster)["waits"] for each in _ends(link)]
+        return _causes(self.explained(cluster))
 
-    def until(self, cluster: str, is_it: Callable[[Cause], bool], what: str) -> Cause:
-        """The first cause that is it; and it is what `toDo` begins with."""
+    def until(self, cluster: str, is_it: Callable[[Cause], bool], what: str, *, actor: str, advice: str) -> Cause:
+        """The cause that `toDo` begins with; with the party that ends it, and this in its advice."""
+        found = self._until(cluster, lambda each, said: is_it(each) and _begins_with(said, each), what)
+        assert found.actor == actor and advice in found.advice, found
+        return found
+
+    def until_noted(self, cluster: str, is_it: Callable[[Cause], bool], what: str, *, advice: str) -> Cause:
+        """A report, for which nothing waits: it is behind all that holds a cluster up."""
+        found = self._until(cluster, lambda each, said: is_it(each) and _is_said_last(said, each), what)
+        assert found.actor == "user" and advice in found.advice, found
+        return found
+
+    def _until(self, cluster: str, fits: Callable[[Cause, list[str]], bool], what: str) -> Cause:
         seen: list[Cause] = []
 
         def found() -> bool:
-            seen[:] = [each for each in self.causes(cluster) if is_it(each)]
+            said = self.explained(cluster)
+            seen[:] = [each for each in _causes(said) if fits(each, said["toDo"])]
             return bool(seen)
 
         try:
@@ -105,6 +118,19 @@ class Explainer:
         return [self.run(command) for command in cause.commands]
 
 
+def _causes(said: Obj) -> list[Cause]:
+    return [each for link in said["waits"] for each in _ends(link)]
+
+
+def _begins_with(said: list[str], cause: Cause) -> bool:
+    names, _, advice = said[0].partition(": ") if said else ("", "", "")
+    return cause.name in names.split(",") and cause.advice == advice
+
+
+def _is_said_last(said: list[str], cause: Cause) -> bool:
+    return bool(said) and _begins_with(said[-1:], cause)
+
+
 def _ends(link: Obj) -> Iterator[Cause]:
     for each in link["waits"]:
         yield from _ends(each)
@@ -114,6 +140,7 @@ def _ends(link: Obj) -> Iterator[Cause]:
             link["code"],
             link["actor"],
             link["subject"]["kind"],
+            link["subject"]["name"],
             link["message"],
             link["advice"],
             tuple(link["commands"]),

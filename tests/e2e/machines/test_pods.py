@@ -6,7 +6,6 @@ image from the gateway, the rules for pods are Kubernetes' strictest, and machin
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import http.client
@@ -15,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,21 +83,8 @@ def images(place: Path) -> Path:
 @pytest.fixture(scope="module")
 def ocean(namespace: Namespace) -> Iterator[Ocean]:
     """Where pods reach it."""
-    made, ready, loop = Ocean(), threading.Event(), asyncio.new_event_loop()
-    over = asyncio.Event()
-
-    async def serve() -> None:
-        async with made.open(namespace.outside):
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
-    thread.start()
-    assert ready.wait(60)
-    yield made
-    loop.call_soon_threadsafe(over.set)
-    thread.join(60)
-    loop.close()
+    with Ocean().beside(namespace.outside) as opened:
+        yield opened
 
 
 @dataclass

@@ -158,9 +158,13 @@ class Ranch:
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
-    def host(self, name: str, *roles: str) -> None:
+    def made(self, name: str) -> None:
+        """A host that has not joined yet."""
         self._run("create", name)
         self._hosts.append(name)
+
+    def host(self, name: str, *roles: str) -> None:
+        self.made(name)
         flags = [f"--{role}" for role in roles]
         self._run("join", name, DEMO, *flags, "--kubeconfig", str(self.kubeconfig()))
 
