@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 from remuda import kcm
@@ -18,6 +19,7 @@ from remuda.api import crds, management_cattle_io
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
+from remuda.apiserver.storage.memory import InitialState
 from remuda.capi.admission import admitted
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
@@ -32,7 +34,7 @@ from remuda.lab.sim.delays_and_faults import Weather
 from remuda.lab.sim.hosts import Times
 from remuda.lab.sim.machine_jobs import SimulatedJobs
 from remuda.lab.sim.providers import crds as provider_crds
-from remuda.lab.sim.provisioning_world import GROUPS, WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import GROUPS, WORKSPACE, ProvisioningWorld, Surroundings
 from remuda.lab.sim.workload_clusters import Beginning, SimulatedClusters
 from remuda.machines.runner.controller import RunnerConfig
 from remuda.machines.secretfields.vault import Vault
@@ -43,6 +45,8 @@ from .admission import admitted_types
 from .controllers import ACCESS, CAPI, MACHINES, PROVISIONING, names
 from .parts import Jobs, Parts
 
+# A rehearsal is looked at when it has ended: all that happened is kept.
+_WINDOW = 10**9
 _CAPI = Beginning(lambda: (*crds(), *provider_crds()), (NAMESPACE,), default_roles=False)
 
 
@@ -133,15 +137,20 @@ async def provisioning(
     pods: bool = False,
     pools: bool = False,
     clock: VirtualClock | None = None,
+    state: InitialState | None = None,
+    surroundings: Surroundings = Surroundings(),  # noqa: B008 - a constant
 ) -> AsyncIterator[ProvisioningWorld]:
     """With `pods` the clusters run pods (:class:`~remuda.lab.sim.workload_clusters.SimulatedClusters`).
 
     With `pools` Jobs make machines, and :mod:`remuda.lab.sim.machine_jobs` does their work.
+
+    With a `state` the world begins with that, all kinds included, in the `surroundings` of its server.
     """
     clock = clock or VirtualClock()
-    base = await _beginning(machine_jobs.FIELDS if pools else ()).base()
-    server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=Rng(seed), entropy=Entropy(seed)))
-    world = ProvisioningWorld(server, clock, seed, times, _add_controllers, pods)
+    base = state or await _beginning(machine_jobs.FIELDS if pools else ()).base()
+    config = Config(data_dir=None, base=base, clock=clock, rng=Rng(seed), entropy=Entropy(seed))
+    server = await Server.open(config if state is None else replace(config, window_seconds=_WINDOW))
+    world = ProvisioningWorld(server, clock, seed, times, _add_controllers, pods, surroundings)
     keeper = InProcessClient(server, manager="kube-controller-manager")
     informers = Informers(InProcessClient(server, manager="remuda"), clock, Rng(seed))
     contracts = Contracts(informers)
@@ -155,9 +164,10 @@ async def provisioning(
         install(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
         install(admitted(converter(contracts)), server.hooks, server.converters)
         await world.settle()
-        if pools:
+        if pools and state is None:
             for schema in (machine_jobs.schema(*machine_jobs.FIELDS), machine_jobs.offered()):
                 await world.client.create(management_cattle_io.DYNAMIC_SCHEMAS, schema)
+        if pools:
             world.jobs = SimulatedJobs(InProcessClient(server, manager="jobs"), world.hosts, clock, Rng(seed))
             running.append(asyncio.create_task(world.jobs.run(), name="jobs"))
             world.besides.append(running[-1])

@@ -24,6 +24,7 @@ from remuda.provisioning.releases.distributions import of_version
 from remuda.provisioning.well_known import NODE_MACHINE
 
 from .bucket import SimulatedBuckets
+from .members import Member, Move, What
 from .saved_snapshots import SavedSnapshot, file_work, report
 from .workload_clusters import SimulatedCluster, SimulatedDownstreams
 
@@ -37,28 +38,6 @@ _SILENCE = 40.0
 
 class CannotStart(Exception):
     """The distribution does not start on a host; the text is what its service would print."""
-
-
-@dataclass(slots=True)
-class Member:
-    """One host as the cluster knows it."""
-
-    name: str
-    address: str
-    etcd: bool = False
-    control_plane: bool = False
-    worker: bool = False
-    up: bool = False
-    version: str = ""
-    config: Obj = field(default_factory=dict)
-    # True from the stop for a restore until it has other data.
-    void: bool = False
-    # The number of restores that the etcd has seen whose data the host has.
-    epoch: int = 0
-
-    @property
-    def kind(self) -> str:
-        return "etcd" if self.etcd else "control plane" if self.control_plane else "worker"
 
 
 @dataclass(slots=True)
@@ -110,6 +89,8 @@ class Distribution:
         self.keys = EncryptionKeys()
         # Each (re)start with its version, in order.
         self.starts: list[tuple[str, str]] = []
+        # All that happened to hosts, in order.
+        self.moves: list[Move] = []
         # The most hosts of a kind ("etcd", else "control plane", else "worker") that were stopped at the same time.
         self.most_down = {"etcd": 0, "control plane": 0, "worker": 0}
         self._downstreams = downstreams
@@ -134,6 +115,21 @@ class Distribution:
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
+    def adopt(self, member: Member, managed: str) -> None:
+        """Take a host in that belonged to the cluster before the simulation began, and runs. `managed` is the management Cluster
+        with which the cluster's agent is connected."""
+        self.members[member.name] = member
+        member.up = True
+        if member.etcd or member.control_plane:
+            self._tokens = str(member.config.get("token") or ""), str(member.config.get("agent-token") or "")
+        self._agent_of = managed
+        self._power()
+        self._downstreams.connect(managed, self.cluster)
+
+    def _note(self, host: str, what: What) -> None:
+        etcd = [each for each in self.members.values() if each.etcd]
+        self.moves.append(Move(self._clock.time(), host, what, len(etcd), sum(each.up for each in etcd)))
+
     def stop(self, name: str) -> None:
         """Stop a service, to start it with other settings."""
         member = self.members.get(name)
@@ -141,6 +137,7 @@ class Distribution:
             return
         had = self._has_majority()
         member.up = False
+        self._note(name, "stopped")
         alike = [each for each in self.members.values() if each.kind == member.kind]
         self.most_down[member.kind] = max(self.most_down[member.kind], sum(not each.up for each in alike))
         etcd = [each for each in self.members.values() if each.etcd]
@@ -160,6 +157,7 @@ class Distribution:
         member.up = member.name not in self.expired
         self.members[member.name] = member
         self.starts.append((member.name, member.version))
+        self._note(member.name, "started")
         self.keys.adopt(member.name)
         self._power()
 
@@ -222,6 +220,7 @@ class Distribution:
         file = f"{prefix}-{name}-{int(now)}"
         saved = SavedSnapshot(await self.cluster.state(), now, await self._metadata())
         self.snapshots.setdefault(name, {})[file] = saved
+        self._note(name, "saved")
         config = self.members[name].config if name in self.members else {}
         if config.get("etcd-s3"):
             try:
@@ -359,7 +358,8 @@ class Distribution:
         self._power()
 
     def leave(self, name: str) -> None:
-        self.members.pop(name, None)
+        if self.members.pop(name, None) is not None:
+            self._note(name, "left")
         self._forget_loss(name)
         self._power()
 
@@ -426,12 +426,13 @@ class Distribution:
         for role, has in (("etcd", member.etcd), ("control-plane", member.control_plane)):
             if has:
                 labels[f"node-role.kubernetes.io/{role}"] = "true"
+        identity = member.provider_id or f"{self._runtime}://{member.name}"
         taints = [_taint(str(each)) for each in member.config.get("node-taint") or ()]
         return {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": member.name, "labels": {**labels, "remuda.dev/simulated": "true"}},
-            "spec": {"providerID": f"{self._runtime}://{member.name}", **({"taints": taints} if taints else {})},
+            "spec": {"providerID": identity, **({"taints": taints} if taints else {})},
         }
 
     def _status(self, member: Member, uid: str) -> Obj:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from remuda.provisioning.plans.plan import Instruction
 
-from .distribution import CannotStart, Distribution, Member
+from .distribution import CannotStart, Distribution
+from .members import Member
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

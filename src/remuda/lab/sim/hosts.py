@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from remuda.provisioning.etcd.snapshot_reports import INSTRUCTION as SNAPSHOTS
 from remuda.provisioning.nodes.host_registration import HostRegistrations as Door
 from remuda.provisioning.nodes.host_registration import PlanAccess, Refused
 from remuda.provisioning.nodes.machine_request import request_secret
-from remuda.provisioning.plans.machine_plan_secret import packed
+from remuda.provisioning.plans.machine_plan_secret import Delivered, packed
 from remuda.provisioning.plans.plan import (
     INSTALL,
     SHUTDOWN,
@@ -50,15 +50,17 @@ from remuda.runtime import Informers
 
 from .bucket import SimulatedBuckets
 from .delays_and_faults import Span
-from .distribution import CannotStart, Distribution, Member
+from .distribution import CannotStart, Distribution
 from .host_commands import CommandFailed, HostCommands
+from .host_plans import base64_text, config_of, failed, restart_stamp, settings_of, version_of
+from .members import Member
 from .workload_clusters import Line, SimulatedClusters, SimulatedDownstreams
 
 log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
 
-_CONFIG, _MANIFESTS = "/config.yaml.d/50-rancher.yaml", "/server/manifests/rancher/"
+_MANIFESTS = "/server/manifests/rancher/"
 # The instruction by which a host gives up the data of its member.
 _TOMBSTONE = "create-etcd-tombstone"
 _PERIOD = 5.0
@@ -91,11 +93,13 @@ class SimulatedHost:
         self.uninstalled = False
         self.refused = ""
         self.access: PlanAccess | None = None
+        # The key of its Machine, if it registered before the simulation.
+        self.machine: Key | None = None
         self._park = park
         self._managed = managed
         self._token = token
-        self._member = Member(name, address, "e" in roles, "c" in roles, "w" in roles)
-        self._commands = HostCommands(self._member, self._boots)
+        self.member = Member(name, address, "e" in roles, "c" in roles, "w" in roles)
+        self._commands = HostCommands(self.member, self._boots)
         self._stamp = ""
         self._ready_at = 0.0
         # The last plan's manifests, as long as there is no API to apply them to.
@@ -120,9 +124,23 @@ class SimulatedHost:
     def _distribution(self) -> Distribution:
         return self._park.distributions[self.cluster]
 
+    def resume(self, machine_id: str, provider_id: str, found: Delivered) -> None:
+        """Go on as a host that existed before the simulation, with the plan that it has applied. Raises PlanError."""
+        plan = found.applied_plan() or found.plan()
+        self.machine_id = machine_id or self.machine_id
+        self.member.provider_id = provider_id
+        self._listed_for, self._listed_at = found.checksum, self._park.clock.time()
+        if (printed := found.periodic_output.get(SNAPSHOTS)) is not None:
+            self._listed = printed.stdout.decode(errors="replace")
+        if (install := instruction(plan, INSTALL)) is not None:
+            self.member.config, self.member.version = config_of(plan), version_of(install.image)
+            self._stamp = restart_stamp(install)
+
     # --- registering ------------------------------------------------------------------------------------------------------
 
     async def _registered(self) -> Obj:
+        if self.machine is not None:
+            return await self._park.client.get(MACHINES, self.machine.name, self.machine.namespace)
         return await (self._expected() if self._token else self._newcomer())
 
     async def _expected(self) -> Obj:
@@ -205,7 +223,7 @@ class SimulatedHost:
             return
         try:
             await self._apply(client, secret, data, text)
-            if self._member.up and self._member.control_plane:
+            if self.member.up and self.member.control_plane:
                 await self._distribution.honour_removals()
         except ConnectionError as error:
             log.debug("%s: %s", self.name, error)
@@ -245,14 +263,14 @@ class SimulatedHost:
         install = instruction(plan, INSTALL)
         if install is None and not stops(plan):
             return await self._operate(plan, before)
-        stamp = next((each for each in install.env if each.startswith("RESTART_STAMP=")), "") if install is not None else ""
-        restarts = bool(stamp) and (stamp != self._stamp or not self._member.up)
+        stamp = restart_stamp(install) if install is not None else ""
+        restarts = bool(stamp) and (stamp != self._stamp or not self.member.up)
         if restarts:
             self._distribution.stop(self.name)
         await park.clock.sleep(park.rng.uniform(*park.times.apply))
         if self.failing:
             self.failing -= 1
-            return _failed("install", "simulated trouble", before)
+            return failed("install", "simulated trouble", before)
         try:
             if stamp and install is not None:
                 self._start(plan, install.image, restarts)
@@ -260,7 +278,7 @@ class SimulatedHost:
             for each in plan.instructions:
                 await self._run(each, plan)
         except CannotStart as error:
-            return _failed("install", str(error), before)
+            return failed("install", str(error), before)
         return Result(True, True, packed({}), before.periodic)
 
     async def _operate(self, plan: Plan, before: Result) -> Result:
@@ -268,12 +286,12 @@ class SimulatedHost:
         await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.apply))
         if self.failing:
             self.failing -= 1
-            return Result(True, False, packed({"task": base64.b64encode(b"simulated trouble").decode()}), before.periodic)
+            return Result(True, False, packed({"task": base64_text("simulated trouble")}), before.periodic)
         try:
             printed = await self._commands.run(self._distribution, plan.instructions)
         except CommandFailed as error:
-            return Result(True, False, packed({"task": base64.b64encode(str(error).encode()).decode()}), before.periodic)
-        outputs = {name: base64.b64encode(text.encode()).decode() for name, text in printed.items()}
+            return Result(True, False, packed({"task": base64_text(str(error))}), before.periodic)
+        outputs = {name: base64_text(text) for name, text in printed.items()}
         return Result(True, True, packed(outputs), before.periodic)
 
     async def _boots(self) -> None:
@@ -287,16 +305,16 @@ class SimulatedHost:
         elif task.name == "create":
             await distribution.save(self.name, words[words.index("--name") + 1] if "--name" in words else "on-demand")
         elif task.name == "check-snapshot" and "etcd-snapshot" in words:
-            distribution.find_in_bucket(dict(_settings(words)), words[1])
+            distribution.find_in_bucket(dict(settings_of(words)), words[1])
         elif task.name == "check-snapshot":
             distribution.check(self.name, words[1].rpartition("/")[2])
         elif "--cluster-reset" in words:
             path = next((word for word in words if word.startswith("--cluster-reset-restore-path=")), "")
             if not path:
-                distribution.reset(self._member)
+                distribution.reset(self.member)
                 return
-            file, settings = path.rpartition("=")[2].rpartition("/")[2], dict(_settings(words))
-            await distribution.restore(self._member, file, settings if "--etcd-s3" in words else None)
+            file, settings = path.rpartition("=")[2].rpartition("/")[2], dict(settings_of(words))
+            await distribution.restore(self.member, file, settings if "--etcd-s3" in words else None)
         elif "etcd-restore/clean-nodes" in task.name:
             lists = [file.data.decode().split() for path in words[-2:] for file in plan.files if file.path == path]
             await distribution.forget_nodes(lists[1], lists[0])
@@ -305,7 +323,7 @@ class SimulatedHost:
         await self._park.clock.sleep(self._park.rng.uniform(*self._park.times.apply))
         if self.failing:
             self.failing -= 1
-            return _failed("uninstall", "simulated trouble", before)
+            return failed("uninstall", "simulated trouble", before)
         self._distribution.stop(self.name)
         self.uninstalled = True
         return Result(True, True, packed({}), before.periodic)
@@ -316,14 +334,13 @@ class SimulatedHost:
         self._manifests = manifests
         if not restarts:
             return
-        config: Obj = next((json.loads(data) for path, data in files.items() if path.endswith(_CONFIG)), {})
-        member = self._member
-        member.config, member.version = config, image.rpartition(":")[2].replace("-", "+")
+        member = self.member
+        member.config, member.version = config_of(plan), version_of(image)
         self._distribution.start(member)
         self._ready_at = self._park.clock.monotonic() + self._park.rng.uniform(*self._park.times.boot)
 
     async def _probes(self, plan: Plan) -> bytes:
-        member = self._member
+        member = self.member
         up = member.up and self._park.clock.monotonic() >= self._ready_at
         if up:
             await self._distribution.register(member, self.machine_id)
@@ -339,7 +356,7 @@ class SimulatedHost:
         and the files in the directory of snapshots, which need no running distribution."""
         distribution = self._distribution
         said: dict[str, str] = {}
-        if self._member.up:
+        if self.member.up:
             members = {"members": [{"name": self.name, "clientURLs": [f"https://{self.address}:2379"]}]}
             said = {
                 "capture-address": json.dumps(members),
@@ -348,12 +365,12 @@ class SimulatedHost:
             }
         wanted = {each.name: each.periodSeconds for each in plan.periodicInstructions}
         printed: dict[str, dict[str, str]] = {
-            name: {"name": name, "stdout": _base64(text)} for name, text in said.items() if name in wanted
+            name: {"name": name, "stdout": base64_text(text)} for name, text in said.items() if name in wanted
         }
         for each in plan.periodicInstructions:
             if each.name == SNAPSHOT_FILES:
                 worked = self._file_work(checksum(encode(plan)), each.args[-1])
-                printed[each.name] = {"name": each.name, "stdout": _base64(worked)}
+                printed[each.name] = {"name": each.name, "stdout": base64_text(worked)}
         if SNAPSHOTS in wanted:
             printed[SNAPSHOTS] = self._report(checksum(encode(plan)), wanted[SNAPSHOTS])
         return packed(printed) if printed else b""
@@ -370,23 +387,7 @@ class SimulatedHost:
         if plan != self._listed_for or now - self._listed_at >= seconds:
             self._listed_for, self._listed_at = plan, now
             self._listed = self._distribution.report(self.name)
-        return {"name": SNAPSHOTS, "stdout": _base64(self._listed)}
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def _settings(words: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The arguments of a command as the settings that they stand for."""
-    for word in words:
-        name, equals, value = word.removeprefix("--").partition("=")
-        if equals:
-            yield name, value
-
-
-def _failed(name: str, why: str, before: Result) -> Result:
-    return Result(True, False, packed({name: base64.b64encode(why.encode()).decode()}), before.periodic, why)
+        return {"name": SNAPSHOTS, "stdout": base64_text(self._listed)}
 
 
 class SimulatedHosts:
@@ -422,17 +423,35 @@ class SimulatedHosts:
         self, cluster: Key, managed: str, name: str, roles: str, runtime: str = "remuda", token: str = ""
     ) -> SimulatedHost:
         """Add a host that runs the registration command of a cluster; with a `token`, the script of a machine."""
+        await self.distribution_of(cluster, runtime)
+        host = SimulatedHost(self, cluster, managed, name, roles, self._free_address(), token)
+        self.hosts[cluster, name] = host
+        self.revive(host)
+        return host
+
+    def adopt(self, cluster: Key, managed: str, name: str, roles: str, address: str, machine: Key) -> SimulatedHost:
+        """A host that existed before the simulation, and whose Machine has this key. Its agent is still to be started."""
+        host = SimulatedHost(self, cluster, managed, name, roles, address)
+        host.machine = machine
+        self.hosts[cluster, name] = host
+        return host
+
+    async def distribution_of(self, cluster: Key, runtime: str) -> Distribution:
+        """The distribution of a cluster, which may have no hosts yet."""
         if self._following is None:
             self._following = asyncio.create_task(self._informers.run())
         if cluster not in self.distributions:
             made = await self._clusters.ensure(cluster)
             self.distributions[cluster] = Distribution(made, self._downstreams, self.clock, runtime, self.buckets)
-        self._number += 1
-        number = self._number
-        host = SimulatedHost(self, cluster, managed, name, roles, f"10.0.{number >> 8}.{number & 255}", token)
-        self.hosts[cluster, name] = host
-        self.revive(host)
-        return host
+        return self.distributions[cluster]
+
+    def _free_address(self) -> str:
+        taken = {host.address for host in self.hosts.values()}
+        while True:
+            self._number += 1
+            address = f"10.0.{self._number >> 8}.{self._number & 255}"
+            if address not in taken:
+                return address
 
     async def kill(self, host: SimulatedHost) -> None:
         """Kill its agent at any point, as kill -9 would; the processes it has started go on."""

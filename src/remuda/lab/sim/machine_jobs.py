@@ -27,7 +27,14 @@ from remuda.machines.machineprovision.well_known import CAPI_MACHINE, INFRA_NAME
 from remuda.machines.nodedrivers.driver_schemas import NODE_TEMPLATE
 from remuda.machines.nodedrivers.machine_crds import definitions
 from remuda.machines.runner import job_status
-from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, WORKER_ROLE
+from remuda.provisioning.well_known import (
+    CONTROL_PLANE_ROLE,
+    ETCD_ROLE,
+    MACHINE_API_VERSION,
+    MACHINE_GROUP,
+    WORKER_ROLE,
+    resource_of,
+)
 from remuda.runtime import Informers
 
 from .delays_and_faults import Span
@@ -154,6 +161,12 @@ class SimulatedJobs:
             if not error.is_not_found:
                 raise
 
+    def adopt(self, machine: Obj, host: SimulatedHost) -> None:
+        """The host of a Machine that a Job made before the simulation, which a Job is to remove again."""
+        ref = dig(machine, "spec", "infrastructureRef") or {}
+        if ref.get("apiGroup") == MACHINE_GROUP:
+            self.hosts[Key(namespace_of(machine), str(ref.get("name") or ""))] = host
+
     async def _say(self, job: Obj, patch: Obj) -> Obj:
         return await self.client.patch(JOBS, name_of(job), patch, namespace_of(job), subresource="status")
 
@@ -168,13 +181,14 @@ class SimulatedJobs:
             return "Invalid: there is no script to run"
         if self.failures:
             return self.failures.pop(0)
-        infra = await self.client.get(MACHINES, key.name, namespace)
+        kind = str(dig(machine, "spec", "infrastructureRef", "kind") or "")
+        infra = await self.client.get(resource_of(MACHINE_API_VERSION, kind), key.name, namespace)
         trouble = self.troubles.get(dig(infra, "spec", "size") or "")
         if trouble is Trouble.NOT_MADE:
             return f"Invalid: there is no size {dig(infra, 'spec', 'size')}"
         if key not in self.hosts:
             cluster = Key(namespace, dig(machine, "spec", "clusterName"))
-            roles = "".join(letter for label, letter in _ROLES if labels_of(machine).get(label) == "true")
+            roles = letters_of(machine)
             known = "garbled" if trouble is Trouble.NEVER_REGISTERS else token[1].decode()
             self.hosts[key] = await self.park.add(cluster, "", _hostname(job), roles, self.runtime, known)
             self.hosts[key].failing = _ALWAYS if trouble is Trouble.PLANS_FAIL else 0
@@ -182,7 +196,9 @@ class SimulatedJobs:
             if self.silent:
                 self.silent -= 1
                 await self.park.kill(self.hosts[key])
-        kept = MachineState(key.name, DRIVER, {"IPAddress": self.hosts[key].address}, phase=Phase.READY)
+        kept = MachineState(
+            key.name, kind.removesuffix("Machine").lower(), {"IPAddress": self.hosts[key].address}, phase=Phase.READY
+        )
         await self._keep(key, dumps(kept, machine_state.HOME))
         return None
 
@@ -197,6 +213,11 @@ class SimulatedJobs:
     async def _keep(self, key: Key, files: dict[str, bytes]) -> None:
         data = {STATE_KEY: base64.b64encode(machine_state.write(key.name, files)).decode()}
         await self.client.patch(SECRETS, state_name(key.name), {"data": data}, key.namespace)
+
+
+def letters_of(machine: Obj) -> str:
+    """The roles of a Machine as letters."""
+    return "".join(letter for label, letter in _ROLES if labels_of(machine).get(label) == "true")
 
 
 def _hostname(job: Obj) -> str:

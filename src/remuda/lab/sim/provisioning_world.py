@@ -12,8 +12,8 @@ simulated. The controllers can be killed and started again (:meth:`ProvisioningW
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from remuda.access.rancher_conditions import is_true
@@ -51,8 +51,11 @@ GROUPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Authority:
+class Surroundings:
+    """What a server has besides its API: the CA of its certificate, and its environment."""
+
     ca: str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    environment: Mapping[str, str] = field(default_factory=lambda: {"CATTLE_SERVER_URL": URL})
 
 
 # Adds the controllers of a world to a manager.
@@ -61,7 +64,14 @@ AddControllers = Callable[[Manager, "ProvisioningWorld"], None]
 
 class ProvisioningWorld:
     def __init__(
-        self, server: Server, clock: VirtualClock, seed: int, times: Times, controllers: AddControllers, pods: bool = False
+        self,
+        server: Server,
+        clock: VirtualClock,
+        seed: int,
+        times: Times,
+        controllers: AddControllers,
+        pods: bool = False,
+        surroundings: Surroundings = Surroundings(),
     ) -> None:
         """`controllers` adds those of one run to its manager."""
         self.server = server
@@ -78,8 +88,8 @@ class ProvisioningWorld:
                 entropy=Entropy(seed),
                 access=LocalAccess(server.rbac),
                 holdings=Holdings(server.source, server.rbac),
-                authority=_Authority(),
-                environment={"CATTLE_SERVER_URL": URL},
+                authority=surroundings,
+                environment=surroundings.environment,
             )
         )
         # Hashing the first password costs more than most tests take.
