@@ -57,15 +57,18 @@ def _consistently(
 
 
 class InProcessClient:
-    """Acts as `user`; without one it is the server itself and needs no permission."""
+    """Acts as `user`; without one it is the server itself and needs no permission. What admission warns of goes to `warnings`."""
 
     remote = False
 
-    def __init__(self, server: Server, manager: str = "remuda", user: User | None = None) -> None:
+    def __init__(
+        self, server: Server, manager: str = "remuda", user: User | None = None, *, warnings: list[str] | None = None
+    ) -> None:
         self._server = server
         self._api = server.api
         self._manager = manager
         self._user = user
+        self._warnings = warnings
         self._watches: dict[GroupVersionResource, set[_Queue]] = {}
 
     def _call(
@@ -99,6 +102,7 @@ class InProcessClient:
             manager=field_manager or self._manager,
             field_manager=field_manager,
             dry_run=dry_run,
+            warnings=[] if self._warnings is None else self._warnings,
             trusted=user is None,
         )
 

@@ -1,0 +1,61 @@
+"""The change that is planned: objects to apply, merge patches, deletions; and how each is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remuda.client.interface import Client
+from remuda.kube.objects import GroupVersionResource, Key
+
+Obj = dict[str, Any]
+
+# As `kubectl apply --server-side --force-conflicts` names itself.
+MANAGER = "kubectl"
+
+
+class Apply(msgspec.Struct, frozen=True, tag="apply"):
+    resource: GroupVersionResource
+    object: Obj
+
+    @property
+    def key(self) -> Key:
+        return Key.of(self.object)
+
+
+class Patch(msgspec.Struct, frozen=True, tag="patch"):
+    """A merge patch of an existing object."""
+
+    resource: GroupVersionResource
+    namespace: str
+    name: str
+    patch: Obj
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+class Delete(msgspec.Struct, frozen=True, tag="delete"):
+    resource: GroupVersionResource
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+Change = Apply | Patch | Delete
+
+
+async def write(client: Client, change: Change) -> None:
+    """Make the change. Raises ApiError."""
+    match change:
+        case Apply(resource, obj):
+            await client.apply(resource, obj, field_manager=MANAGER, force=True)
+        case Patch(resource, namespace, name, patch):
+            await client.patch(resource, name, patch, namespace, field_manager=MANAGER)
+        case Delete(resource, namespace, name):
+            await client.delete(resource, name, namespace)

@@ -1,0 +1,62 @@
+"""The plan of a change, from the copy to the result."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from remuda import __version__
+from remuda.client.interface import Client
+from remuda.kube.authorization.users import User
+from remuda.kube.encoding import jsonio
+from remuda.kube.objects import Key, resource_version_of, uid_of
+from remuda.lab.sim.provisioning_world import Surroundings
+
+from . import cluster_copy, outcomes
+from .changes import Change
+from .cluster_copy import ClusterCopy
+from .rehearsed import Start, rehearse
+from .result import ChangePlan
+
+_ID_LENGTH = 16
+
+
+@dataclass(frozen=True)
+class Request:
+    """The changes, as `caller` (None: without asking for permission), and the clusters if not all affected ones are wanted."""
+
+    changes: tuple[Change, ...]
+    caller: User | None = None
+    clusters: tuple[Key, ...] = ()
+    surroundings: Surroundings = Surroundings()  # noqa: RUF009 - a constant
+
+
+async def read(client: Client, request: Request) -> ClusterCopy:
+    """The first half, with the real server. Raises NothingAffected and ApiError."""
+    return await cluster_copy.read(client, request.changes, request.clusters)
+
+
+async def plan(copy: ClusterCopy, request: Request, now: float, seed: int = 1) -> ChangePlan:
+    """The second half, without any connection. `now` is the real time. Raises ApiError where admission refuses the change."""
+    start = Start(copy.state(), copy.clusters, now, request.surroundings, request.caller)
+    without = await rehearse(start, (), seed)
+    changed = await rehearse(start, request.changes, seed)
+    result = outcomes.compare(without.record, changed.record)
+    return msgspec.structs.replace(
+        result,
+        id=plan_id(copy, request.changes),
+        revision=str(copy.revision),
+        warnings=tuple(dict.fromkeys(changed.warnings)),
+        inexact=(*changed.problems, *result.inexact),
+    )
+
+
+def plan_id(copy: ClusterCopy, changes: Sequence[Change]) -> str:
+    """The same for the same objects at the same revisions, the same change, and the same program."""
+    read = sorted((each.resource, Key.of(each.obj), uid_of(each.obj), resource_version_of(each.obj)) for each in copy.found)
+    parts: Collection[bytes] = (__version__.encode(), msgspec.json.encode(list(changes)), jsonio.dumps(read))
+    digest = hashlib.sha256(b"\0".join(parts)).hexdigest()
+    return f"plan-{digest[:_ID_LENGTH]}"
