@@ -40,6 +40,7 @@ COMMANDS = {
     "logout": Entry("commands.login", "Log out, of the current login or another one.", "logout"),
     "machine": Entry("commands.machine", "List machines, see how one was made, and delete it."),
     "manifests": Entry("commands.manifests", "Print manifests that put Remuda onto another Kubernetes."),
+    "plan": Entry("commands.plan", "Show what a change would do to the machines of clusters."),
     "provision": Entry("programs.provision", "Create or delete a machine (called by Jobs)."),
     "restore": Entry("commands.backup", "Restore a server's state from a backup.", "restore"),
     "rotate": Entry("commands.rotate", "Replace keys and certificates of a running server."),
