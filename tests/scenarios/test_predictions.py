@@ -1,148 +1,26 @@
-"""Predicted equals happened: the plan of a change, made on a copy, against what the same change then does to the clusters.
-
-What happened is judged by the hosts (services that started), by the uids of Machines and by the bytes of their plans, never by
-what the code of plans says of it.
-"""
+"""Predicted equals happened: the plan of a change, made on a copy, against what the same change then does to the clusters."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.app.changeplan import engine
-from remuda.app.changeplan.changes import Apply, Change, Delete, Patch, write
-from remuda.app.changeplan.rehearsed import rest
-from remuda.app.changeplan.result import ChangePlan, Outcome, Verdict
-from remuda.app.rehearsal import provisioning as provisioned
-from remuda.kube.builtin_resources import SECRETS
-from remuda.kube.objects import Key, annotations_of, dig, labels_of, name_of, uid_of
+from remuda.app.changeplan.changes import Apply, Delete, Patch
+from remuda.app.changeplan.result import Outcome, Verdict
+from remuda.kube.objects import labels_of, name_of
 from remuda.lab.sim import machine_jobs
-from remuda.lab.sim.machine_jobs import config, pool
-from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.provisioning.plans.machine_plan_secret import decode
-from remuda.provisioning.well_known import NODE_NAME, POOL_NAME, plan_name
+from remuda.lab.sim.machine_jobs import pool
+from remuda.lab.sim.provisioning_world import WORKSPACE
+from remuda.provisioning.well_known import NODE_NAME, POOL_NAME
 
-from .provisioned import DEMO, FROM, TO, build, ready
+from .predictions import CLUSTER, SERVERS, WORKERS, hosts, plan_of_change, pools, same, spec
+from .provisioned import DEMO, FROM, TO
 
 Obj = dict[str, Any]
-CLUSTER = Key(WORKSPACE, DEMO)
-IN_PLACE = (Outcome.UNTOUCHED, Outcome.CONFIGURED, Outcome.RESTARTED, Outcome.DRAINED)
-GOING = (Outcome.REPLACED, Outcome.DELETED)
-
-
-class Seen(NamedTuple):
-    """A machine of the world at one moment."""
-
-    uid: str
-    name: str
-    node: str
-    pool: str
-    plan: bytes
-    drained: bool
-
-
-async def seen(world: ProvisioningWorld) -> dict[str, Seen]:
-    found = {}
-    for machine in await world.machines(DEMO):
-        bootstrap = dig(machine, "spec", "bootstrap", "configRef", "name")
-        secret = await world.client.get(SECRETS, plan_name(bootstrap), WORKSPACE)
-        delivered = decode(secret)
-        labels = labels_of(machine)
-        node = labels.get(NODE_NAME) or dig(machine, "status", "nodeRef", "name") or ""
-        plan = b"" if delivered is None else delivered.data
-        found[uid_of(machine)] = Seen(
-            uid_of(machine), name_of(machine), node, labels.get(POOL_NAME, ""), plan, bool(annotations_of(secret))
-        )
-    return found
-
-
-class Happened(NamedTuple):
-    """By the names of machines that stay: their outcome; those that went, by pool; those that came, by pool; starts in order."""
-
-    staying: dict[str, str]
-    gone: set[str]
-    came: Counter[str]
-    order: list[str]
-
-
-async def made_real(world: ProvisioningWorld, changes: Sequence[Change]) -> Happened:
-    before, starts = await seen(world), len(world.distribution(DEMO).starts)
-    for change in changes:
-        await write(world.client, change)
-    await rest(world, [CLUSTER])
-    after = await seen(world)
-    nodes = {each.node: each.name for each in before.values()}
-    order = [nodes[host] for host, _ in world.distribution(DEMO).starts[starts:] if host in nodes]
-    staying = {}
-    for uid in before.keys() & after.keys():
-        name = before[uid].name
-        moved = before[uid].plan != after[uid].plan
-        staying[name] = "restarted" if name in order else "configured" if moved else "untouched"
-    gone = {before[uid].name for uid in before.keys() - after.keys()}
-    came = Counter(after[uid].pool for uid in after.keys() - before.keys())
-    return Happened(staying, gone, came, [name for name in order if name in staying])
-
-
-def predicted(plan: ChangePlan) -> Happened:
-    staying = {each.name: str(each.outcome).replace("drained", "restarted") for each in plan.machines if each.outcome in IN_PLACE}
-    gone = {each.name for each in plan.machines if each.outcome in GOING}
-    came = Counter(each.pool for each in plan.machines if each.outcome is Outcome.CREATED)
-    order = [each.name for each in plan.machines if each.outcome in (Outcome.RESTARTED, Outcome.DRAINED)]
-    return Happened(staying, gone, came, order)
-
-
-async def plan_of_change(world: ProvisioningWorld, changes: Sequence[Change], seed: int = 11) -> ChangePlan:
-    request = engine.Request(tuple(changes))
-    copy = await engine.read(world.client, request)
-    return await engine.plan(copy, request, world.clock.time(), seed)
-
-
-async def same(world: ProvisioningWorld, *changes: Change) -> ChangePlan:
-    """The plan of a change that did what the plan says."""
-    plan = await plan_of_change(world, changes)
-    assert plan.already == plan.inexact == ()
-    expected, happened = predicted(plan), await made_real(world, changes)
-    assert happened._replace(order=sorted(happened.order)) == expected._replace(order=sorted(expected.order))
-    assert _by_wave(plan, happened.order) == happened.order, "in the order of the waves"
-    return plan
-
-
-def _by_wave(plan: ChangePlan, order: list[str]) -> list[str]:
-    """Machines of one wave have no order among each other."""
-    waves = {each.name: each.wave for each in plan.machines}
-    return sorted(order, key=lambda name: waves[name])
-
-
-def spec(**fields: Any) -> Patch:
-    return Patch(provisioning.CLUSTERS, WORKSPACE, DEMO, {"spec": fields})
-
-
-@asynccontextmanager
-async def hosts(*roles: str, seed: int = 3, **config: Any) -> AsyncIterator[ProvisioningWorld]:
-    async with provisioned(seed=seed) as world:
-        await build(world, list(roles), **config)
-        await world.settle(120)
-        yield world
-
-
-@asynccontextmanager
-async def pools(*listed: Obj, seed: int = 3, **fields: Any) -> AsyncIterator[ProvisioningWorld]:
-    async with provisioned(pools=True, seed=seed) as world:
-        for name, size in (("small", "s"), ("big", "l")):
-            await world.client.create(machine_jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
-        await world.want(DEMO, FROM, machinePools=list(listed) or [SERVERS, WORKERS], **fields)
-        await ready(world)
-        await world.settle(120)
-        yield world
-
-
-SERVERS, WORKERS = pool("servers", "ec", 3), pool("workers", "w", 2, "big")
 
 
 async def test_saving_a_cluster_again_does_nothing() -> None:
@@ -247,3 +125,68 @@ async def test_the_real_clusters_are_not_touched_by_a_plan() -> None:
         assert await world.server.store.current() == before
         assert plan.id == (await plan_of_change(world, [spec(kubernetesVersion=TO)], seed=12)).id
         assert plan.id != (await plan_of_change(world, [spec(kubernetesVersion=FROM)])).id
+
+
+async def test_drained_machines() -> None:
+    drain = {"enabled": True, "force": True}
+    async with hosts("ec", "w", "w", upgradeStrategy={"workerDrainOptions": drain}) as world:
+        plan = await same(world, spec(kubernetesVersion=TO))
+        assert (plan.counts()[Outcome.DRAINED], plan.counts()[Outcome.RESTARTED]) == (2, 1)
+
+
+async def test_a_rotation_of_certificates_restarts_all() -> None:
+    async with hosts("ec", "ec", "ec", "w") as world:
+        plan = await same(world, spec(rkeConfig={"rotateCertificates": {"generation": 1}}))
+        assert plan.counts()[Outcome.RESTARTED] == 4
+        assert all(each.reasons for each in plan.machines)
+
+
+async def test_a_snapshot_on_demand_restarts_nothing() -> None:
+    async with hosts("ec", "ec", "ec", "w") as world:
+        plan = await same(world, spec(rkeConfig={"etcdSnapshotCreate": {"generation": 1}}))
+        assert (plan.snapshots, plan.counts()[Outcome.RESTARTED]) == (3, 0)
+
+
+async def test_a_variable_of_the_agents_environment() -> None:
+    async with hosts("ecw", "w") as world:
+        plan = await same(world, spec(agentEnvVars=[{"name": "HTTP_PROXY", "value": "http://user:pass@proxy"}]))
+        assert "user:pass" not in str(plan.machines)
+
+
+async def test_an_order_to_restart_everything() -> None:
+    async with hosts("ecw", "w") as world:
+        plan = await same(world, spec(rkeConfig={"provisionGeneration": 1}))
+        assert plan.counts()[Outcome.RESTARTED] == 2
+
+
+async def test_a_pool_that_goes_with_its_machines() -> None:
+    async with pools() as world:
+        plan = await same(world, spec(rkeConfig={"machinePools": [SERVERS]}))
+        assert plan.counts()[Outcome.DELETED] == 2
+
+
+async def test_a_new_pool() -> None:
+    async with pools() as world:
+        plan = await same(world, spec(rkeConfig={"machinePools": [SERVERS, WORKERS, pool("more", "w", 2)]}))
+        assert plan.counts()[Outcome.CREATED] == 2
+
+
+async def test_the_address_of_the_server_reaches_every_cluster() -> None:
+    async with hosts("ecw", "w") as world:
+        plan = await same(world, Patch(management.SETTINGS, "", "server-url", {"value": "https://other.test"}))
+        assert plan.clusters == (str(CLUSTER),) and plan.verdict is Verdict.CHANGES
+
+
+async def test_a_hook_that_nothing_answers_gets_the_cluster_stuck() -> None:
+    drain = {"enabled": True, "force": True, "preDrainHooks": [{"annotation": "example.com/ready"}]}
+    async with hosts("ec", "w", "w", upgradeStrategy={"workerDrainOptions": drain}) as world:
+        plan = await plan_of_change(world, [spec(kubernetesVersion=TO)])
+        assert plan.verdict is Verdict.STUCK and plan.exit_code == 4
+        assert any("these hooks have not answered: example.com/ready" in line for line in plan.stuck)
+        assert plan.counts()[Outcome.RESTARTED] == 1
+
+
+async def test_the_deletion_of_a_cluster_takes_all_its_machines() -> None:
+    async with pools() as world:
+        plan = await plan_of_change(world, [Delete(provisioning.CLUSTERS, *CLUSTER)])
+        assert plan.counts()[Outcome.DELETED] == 5 and plan.verdict is Verdict.CHANGES

@@ -19,6 +19,7 @@ from remuda.lab.sim.provisioning_world import ProvisioningWorld, Surroundings
 from .. import rehearsal
 from .changes import MANAGER, Change, write
 from .record import Record, is_passing, recorded
+from .scope import has_machines
 
 # The controllers read what there is, before the change is made.
 _FIRST_SECONDS = 5.0
@@ -65,11 +66,17 @@ async def rehearse(start: Start, changes: Sequence[Change], seed: int = 1) -> Re
 async def _world(start: Start, seed: int) -> AsyncIterator[tuple[ProvisioningWorld, list[str]]]:
     clock = VirtualClock(start.now)
     begun = rehearsal.provisioning(
-        seed=seed, begin=False, pools=True, clock=clock, state=start.state, surroundings=start.surroundings
+        seed=seed,
+        begin=False,
+        pools=True,
+        clock=clock,
+        state=start.state,
+        surroundings=start.surroundings,
     )
     async with begun as world:
         assert world.jobs is not None
-        present = [each for each in start.clusters if await find(world.client, provisioning.CLUSTERS, each.name, each.namespace)]
+        listed = (await world.client.list(provisioning.CLUSTERS))["items"]
+        present = [Key.of(each) for each in listed if Key.of(each) in start.clusters and has_machines(each)]
         problems = await adopted_hosts.adopt(world.client, world.hosts, world.jobs, present)
         world.begin()
         yield world, problems
@@ -95,7 +102,7 @@ async def rest(world: ProvisioningWorld, clusters: Sequence[Key]) -> tuple[float
 async def _are_ready(world: ProvisioningWorld, clusters: Sequence[Key]) -> bool:
     for cluster in clusters:
         found = await find(world.client, provisioning.CLUSTERS, cluster.name, cluster.namespace)
-        if found is None:
+        if found is None or not (has_machines(found) or is_being_deleted(found)):
             continue
         if is_being_deleted(found) or not await world.is_ready(cluster.name, cluster.namespace):
             return False

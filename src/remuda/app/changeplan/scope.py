@@ -92,12 +92,17 @@ def affected(
         if owner:
             found.add(Key(key.namespace, owner))
         elif group == management.GROUP and not key.namespace and change.resource.resource != "clusters":
-            found.update(map(Key.of, clusters))
+            found.update(Key.of(each) for each in clusters if has_machines(each))
         else:
             found.update(
                 Key.of(each) for each in clusters if _names(each, key.name) or managed_name(each) in (key.name, key.namespace)
             )
     return sorted(found)
+
+
+def has_machines(cluster: Obj) -> bool:
+    """False for imported clusters and the server's own, whose machines Remuda does not manage."""
+    return isinstance(dig(cluster, "spec", "rkeConfig"), dict)
 
 
 def managed_name(cluster: Obj) -> str:

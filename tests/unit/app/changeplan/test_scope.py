@@ -32,6 +32,7 @@ def obj(name: str, namespace: str = "fleet-default", **fields: Any) -> Obj:
 
 
 CLUSTERS = [
+    cluster(Key("fleet-local", "local")),
     cluster(A, rkeConfig={"machinePools": [{"machineConfigRef": {"kind": "PaperConfig", "name": "small"}}]}),
     cluster(B, cloudCredentialSecretName="cattle-global-data:cc-one", rkeConfig={}),
 ]
