@@ -19,6 +19,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "apply": Entry("commands.plan", "Make a change that was planned, if its plan still holds.", "apply"),
     "backup": Entry("commands.backup", "Back up a server's whole state into a sealed file."),
     "cluster": Entry("commands.cluster", "List clusters, look at one, register hosts with it, and delete it."),
     "cluster-agent": Entry("programs.cluster_agent", "Connect a cluster to its server."),

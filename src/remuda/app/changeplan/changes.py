@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from remuda.client.interface import Client
-from remuda.kube.objects import GroupVersionResource, Key
+from remuda.kube.objects import GroupVersionResource, Key, with_metadata
 
 Obj = dict[str, Any]
 
@@ -50,12 +50,14 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
 Change = Apply | Patch | Delete
 
 
-async def write(client: Client, change: Change) -> None:
-    """Make the change. Raises ApiError."""
+async def write(client: Client, change: Change, revision: str = "") -> None:
+    """Make the change; with a `revision` only if the object still has that one. Raises ApiError."""
+    bound = {"resourceVersion": revision} if revision else {}
     match change:
         case Apply(resource, obj):
-            await client.apply(resource, obj, field_manager=MANAGER, force=True)
+            await client.apply(resource, with_metadata(obj, **bound), field_manager=MANAGER, force=True)
         case Patch(resource, namespace, name, patch):
-            await client.patch(resource, name, patch, namespace, field_manager=MANAGER)
+            body = with_metadata(patch, **bound) if bound else patch
+            await client.patch(resource, name, body, namespace, field_manager=MANAGER)
         case Delete(resource, namespace, name):
-            await client.delete(resource, name, namespace)
+            await client.delete(resource, name, namespace, resource_version=revision)

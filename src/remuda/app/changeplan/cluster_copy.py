@@ -51,6 +51,12 @@ class ClusterCopy:
     def of(self, resource: GroupVersionResource) -> list[Obj]:
         return [each.obj for each in self.found if each.resource.group_resource == resource.group_resource]
 
+    def revision_of(self, change: Change) -> str:
+        """The revision of the object that a change is about; "" if it did not exist, or was not copied."""
+        kind, key = change.resource.group_resource, change.key
+        same = (each.obj for each in self.found if each.resource.group_resource == kind and Key.of(each.obj) == key)
+        return next(map(resource_version_of, same), "")
+
 
 def _stored(found: Found) -> KeyValue:
     group, _, plural = found.resource

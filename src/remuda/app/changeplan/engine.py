@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -12,16 +13,21 @@ from remuda import __version__
 from remuda.client.interface import Client
 from remuda.kube.authorization.users import User
 from remuda.kube.encoding import jsonio
-from remuda.kube.objects import Key, resource_version_of, uid_of
+from remuda.kube.objects import Key, annotations_of, labels_of, resource_version_of, uid_of
 from remuda.lab.sim.provisioning_world import Surroundings
+from remuda.provisioning.well_known import PLAN_TYPE
 
 from . import cluster_copy, outcomes
-from .changes import Change
+from .changes import Change, write
 from .cluster_copy import ClusterCopy
 from .rehearsed import Start, rehearse
 from .result import ChangePlan
 
+Obj = dict[str, Any]
+
 _ID_LENGTH = 16
+# Written by hosts that have nothing to do.
+_REPORTS = ("applied-periodic-output", "probe-statuses")
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,35 @@ async def plan(copy: ClusterCopy, request: Request, now: float, seed: int = 1) -
     )
 
 
+class Moved(Exception):
+    """Something that a plan was made of has changed since; the text says so."""
+
+
+async def apply(client: Client, request: Request, wanted: str) -> None:
+    """Make the changes if their plan would still have this id. Raises Moved, NothingAffected and ApiError."""
+    copy = await read(client, request)
+    found = plan_id(copy, request.changes)
+    if found != wanted:
+        raise Moved(f"{wanted} does not hold any more: the clusters or the change are others, whose plan is {found}")
+    written: set[tuple[object, Key]] = set()
+    for change in request.changes:
+        same = change.resource.group_resource, change.key
+        # The second change of an object follows the first one.
+        await write(client, change, "" if same in written else copy.revision_of(change))
+        written.add(same)
+
+
 def plan_id(copy: ClusterCopy, changes: Sequence[Change]) -> str:
     """The same for the same objects at the same revisions, the same change, and the same program."""
-    read = sorted((each.resource, Key.of(each.obj), uid_of(each.obj), resource_version_of(each.obj)) for each in copy.found)
+    read = sorted((each.resource, Key.of(each.obj), uid_of(each.obj), _seen(each.obj)) for each in copy.found)
     parts: Collection[bytes] = (__version__.encode(), msgspec.json.encode(list(changes)), jsonio.dumps(read))
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()
     return f"plan-{digest[:_ID_LENGTH]}"
+
+
+def _seen(obj: Obj) -> str:
+    """The revision of an object; of a plan's Secret what is in it, without what its host reports again and again."""
+    if obj.get("type") != PLAN_TYPE:
+        return resource_version_of(obj)
+    data = {name: value for name, value in (obj.get("data") or {}).items() if name not in _REPORTS}
+    return hashlib.sha256(jsonio.dumps_sorted([data, labels_of(obj), annotations_of(obj)])).hexdigest()

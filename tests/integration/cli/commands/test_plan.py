@@ -37,6 +37,23 @@ async def test_a_change_is_planned_and_not_made(tmp_path: Path) -> None:
         assert found.world.distribution(DEMO).starts == starts
 
 
+async def test_a_plan_is_applied_as_long_as_nothing_has_moved(tmp_path: Path) -> None:
+    patch = json.dumps({"spec": {"kubernetesVersion": TO}})
+    change = f"--patch clusters.provisioning.cattle.io/demo '{patch}'"
+    async with served(tmp_path) as found:
+        await build(found.world, ["ec", "w"])
+        # The last that happens by itself: tokens of install scripts expire.
+        await found.world.settle(2400)
+        plan = json.loads((await found.run(f"plan {change} -o json")).out)
+        other = await found.run(f"apply {change.replace(TO, FROM)} --plan {plan['id']}")
+        assert other.code == 4 and "does not hold any more" in other.err, other
+        done = await found.run(f"apply {change} --plan {plan['id']}")
+        assert (done.code, done.out) == (0, f"{plan['id']} is applied\n"), done
+        assert (await found.world.cluster(DEMO))["spec"]["kubernetesVersion"] == TO
+        again = await found.run(f"apply {change} --plan {plan['id']}")
+        assert again.code == 4, "the cluster is another one now"
+
+
 async def test_a_change_that_admission_refuses_or_that_names_nothing(tmp_path: Path) -> None:
     async with served(tmp_path) as found:
         await build(found.world, ["ecw"])
