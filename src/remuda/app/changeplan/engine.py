@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from remuda import __version__
+from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.client.interface import Client
 from remuda.kube.authorization.users import User
+from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.encoding import jsonio
 from remuda.kube.objects import Key, annotations_of, labels_of, resource_version_of, uid_of
 from remuda.lab.sim.provisioning_world import Surroundings
@@ -20,6 +22,7 @@ from remuda.provisioning.well_known import PLAN_TYPE
 from . import cluster_copy, outcomes
 from .changes import Change, write
 from .cluster_copy import ClusterCopy
+from .past_times import host_times, job_times
 from .rehearsed import Start, rehearse
 from .result import ChangePlan
 
@@ -47,7 +50,15 @@ async def read(client: Client, request: Request) -> ClusterCopy:
 
 async def plan(copy: ClusterCopy, request: Request, now: float, seed: int = 1) -> ChangePlan:
     """The second half, without any connection. `now` is the real time. Raises ApiError where admission refuses the change."""
-    start = Start(copy.state(), copy.clusters, now, request.surroundings, request.caller)
+    start = Start(
+        copy.state(),
+        copy.clusters,
+        now,
+        request.surroundings,
+        request.caller,
+        host_times(copy.of(SECRETS)),
+        job_times(copy.of(MACHINES)),
+    )
     without = await rehearse(start, (), seed)
     changed = await rehearse(start, request.changes, seed)
     result = outcomes.compare(without.record, changed.record)

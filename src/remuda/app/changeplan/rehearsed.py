@@ -14,6 +14,8 @@ from remuda.kube.authorization.users import User
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import Key, is_being_deleted
 from remuda.lab.sim import adopted_hosts
+from remuda.lab.sim.hosts import Times
+from remuda.lab.sim.machine_jobs import JobTimes
 from remuda.lab.sim.provisioning_world import ProvisioningWorld, Surroundings
 
 from .. import rehearsal
@@ -38,6 +40,8 @@ class Start:
     now: float
     surroundings: Surroundings
     caller: User | None = None
+    times: Times = Times()  # noqa: RUF009 - a constant
+    job_times: JobTimes = JobTimes()  # noqa: RUF009 - a constant
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ async def _world(start: Start, seed: int) -> AsyncIterator[tuple[ProvisioningWor
     clock = VirtualClock(start.now)
     begun = rehearsal.provisioning(
         seed=seed,
+        times=start.times,
         begin=False,
         pools=True,
         clock=clock,
@@ -75,6 +80,7 @@ async def _world(start: Start, seed: int) -> AsyncIterator[tuple[ProvisioningWor
     )
     async with begun as world:
         assert world.jobs is not None
+        world.jobs.times = start.job_times
         listed = (await world.client.list(provisioning.CLUSTERS))["items"]
         present = [Key.of(each) for each in listed if Key.of(each) in start.clusters and has_machines(each)]
         problems = await adopted_hosts.adopt(world.client, world.hosts, world.jobs, present)

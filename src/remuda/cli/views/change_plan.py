@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from remuda.kube.duration import human_duration
+
 from .output import Column, Output
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ def difference(change: FieldChange) -> str:
 
 def lines(plan: ChangePlan) -> Iterator[str]:
     """What is shown below the table."""
-    yield from _section("Order", [_wave(each) for each in plan.waves])
+    took = [f"in all about {human_duration(plan.seconds)}, by what these hosts took before"] if plan.waves else []
+    yield from _section("Order", [*(_wave(each) for each in plan.waves), *took])
     if plan.snapshots:
         yield from _section("Snapshots", [f"{plan.snapshots} of etcd would be taken"])
     yield from _section("Objects", [line for each in plan.objects for line in _object(each)])

@@ -21,6 +21,7 @@ PLAN = ChangePlan(
     ),
     waves=(Wave(1, 0.0, 7.0, ("m-0",), {"etcd": 1, "control plane": 1}, -1), Wave(2, 7.0, 9.0, ("m-1",))),
     objects=(ObjectChange("Cluster", "fleet-default", "demo", "changed", (FieldChange("spec.kubernetesVersion", "a", "b"),)),),
+    seconds=90.0,
     warnings=("spec.x has no effect",),
 )
 
@@ -44,6 +45,7 @@ def test_all_of_a_plan_is_shown() -> None:
         "Order:",
         "  wave 1: 1 machine; at once down: 1 etcd, 1 control plane; etcd has no quorum meanwhile",
         "  wave 2: 1 machine; nothing is down",
+        "  in all about 90s, by what these hosts took before",
         "",
         "Objects:",
         "  Cluster fleet-default/demo changed",
