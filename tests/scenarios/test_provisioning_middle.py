@@ -9,11 +9,12 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.builtin_resources import SECRETS
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, name_of
 from remuda.lab.sim.hosts import SimulatedHost
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.plans.machine_plan_secret import decode
-from remuda.provisioning.well_known import POST_DRAIN, PRE_DRAIN
+from remuda.provisioning.well_known import DELETE_ETCD_MAJORITY, POST_DRAIN, PRE_DRAIN
 
 from .provisioned import (
     DEMO,
@@ -206,9 +207,14 @@ async def test_etcd_shrinks_to_one_and_grows_to_three_again(shape: list[str]) ->
     async with provisioned() as world:
         hosts = await build(world, shape)
         stay = {host.name for host in hosts[2:]}
-        # Both at once: one follows the other.
-        for host in hosts[:2]:
-            await world.client.delete(capi.MACHINES, name_of(await machine_of(world, host)), WORKSPACE)
+        first, second = [name_of(await machine_of(world, host)) for host in hosts[:2]]
+        await world.client.delete(capi.MACHINES, first, WORKSPACE)
+        with pytest.raises(ApiError, match=f"can spare 1 at a time, and {first} is leaving"):
+            await world.client.delete(capi.MACHINES, second, WORKSPACE)
+        # Both at once, because a user allows it: one follows the other all the same.
+        allowed = {"metadata": {"annotations": {DELETE_ETCD_MAJORITY: "true"}}}
+        await world.client.patch(capi.MACHINES, second, allowed, WORKSPACE)
+        await world.client.delete(capi.MACHINES, second, WORKSPACE)
         await world.until("two have left", lambda: has(world, *stay))
         await ready(world)
         assert await init_nodes(world) == ["h2"]

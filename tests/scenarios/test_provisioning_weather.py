@@ -10,6 +10,7 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.app.rehearsal import provisioning
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, labels_of, name_of
 from remuda.lab.sim.hosts import SimulatedHost
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
@@ -91,9 +92,14 @@ class Storm:
             return "nobody"
         found = [each for each in await self.world.machines(DEMO) if labels_of(each).get(NODE_NAME) == host.name]
         for machine in found:
+            try:
+                await self.world.client.delete(capi.MACHINES, name_of(machine), WORKSPACE)
+            except ApiError as error:
+                # Another member of etcd is leaving, or a node is not ready yet.
+                assert error.code == 403, error
+                return "nobody"
             del self.hosts[host.name]
             self.silent.discard(host.name)
-            await self.world.client.delete(capi.MACHINES, name_of(machine), WORKSPACE)
         return host.name if found else "nobody"
 
     async def wish(self) -> str:

@@ -51,6 +51,9 @@ MAX_REPLICAS = "machinedeployment.clusters.x-k8s.io/max-replicas"
 # Ours, on a Machine: it holds data of its cluster, so a rollout never gives it up as one that never came up.
 HOLDS_DATA = "remuda.dev/holds-data"
 
+# Set by clusterctl on objects that it deletes here because they were moved to another management cluster.
+MOVED_AWAY = "clusterctl.cluster.x-k8s.io/delete-for-move"
+
 # Finalizers.
 CLUSTER_FINALIZER = "cluster.cluster.x-k8s.io"
 MACHINE_FINALIZER = "machine.cluster.x-k8s.io"

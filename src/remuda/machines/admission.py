@@ -35,7 +35,7 @@ from remuda.kube.objects import (
     name_of,
     owner_references_of,
 )
-from remuda.provisioning.admission.last_etcd import Rules as LastEtcdRules
+from remuda.provisioning.admission.protected_machines import Rules as ProtectedMachines
 from remuda.provisioning.bootstrap.machine_objects import UserdataError, cloud_config
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.machine_pools import has_config, known_fields, pools_written, template_digest
@@ -92,13 +92,13 @@ class Rules:
     def __init__(self, source: ObjectSource, held: Holdings) -> None:
         self._source = source
         self._held = held
-        self._last_etcd = LastEtcdRules(source)
+        self._protected = ProtectedMachines(source)
 
     # --- made objects -----------------------------------------------------------------------------------------------------
 
     def machine_errors(self, attributes: Attributes) -> Iterable[FieldError]:
         if attributes.operation == DELETE:
-            return self._last_etcd.infrastructure(attributes)
+            return self._protected.infrastructure(attributes)
         obj, old = attributes.obj, attributes.old
         if obj is None or not concerns(attributes):
             return []

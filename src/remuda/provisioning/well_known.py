@@ -83,6 +83,9 @@ PLAN_TOKEN_SHOWN: Final = "remuda.dev/plan-token-shown"
 REGISTER_AGAIN: Final = "remuda.dev/register-again"
 # Written by a user on a Machine: it may be deleted although it is the only etcd machine of its cluster.
 DELETE_LAST_ETCD: Final = "remuda.dev/delete-last-etcd"
+# The same for more members of etcd than a majority can spare, and for the last machine of the control plane.
+DELETE_ETCD_MAJORITY: Final = "remuda.dev/delete-etcd-majority"
+DELETE_LAST_CONTROL_PLANE: Final = "remuda.dev/delete-last-control-plane"
 # Written by a user on a Machine, or on a Cluster for all of its machines: "true" makes hosts that outlive their machine remove
 # what was installed on them. The finalizer on their CustomMachine has the same name.
 UNINSTALL: Final = "remuda.dev/uninstall"

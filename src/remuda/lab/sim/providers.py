@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
 from remuda.capi.contracts import Contracts
-from remuda.capi.well_known import CLUSTER_NAME
+from remuda.capi.well_known import CLUSTER_NAME, MOVED_AWAY
 from remuda.kube.conditions import TRUE, with_condition
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, labels_of, namespace_of, owner_references_of
@@ -117,8 +117,6 @@ SIM_CONTROL_PLANES = GroupVersionResource(CONTROL_PLANE, VERSION, "simcontrolpla
 FINALIZER = "sim.remuda.dev/provider"
 # The simulation ignores an object with this annotation: a test plays its provider by hand.
 HOLD = "sim.remuda.dev/hold"
-# Set by clusterctl on objects that it deletes here because they were moved.
-MOVED_AWAY = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
 _KINDS = (
     (INFRASTRUCTURE, "SimCluster"),

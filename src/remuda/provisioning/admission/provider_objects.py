@@ -30,9 +30,9 @@ from ..host_layout import VARIABLES
 from ..plans.host_write_rules import refusal
 from ..releases.catalog import NO_IMAGE
 from .clusters import directory_errors
-from .last_etcd import admitted as last_etcd_rules
-from .last_etcd import last_etcd_errors
 from .machine_pools import pool_errors
+from .protected_machines import admitted as protected_machine_rules
+from .protected_machines import pool_loss_errors
 from .recovery import recovery_errors
 from .version_changes import Running, change_problem, form_problem, goes_back
 
@@ -60,7 +60,7 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
         AdmittedType(rke.GROUP, rke.VERSION, "rkebootstraps", "RKEBootstrap", validate=owned_errors),
         AdmittedType(rke.GROUP, rke.VERSION, "etcdsnapshots", "ETCDSnapshot", validate=owned_errors),
         AdmittedType("", "v1", "secrets", "PlanSecret", validate=plan_secret_errors, only_if=_BY_ITS_ACCOUNT),
-        *last_etcd_rules(source),
+        *protected_machine_rules(source),
     )
 
 
@@ -121,7 +121,7 @@ class ClusterRules:
             *_selector_errors(obj, old),
             *_credential_errors(obj, old),
             *self._restore_errors(attributes),
-            *last_etcd_errors(self._source, attributes),
+            *pool_loss_errors(self._source, attributes),
         ]
 
     def _version_errors(self, attributes: Attributes) -> list[FieldError]:

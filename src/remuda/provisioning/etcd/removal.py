@@ -128,7 +128,7 @@ def _leaving(situation: Situation) -> Verdict:
 #
 # The last etcd machine of a cluster: its data goes with it, so it is deleted only if a user allows it by an annotation. Pure.
 #
-# The rule applies to the deletion of a Machine and of its owners (:mod:`..admission.provider_objects`), and again before its
+# The rule applies to the deletion of a Machine and of its owners (:mod:`..admission.protected_machines`), and again before its
 # host is deleted (:func:`decide`), for admission can be bypassed. It is for clusters whose API was up: before that there
 # is nothing to lose. A cluster that is deleted as a whole deletes its machines.
 

@@ -270,18 +270,21 @@ def _hostname_limit(wanted: Obj, pool: Obj) -> int:
 
 
 def _bounds(wanted: Obj, pool: Obj) -> Obj:
-    """The bounds of a rollout. A cluster's only etcd machine can't go before another one exists."""
+    """The bounds of a rollout. A cluster's only etcd or control plane machine can't go before another one exists."""
     rolling = pool.get("rollingUpdate") or {}
     bounds = {field: rolling[field] for field in ("maxSurge", "maxUnavailable") if rolling.get(field) is not None}
-    if bounds.get("maxSurge") in (0, "0%") and _has_the_only_etcd(wanted, pool):
+    if bounds.get("maxSurge") in (0, "0%") and _has_the_only_server(wanted, pool):
         return {"maxSurge": 1, "maxUnavailable": 0}
     return bounds
 
 
-def _has_the_only_etcd(wanted: Obj, pool: Obj) -> bool:
+def _has_the_only_server(wanted: Obj, pool: Obj) -> bool:
     pools = dig(wanted, "spec", "rkeConfig", "machinePools") or ()
-    sizes = [1 if each.get("quantity") is None else each["quantity"] for each in pools if each.get("etcdRole")]
-    return bool(pool.get("etcdRole")) and sum(sizes) <= 1
+    return any(pool.get(role) and _size_of_role(pools, role) <= 1 for role in ("etcdRole", "controlPlaneRole"))
+
+
+def _size_of_role(pools: Iterable[Obj], role: str) -> int:
+    return sum(1 if each.get("quantity") is None else each["quantity"] for each in pools if each.get(role))
 
 
 def _sizes(pool: Obj) -> Obj:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.app.rehearsal import embedded
+from remuda.capi.well_known import MOVED_AWAY
 from remuda.kube.builtin_resources import NODES
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import dig
 from remuda.lab.sim.capi_world import EmbeddedWorld, key
-from remuda.lab.sim.providers import MOVED_AWAY, SIM_CLUSTERS, SIM_MACHINES
+from remuda.lab.sim.providers import SIM_CLUSTERS, SIM_MACHINES
 
 
 async def running(world: EmbeddedWorld) -> str:

@@ -16,6 +16,7 @@ from remuda.kube.objects import Listener, name_of, namespace_of
 from remuda.provisioning.admission.provider_objects import ClusterRules, admitted
 from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
 from remuda.provisioning.well_known import ETCD_ROLE, UPGRADE_SNAPSHOT
+from remuda.runtime.admitted_types import AdmittedType, merged
 from tests.unit.provisioning.etcd.test_snapshot_specs import packed, remembering
 
 Obj = dict[str, Any]
@@ -62,9 +63,14 @@ def asked(obj: Obj | None, old: Obj | None = None, resource: str = "clusters") -
     )
 
 
+def rules(group: str, resource: str, stored: Stored | None = None) -> AdmittedType:
+    (kind,) = (each for each in merged(admitted(stored or Stored())) if (each.group, each.resource) == (group, resource))
+    return kind
+
+
 def found(obj: Obj, old: Obj | None = None, stored: Stored | None = None, resource: str = "clusters") -> list[FieldError]:
-    (kind,) = (each for each in admitted(stored or Stored()) if each.resource == resource)
-    return kind.errors(asked(obj, old, resource))
+    attributes = asked(obj, old, resource)
+    return rules(attributes.group, resource, stored).errors(attributes)
 
 
 def fields(obj: Obj, old: Obj | None = None, stored: Stored | None = None, resource: str = "clusters") -> list[str]:
@@ -203,7 +209,7 @@ def test_pools_that_were_there_before_the_rules_are_left_alone() -> None:
 def test_a_pool_does_not_forget_what_its_fields_were_unless_told_to() -> None:
     old = made(machinePools=[{"name": "a", "dynamicSchemaSpec": "{}"}, {"name": "b", "dynamicSchemaSpec": "{1}"}])
     new = made(machinePools=[{"name": "b"}, {"name": "a", "dynamicSchemaSpec": "{2}"}, {"name": "c"}])
-    (kind,) = (each for each in admitted(Stored()) if each.resource == "clusters")
+    kind = rules(provisioning.GROUP, "clusters")
     kept = kind.defaulted(asked(new, old))
     assert kept is not None
     assert [each.get("dynamicSchemaSpec") for each in kept["spec"]["rkeConfig"]["machinePools"]] == ["{1}", "{2}", None]
@@ -401,7 +407,7 @@ def test_a_cluster_that_goes_and_one_whose_spec_stays_are_not_judged() -> None:
     assert fields({**bad, "metadata": {**bad["metadata"], "labels": {"a": "b"}}}, bad) == []
     going = {**bad, "metadata": {**bad["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert fields(made("1.2"), going) == []
-    (kind,) = (each for each in admitted(Stored()) if each.resource == "clusters")
+    kind = rules(provisioning.GROUP, "clusters")
     assert kind.errors(asked(None, bad)) == []
 
 
