@@ -17,6 +17,7 @@ from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
 from remuda.machines.nodedrivers.admission import admitted_credentials
 from remuda.machines.secretfields.admission import admitted as admitted_sealing
 from remuda.machines.secretfields.vault import Vault
+from remuda.provisioning.admission.change_budgets import admitted as admitted_budgets
 from remuda.provisioning.admission.clusters import admitted as admitted_wishes
 from remuda.provisioning.admission.provider_objects import admitted as admitted_providers
 from remuda.provisioning.admission.references import admitted as admitted_references
@@ -43,6 +44,7 @@ def admitted_types(
             *admitted_wishes(source),
             *admitted_providers(source),
             *admitted_snapshots(Holdings(source, rbac)),
+            *admitted_budgets(),
             *admitted_references(source, rbac, secrets=secrets),
             *admitted_sealing(source, rbac, vault),
             *admitted_machines(source, rbac),

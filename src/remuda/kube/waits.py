@@ -29,7 +29,7 @@ class Code(StrEnum):
     VOLUMES = "Volumes"  # volumes are still attached to a node
     DELETION = "Deletion"  # another object must be gone first
     MACHINES = "Machines"  # machines are missing or not available
-    BUDGET = "Budget"  # more is wrong at once than may be repaired without a user
+    BUDGET = "Budget"  # a change budget does not allow it now, or more is wrong at once than may be repaired without a user
     PREFLIGHT = "Preflight"  # no machines may be made now, since the control plane is not ready for them
     RELEASE = "Release"  # the requested Kubernetes version is unknown
     ROLES = "Roles"  # a cluster has no machine for a required role

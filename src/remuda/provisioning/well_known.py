@@ -89,6 +89,8 @@ DELETE_LAST_CONTROL_PLANE: Final = "remuda.dev/delete-last-control-plane"
 # Written by a user on a Machine, or on a Cluster for all of its machines: "true" makes hosts that outlive their machine remove
 # what was installed on them. The finalizer on their CustomMachine has the same name.
 UNINSTALL: Final = "remuda.dev/uninstall"
+# On an RKEControlPlane: the change budgets of the cluster's pools, as JSON. Its own is in CHANGE_BUDGET.
+POOL_CHANGE_BUDGETS: Final = "remuda.dev/pool-change-budgets"
 # On a plan's Secret: the checksum of the CA that the server hands out now (:mod:`remuda.agent.ca_trust` reads it).
 CA_CHECKSUM: Final = "remuda.dev/ca-checksum"
 # Written on a request that was refused: the reason.

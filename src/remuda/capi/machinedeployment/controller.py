@@ -34,8 +34,10 @@ from remuda.runtime.patching import Patch
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, BY_DEPLOYMENT, Core, cluster_key_of, cluster_name_of
 from ..external_objects import External
+from ..machine_budgets import HELD_AGAIN, MachineBudgets
 from ..phases import Phases, Stuck, is_paused, pause_wait, with_paused
 from ..well_known import CLUSTER_NAME, DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_FINALIZER
+from .desired_machinesets import find
 from .machineset_view import count, spec_replicas
 from .rollout_execution import Rollouts
 from .scope import NAME, Scope
@@ -52,6 +54,7 @@ class MachineDeployments:
         self._core = core
         self._recorder = core.recorder("machinedeployment-controller")
         self._rollouts = Rollouts(core, self._recorder)
+        self._budgets = MachineBudgets(core)
         namespace = core.options.namespace
         self.controller = replace(
             type(self).controller,
@@ -112,9 +115,23 @@ class MachineDeployments:
         scope.count_machines(self._core.pending)
         if self._knows_nodes(scope):
             scope.count_alive()
-        found = await self._rollouts.roll(scope, paused=dig(scope.deployment, "spec", "paused") is True)
+        held = await self._held_rollout(scope)
+        paused = dig(scope.deployment, "spec", "paused") is True
+        found = await self._rollouts.roll(scope, paused=paused or held is not None)
         after = None if found.revisit_at is None else max(found.revisit_at - scope.now, 0.0)
-        return Result(after, waits_of(scope))
+        if held is None:
+            return Result(after, waits_of(scope))
+        return Result(min(after or HELD_AGAIN, HELD_AGAIN), (held, *waits_of(scope)))
+
+    async def _held_rollout(self, scope: Scope) -> Wait | None:
+        """The wait because of which no machine may be replaced now, if any would be; the deployment is only scaled then."""
+        if not scope.machines or not needs_rollout(scope):
+            return None
+        held = await self._budgets.why_no_rollout(scope.deployment, scope.cluster)
+        if held is None:
+            return None
+        self._recorder.event(scope.deployment, WARNING, "ChangeBudget", f"No machine is replaced: {held.why}")
+        return scope.waits_for(Code.BUDGET, Actor.USER, held.why)
 
     def _knows_nodes(self, scope: Scope) -> bool:
         """False if the cluster can't be reached: its machines may have become nodes all the same."""
@@ -179,6 +196,12 @@ _cluster_change = changed("spec.paused")
 
 # True if the template appeared, went, or its owners changed. Its content concerns only later machines.
 _template_change = changed("metadata.ownerReferences")
+
+
+def needs_rollout(scope: Scope) -> bool:
+    """True if there are machines of an older template."""
+    found = find(scope.deployment, scope.machine_sets or [], scope.now)
+    return found.new is None or any(spec_replicas(each) or scope.there[uid_of(each)] for each in found.old)
 
 
 # --- ownership ------------------------------------------------------------------------------------------------------------

@@ -32,16 +32,18 @@ from remuda.kube.selectors import LabelSelector, SelectorError, checked_structur
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, WARNING, Controller, Recorder, Result, Retry, Watch, changed, logger, owner, spec_change
 
+from ..change_budget import Act
 from ..controller_context import BY_CLUSTER, BY_CONTROLLER, BY_DEPLOYMENT, Core, cluster_key_of
+from ..machine_budgets import MachineBudgets
 from ..phases import Phases, Stuck, is_paused, pause_wait, with_paused
 from ..well_known import DEPLOYMENT_NAME, DESIRED_REPLICAS, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
 from .clones import Clones, Templates
 from .creation import Creation
 from .desired_machines import machine_labels, owner_reference, settled
 from .in_place_propagation import Propagation
-from .machine_deletion import REFUSED_AGAIN, DeletionRefused, UnknownOrder, first_to_go, remove_machine
+from .machine_deletion import REFUSED_AGAIN, DeletionRefused, UnknownOrder, check_budget, first_to_go, remove_machine
 from .preflight import Gate
-from .remediation import Remediation
+from .remediation import Remediation, is_current
 from .scope import NAME, Failure, Scope, for_each, is_deployment_child
 from .status import OWNED, MachineSetSnapshot, seconds_until_change, with_legacy_status, with_status
 
@@ -65,7 +67,8 @@ class MachineSets:
         self._claiming = Claiming(core, self._events)
         self._templates = Templates(core)
         self._gate = Gate(core)
-        self._remediation = Remediation(core, self._gate)
+        self._budgets = MachineBudgets(core)
+        self._remediation = Remediation(core, self._gate, self._budgets)
         self._propagation = Propagation(core)
         self._clones = Clones(core)
         self._creation = Creation(core, self._clones, self._propagation, self._events)
@@ -220,8 +223,11 @@ class MachineSets:
         except UnknownOrder as error:
             raise Stuck(Wait(Code.MALFORMED, scope.ref(), Actor.USER, evidence=str(error))) from None
 
+        # Machines of an outdated set are replaced by those of the current one.
+        outdated = scope.deployment is not None and not is_current(scope.machine_set, scope.deployment)
+
         async def remove(machine: Obj) -> None:
-            await remove_machine(self._core, scope, machine)
+            await self._remove(scope, machine, Act.REPLACE if outdated else Act.DELETE)
             name = name_of(machine)
             log.info("deleting machine %s", name)
             self._events.event(scope.machine_set, NORMAL, "SuccessfulDelete", f"Deleted Machine {go_quote(name)}")
@@ -230,7 +236,7 @@ class MachineSets:
 
     async def _delete(self, scope: Scope) -> Result | None:
         async def remove(machine: Obj) -> None:
-            await remove_machine(self._core, scope, machine)
+            await self._remove(scope, machine, Act.DELETE)
             log.info("deleting machine %s, since its set is deleted", name_of(machine))
 
         refused = await self._remove_all(scope, [each for each in scope.listed if not is_being_deleted(each)], remove)
@@ -239,6 +245,19 @@ class MachineSets:
         first = Ref(GROUP, "Machine", scope.namespace, name_of(scope.listed[0]))
         evidence = f"{len(scope.machines)} machines are still there"
         return Result(waits=(Wait(Code.DELETION, scope.ref(), Actor.REMUDA, first, evidence),))
+
+    async def _remove(self, scope: Scope, machine: Obj, act: Act) -> None:
+        """Raises DeletionRefused."""
+        try:
+            await check_budget(self._budgets, scope, machine, act)
+        except DeletionRefused as held:
+            self._events.event(scope.machine_set, WARNING, "ChangeBudget", f"Machine {name_of(machine)} is kept: {held}")
+            raise
+        try:
+            await remove_machine(self._core, scope, machine)
+        except DeletionRefused:
+            self._budgets.release(machine)
+            raise
 
     async def _remove_all(self, scope: Scope, machines: list[Obj], remove: Callable[[Obj], Awaitable[None]]) -> Result | None:
         """The remaining waits: machines that admission keeps. They don't keep the others."""

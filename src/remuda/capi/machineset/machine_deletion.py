@@ -13,7 +13,9 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, namespace_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
+from ..change_budget import Act
 from ..controller_context import Core, never_was_node
+from ..machine_budgets import MachineBudgets
 from ..well_known import DELETE_MACHINE
 from .scope import NAME, Scope
 
@@ -25,15 +27,23 @@ REFUSED_AGAIN = 15.0
 
 
 class DeletionRefused(Exception):
-    """Admission keeps a machine; its message says why. Trying again later may help."""
+    """Admission or a change budget keeps a machine; the message says why. Trying again later may help."""
 
-    def __init__(self, machine: Obj, why: str) -> None:
+    def __init__(self, machine: Obj, why: str, code: Code = Code.REFUSED) -> None:
         super().__init__(why)
         self.machine = machine
+        self.code = code
 
     def wait(self, scope: Scope) -> Wait:
         on = Ref(GROUP, "Machine", *Key.of(self.machine))
-        return Wait(Code.REFUSED, scope.ref(), Actor.USER, on, str(self))
+        return Wait(self.code, scope.ref(), Actor.USER, on, str(self))
+
+
+async def check_budget(budgets: MachineBudgets, scope: Scope, machine: Obj, act: Act) -> None:
+    """Raises DeletionRefused if a change budget keeps the machine now."""
+    held = await budgets.claim(act, machine, scope.cluster, scope.deployment)
+    if held is not None:
+        raise DeletionRefused(machine, held.why, Code.BUDGET)
 
 
 async def remove_machine(core: Core, scope: Scope, machine: Obj) -> None:

@@ -31,9 +31,11 @@ from remuda.kube.objects import annotations_of, dig, is_being_deleted, metadata,
 from remuda.runtime import Result, Retry, logger
 from remuda.runtime.patching import Patch
 
+from ..change_budget import Act
 from ..controller_context import Core
+from ..machine_budgets import MachineBudgets
 from ..well_known import REMEDIATE_MACHINE, REVISION
-from .machine_deletion import REFUSED_AGAIN, DeletionRefused, check_removal, remove_machine
+from .machine_deletion import REFUSED_AGAIN, DeletionRefused, check_budget, check_removal, remove_machine
 from .preflight import Gate, PreflightVerdict
 from .scope import NAME, Scope, for_each
 
@@ -138,9 +140,10 @@ _DEFERRED = "RemediationDeferred"
 
 
 class Remediation:
-    def __init__(self, core: Core, gate: Gate) -> None:
+    def __init__(self, core: Core, gate: Gate, budgets: MachineBudgets) -> None:
         self._core = core
         self._gate = gate
+        self._budgets = budgets
 
     async def run(self, scope: Scope) -> Result | None:
         try:
@@ -179,6 +182,7 @@ class Remediation:
         for machine in machines:
             try:
                 await check_removal(self._core, machine)
+                await check_budget(self._budgets, scope, machine, Act.REPLACE)
             except DeletionRefused as refused:
                 kept.append(refused)
                 continue

@@ -216,8 +216,17 @@ def _creation(wait: Wait) -> Advice | None:
 _UNHEALTHY = re.compile(r"; unhealthy: ([a-z0-9.-]+(?:, [a-z0-9.-]+)*)")
 
 
+_CHANGE_BUDGET: Final = "change budget"
+_ALLOW: Final = (
+    "Wait for the budget's next window, or for the machines that take it up. To allow the change now, edit the annotation "
+    "remuda.dev/change-budget of the object that the text names."
+)
+
+
 def _budget(wait: Wait, sight: ClusterView) -> Advice | None:
     named = _UNHEALTHY.search(wait.evidence)
+    if _CHANGE_BUDGET in wait.evidence:
+        return Advice(_ALLOW)
     if named is None:
         return None
     return Advice(_WHAT[wait.code], tuple(_delete_machine(sight, name) for name in named[1].split(", ")))

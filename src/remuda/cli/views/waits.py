@@ -40,6 +40,7 @@ _MEANINGS: Final = (
     (texts.IMAGE_REFUSED, Code.REFERENCE, Actor.USER),
     (texts.VALUE_REFUSED, Code.PLAN_FAILED, Actor.USER),
     (texts.PLAN_FAILED, Code.PLAN_FAILED, Actor.MACHINE),
+    (texts.BUDGET, Code.BUDGET, Actor.USER),
     (texts.QUORUM, Code.QUORUM, Actor.USER),
     (texts.SILENT, Code.SILENT, Actor.USER),
     (texts.ASKING, Code.STEP, Actor.MACHINE),

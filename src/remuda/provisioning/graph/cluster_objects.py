@@ -10,6 +10,7 @@ from typing import Any
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plan
 from remuda.api import rke_cattle_io as rke
+from remuda.capi.change_budget import CHANGE_BUDGET
 from remuda.kube.encoding import gojson
 from remuda.kube.objects import GroupVersion, Key, annotations_of, dig, labels_of, name_of
 from remuda.kube.owners import reference
@@ -20,6 +21,7 @@ from ..well_known import (
     CLUSTER_SPEC,
     DELETE_MISSING_AFTER,
     INIT_NODE_MACHINE,
+    POOL_CHANGE_BUDGETS,
     PRIME,
     RECOVER,
     RECOVERED,
@@ -29,7 +31,7 @@ from ..well_known import (
 )
 from . import podsecurity
 from .generated import Generated, Unrenderable, generated
-from .machine_pools import pool_objects
+from .machine_pools import budget_of_pool, pool_objects, pools_written
 from .podsecurity import with_admission
 
 Obj = dict[str, Any]
@@ -96,11 +98,21 @@ def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> 
     annotations |= {key: said for key in (RESTORED_SPEC, RECOVER, RECOVERED) if (said := annotations_of(wanted).get(key))}
     if (upgrade := annotations_of(wanted).get(UPGRADE_SNAPSHOT)) is not None:
         annotations[UPGRADE_SNAPSHOT] = upgrade
+    annotations |= change_budgets(wanted)
     # Also when empty: removing the label from the cluster removes it here.
     labels = {INIT_NODE_MACHINE: labels_of(wanted).get(INIT_NODE_MACHINE) or ""}
     return generated(
         rke.RKE_CONTROL_PLANES, rke.API_VERSION, "RKEControlPlane", wanted, spec=told, labels=labels, annotations=annotations
     )
+
+
+def change_budgets(wanted: Obj) -> dict[str, str]:
+    """The budgets of the cluster and of its pools, written together with the spec, so that the planner never sees it alone."""
+    budgets = ((str(pool.get("name")), budget_of_pool(pool)) for pool in pools_written(wanted))
+    pools = {name: budget for name, budget in sorted(budgets, key=lambda each: each[0]) if budget is not None}
+    own = annotations_of(wanted).get(CHANGE_BUDGET)
+    said = {} if own is None else {CHANGE_BUDGET: own}
+    return said | ({POOL_CHANGE_BUDGETS: gojson.dumps(pools).decode()} if pools else {})
 
 
 def packed_spec(spec: Obj) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
+from remuda.capi.change_budget import CHANGE_BUDGET, CLUSTER_CHANGE_BUDGET
 from remuda.capi.well_known import AUTOSCALER_MAX, AUTOSCALER_MIN, CONTROL_PLANE, DEPLOYMENT_NAME, EXCLUDE_NODE_DRAINING
 from remuda.capi.well_known import CLUSTER_NAME as CAPI_CLUSTER_NAME
 from remuda.kube.duration import parse_go_duration
@@ -226,7 +227,7 @@ def machine_deployment(wanted: Obj, pool: Obj, bootstrap: str, infrastructure: O
         name,
         spec=spec,
         labels={**(pool.get("labels") or {}), **(pool.get("machineDeploymentLabels") or {}), OPERATING_SYSTEM: system},
-        annotations={**(pool.get("machineDeploymentAnnotations") or {}), **_sizes(pool)},
+        annotations={**(pool.get("machineDeploymentAnnotations") or {}), **_sizes(pool), **_cluster_budget(wanted)},
     )
 
 
@@ -290,6 +291,17 @@ def _size_of_role(pools: Iterable[Obj], role: str) -> int:
 def _sizes(pool: Obj) -> Obj:
     named = ((AUTOSCALER_MIN, pool.get("autoscalingMinSize")), (AUTOSCALER_MAX, pool.get("autoscalingMaxSize")))
     return {name: str(size) for name, size in named if size is not None}
+
+
+def budget_of_pool(pool: Obj) -> str | None:
+    """The pool's change budget, an annotation of its MachineDeployment."""
+    found = dig(pool, "machineDeploymentAnnotations", CHANGE_BUDGET)
+    return None if found is None else str(found)
+
+
+def _cluster_budget(wanted: Obj) -> dict[str, str]:
+    found = annotations_of(wanted).get(CHANGE_BUDGET)
+    return {} if found is None else {CLUSTER_CHANGE_BUDGET: found}
 
 
 def machine_health_check(wanted: Obj, pool: Obj) -> Generated | None:

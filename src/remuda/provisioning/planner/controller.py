@@ -18,6 +18,7 @@ from remuda.access.rancher_conditions import write_status
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
+from remuda.capi.change_budget import namespace_budget
 from remuda.client.idempotent import find, make, remove
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy
@@ -272,6 +273,7 @@ class Planner:
             surveyed=await self._surroundings.surveyed(plane, recover.snapshot_to_read(control_plane), releases),
             file_requests=file_requests(control_plane, planned, self._snapshots.indexed(_REQUESTED, key)),
             said_at=self._door.said_at(*key),
+            namespace_budget=await namespace_budget(self._client, key.namespace),
         )
         return _PassInputs(plane, cluster, machines, secrets, snapshot, release)
 

@@ -63,7 +63,8 @@ class _Pass:
         self.snapshot = snapshot
         self.control_plane: ControlPlane = snapshot.control_plane
         self.draft = Draft()
-        self.pass_ = Pass(snapshot, render, list(snapshot.by_name()), self.draft)
+        restores = etcd_snapshot_restore.restarts_all(self.control_plane)
+        self.pass_ = Pass(snapshot, render, list(snapshot.by_name()), self.draft, restores=restores)
         self.conditions: dict[str, Condition] = {condition.type: condition for condition in _STILL}
         self.aside: list[Wait] = []  # waits that only block the end
         self.notes: list[Wait] = []  # reports that block nothing
@@ -72,7 +73,6 @@ class _Pass:
         self.cluster_condition: Condition | None = None
         self.pause_for: str | None = None
         self.create_tokens = False
-        self.events: list[MachineEvent] = []
 
     # The steps.
 
@@ -235,7 +235,7 @@ class _Pass:
             notes = {well_known.CERTIFICATES: certificate_expiry.annotation(found)} if found else {}
             if warned is not None:
                 notes[well_known.CERTIFICATE_WARNING] = warned.note
-                self.events.append(MachineEvent(machine.name, "CertificatesExpire", warned.message))
+                self.pass_.events.append(MachineEvent(machine.name, "CertificatesExpire", warned.message))
             self.draft.annotate_machine(machine, notes, {})
         condition = certificate_expiry.condition(now, machines)
         if condition is not None:
@@ -447,7 +447,7 @@ class _Pass:
             create_tokens=self.create_tokens,
             applied=applied,
             waits=found,
-            events=tuple(self.events),
+            events=tuple(self.pass_.events),
             error=error,
             revisit_at=min([self.snapshot.now + RESYNC, *self.draft.revisit]),
         )

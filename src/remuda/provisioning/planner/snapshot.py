@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from remuda.capi.change_budget import Holder
 from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Ref
 
@@ -340,6 +341,8 @@ class ClusterSnapshot:
     file_requests: Mapping[str, tuple[FileRequest, ...]] = field(default_factory=dict)
     # When the hosts of machines last printed a line of progress, as far as this server has got any.
     said_at: Mapping[str, float] = field(default_factory=dict)
+    # The change budget of the namespace; None if it has none.
+    namespace_budget: Holder | None = None
 
     def by_name(self) -> tuple[Machine, ...]:
         return tuple(sorted(self.machines, key=lambda machine: (machine.name, machine.uid)))

@@ -5,6 +5,7 @@ Tiers come in order (bootstrap, etcd, control plane, worker); :mod:`.decide` end
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -15,12 +16,13 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from .. import well_known
 from ..plans.plan import Plan, restarts_nothing, same
-from . import concurrency, drain, etcd_liveness, machine_health, managesystemagent, plan_failures, waits
-from .decision import Draft
+from . import change_budgets, concurrency, drain, etcd_liveness, machine_health, managesystemagent, plan_failures, waits
+from .decision import Draft, MachineEvent
 from .snapshot import CannotRender, ClusterSnapshot, Condition, Join, Machine, Render
 
 READY = Condition("Reconciled", "True", "Reconciled")
 TURN = "waiting for its turn to be changed"
+_BUDGET_AGAIN = 60.0
 INTERRUPT = "waiting for plan to be applied, before it is changed"
 
 
@@ -52,6 +54,10 @@ class Pass:
     disturbed: set[str] = field(default_factory=set)
     # Machines that are down, so that others may not be changed.
     endangering: set[str] = field(default_factory=set)
+    # True while a restore brings back machines that are all stopped: no budget is needed for that.
+    restores: bool = False
+    # Reports about machines, each once.
+    events: list[MachineEvent] = field(default_factory=list)
 
 
 class _Group(IntEnum):
@@ -224,6 +230,11 @@ def _change(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _
     holder = turns.before(machine, needs_drain)
     if holder is not None:
         return _State(_Group.CONFIGURING, Code.TURN, Actor.REMUDA, TURN, holder.ref())
+    beyond = _beyond_budget(run, machine, drains=needs_drain)
+    if beyond is not None:
+        # As above: it must not stay cordoned until the budget allows more.
+        run.draft.annotate(machine, drain.back(machine, tier.drain).annotations)
+        return beyond
     if needs_drain:
         step = drain.before_change(machine, tier.drain, len(run.machines))
         if not step.done:
@@ -242,8 +253,24 @@ def _change(run: Pass, tier: Tier, turns: concurrency.Slots, entry: _Entry) -> _
 
 def held_before_restart(run: Pass, machine: Machine) -> Wait | None:
     """The wait because of which this machine may not restart now; asks other members of etcd for signs of life."""
-    held = _endangered(run, machine) or _asked_before(run, machine)
+    held = _endangered(run, machine) or _beyond_budget(run, machine) or _asked_before(run, machine)
     return None if held is None else waits.of_machine(run.snapshot, machine, held.code, held.actor, held.message, held.on)
+
+
+def _beyond_budget(run: Pass, machine: Machine, *, drains: bool = False) -> _State | None:
+    """The state if a change budget forbids a restart of this machine now; else None. The first plan restarts nothing."""
+    if run.restores or machine.node is None or machine.node.applied is None:
+        return None
+    begun = {name for name, change in run.draft.secrets.items() if change.annotations.get(well_known.DRAIN_OPTIONS)}
+    found = change_budgets.why_held(run.snapshot, machine, run.machines, run.disturbed, begun, drains=drains)
+    if found is None:
+        return None
+    # A budget may change at any time; the one of the namespace is not watched.
+    run.draft.revisit.append(min(found.opens_at or math.inf, run.snapshot.now + _BUDGET_AGAIN))
+    text = f"{waits.BUDGET}: {found.why}"
+    if machine.reconciled is None or machine.reconciled.message != text:
+        run.events.append(MachineEvent(machine.name, "ChangeBudget", text))
+    return _State(_Group.CONFIGURING, Code.BUDGET, Actor.USER, text)
 
 
 def _endangered(run: Pass, machine: Machine) -> _State | None:
@@ -310,7 +337,7 @@ def _failed(run: Pass, machine: Machine) -> _State:
     snapshot = run.snapshot
     verdict = plan_failures.judge(machine, node, snapshot.now, snapshot.control_plane, snapshot.known_versions)
     if verdict.retry:
-        held = _endangered(run, machine) or _asked_before(run, machine)
+        held = _endangered(run, machine) or _beyond_budget(run, machine) or _asked_before(run, machine)
         if held is not None:
             return replace(held, message=f"{waits.PLAN_FAILED}; not tried again: {held.message}")
         run.disturbed.add(machine.name)
