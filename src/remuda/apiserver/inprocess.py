@@ -15,7 +15,7 @@ import msgspec
 
 from remuda.client.interface import APPLY_PATCH, MERGE_PATCH, WatchEvent, named
 from remuda.kube import errors
-from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.encoding import jsonio
@@ -35,6 +35,8 @@ from .verbs import list as listing
 from .verbs.context import Call, DeleteOptions, ListOptions
 from .verbs.delete import Deletion
 from .verbs.subresources import SubresourceRequest
+from .watch.filtered_list import VisiblePart
+from .watch.selection import Selection
 from .watch.watchers import BOOKMARK, DELETED, Watcher
 
 Obj = dict[str, Any]
@@ -57,7 +59,10 @@ def _consistently(
 
 
 class InProcessClient:
-    """Acts as `user`; without one it is the server itself and needs no permission. What admission warns of goes to `warnings`."""
+    """Acts as `user`; without one it is the server itself and needs no permission. What admission warns of goes to `warnings`.
+
+    A user sees what the same user sees over HTTP, also the permitted part of a list that is refused as a whole.
+    """
 
     remote = False
 
@@ -84,9 +89,10 @@ class InProcessClient:
     ) -> Call:
         """`fields` is the field selector, which counts for authorization, like the one name that it allows."""
         user = self._user
+        only: VisiblePart | None = None
         if user is not None:
             named = name or pinned_name(fields)
-            self._authorize(Action(user, verb, *resource, subresource, namespace, named, field_selector=fields))
+            only = self._authorize(Action(user, verb, *resource, subresource, namespace, named, field_selector=fields))
         version = served(self._api.registry, *resource, verb=verb, namespace=namespace, name=name, subresource=subresource)
         if field_manager:
             found = field_manager_errors(field_manager, "fieldManager")
@@ -104,12 +110,12 @@ class InProcessClient:
             dry_run=dry_run,
             warnings=[] if self._warnings is None else self._warnings,
             trusted=user is None,
+            only=only,
         )
 
-    def _authorize(self, action: Action) -> None:
-        decision = self._api.authorizer.authorize(action)
-        if not decision.allowed:
-            raise forbidden_action(action, decision.reason)
+    def _authorize(self, action: Action) -> VisiblePart | None:
+        """None if the user may see everything, else the part that may be shown."""
+        return self._server.handler.authorize(action)
 
     async def _object(self, call: Call, entry: Entry) -> Obj:
         return await call.version.load(entry)
@@ -180,14 +186,16 @@ class InProcessClient:
         )
         queue = _Queue()
 
-        async def start() -> tuple[Version, watch.Start]:
+        async def start() -> tuple[Selection, watch.Start]:
             call = self._call(resource, "watch", namespace, fields=fields)
             selection = watch.selection_of(call, options)
-            return call.version, await watch.start(self._api, self._server.feeds, call, options, selection, queue)
+            return selection, await watch.start(self._api, self._server.feeds, call, options, selection, queue)
 
-        version, begin = await self._api.run_consistently(start)
+        selection, begin = await self._api.run_consistently(start)
+        version = selection.version
         # Live events wait in the queue until the first ones have been taken.
         begin.watcher.go()
+        unfollow = watch.follow_sight(selection, queue)
         queue.bookmarks_for = begin.watcher if bookmarks else None
         streams = self._server.handler.streams
         streams.add(queue)
@@ -207,6 +215,7 @@ class InProcessClient:
                         type_, change, entry = item
                         yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
         finally:
+            unfollow()
             streams.discard(queue)
             self._watches[resource].discard(queue)
             if timer is not None:

@@ -25,6 +25,7 @@ from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.storage.sqlite.files import holder_of
 from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
+from remuda.gateway.auth.acting import ImpersonatingActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.gateway.proxy.kubernetes_backend import Kubernetes
 from remuda.gateway.proxy.partial_list import Theirs
@@ -145,6 +146,7 @@ class AttachedGateway(Attached):
                 rng=self._rng,
                 entropy=self._entropy,
                 access=access,
+                acting=self._acting(),
                 holdings=self._holdings(),
                 authority=_Authority(certificate),
                 environment=dict(os.environ),
@@ -196,6 +198,11 @@ class AttachedGateway(Attached):
 
     def _holdings(self) -> Holdings | None:
         return Holdings(self._source, self._rbac) if self._source is not None and self._rbac is not None else None
+
+    def _acting(self) -> ImpersonatingActing | None:
+        if self._source is None or self._rbac is None:
+            return None
+        return ImpersonatingActing(self._https, self._source, self._rbac)
 
     def _shown(self, access: Access) -> Theirs | None:
         """The lists as users may see them, once their rights are known (:meth:`_rules`)."""

@@ -31,6 +31,7 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Front, Server
 from remuda.apiserver.watch.filtered_list import FilteredLists
 from remuda.gateway.auth.access_review import LocalAccess
+from remuda.gateway.auth.acting import LocalActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.gateway.server.routing import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
@@ -147,6 +148,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             rng=config.rng,
             entropy=config.entropy,
             access=LocalAccess(server.rbac),
+            acting=LocalActing(server),
             holdings=Holdings(server.source, server.rbac),
             authority=_CertificateAuthority(certificate),
             environment=ChainMap(dict(os.environ), told),

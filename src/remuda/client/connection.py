@@ -7,6 +7,7 @@ knows whether a repeat is safe. :mod:`.https` has the verbs, :mod:`.responses` r
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import socket
@@ -102,9 +103,18 @@ class ServerConnection:
         self._largest = largest
         self._policy = policy
         self._proxy = _proxy(target) if connector is None else None
+        # The connection whose sessions this one uses; None for its own.
+        self._lender: ServerConnection | None = None
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
         self._closed = False
         self._shown = (b"", b"")
+
+    def impersonating(self, target: Target) -> ServerConnection:
+        """The same server, credential and sessions, as the user that `target` impersonates. It needs no closing."""
+        made = copy.copy(self)
+        made.target = target
+        made._lender = self
+        return made
 
     async def request(
         self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = "", accept: str = ""
@@ -157,7 +167,8 @@ class ServerConnection:
     async def close(self) -> None:
         """Close for good: later calls raise Unreachable instead of opening a connection that would never be closed."""
         self._closed = True
-        await self._drop_sessions()
+        if self._lender is None:
+            await self._drop_sessions()
 
     # --- responses -----------------------------------------------------------------------------------------------------
 
@@ -274,6 +285,8 @@ class ServerConnection:
 
     async def _open(self, credential: Credential) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
         """The two sessions; new ones when a plug-in returned another client certificate."""
+        if self._lender is not None:
+            return await self._lender._open(credential)
         pair = (credential.certificate, credential.key)
         if self._sessions is not None and pair == self._shown:
             return self._sessions

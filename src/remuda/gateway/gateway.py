@@ -49,7 +49,7 @@ from .registration.node_registration import Joining, WrongTokens
 from .registration.public_endpoints import Facts
 from .registration.registration_tokens import RegistrationApi, Registrations
 from .server.audit_log import AuditLog
-from .server.dependencies import Access, Authority, Live, Services
+from .server.dependencies import Access, Acting, Authority, Live, Services
 from .server.image_registry import ImageRegistry
 from .server.rate_limit import LoginThrottle
 from .server.remuda_api import Versions, Waits
@@ -67,7 +67,7 @@ class GatewayDependencies:
     """The dependencies of a gateway. `client` acts as the gateway itself; with `data_dir` None nothing is stored: no audit log.
 
     `names` returns the names of the certificate that is served now; `former` is what `authority` has replaced.
-    `certificates` authenticates client certificates.
+    `certificates` authenticates client certificates. `acting` gives clients that act for users; None where there are none.
     `healthz`: the gateway itself answers that path. `takes_turns`: other gateways may serve the same API.
     """
 
@@ -78,6 +78,7 @@ class GatewayDependencies:
     access: Access
     authority: Authority
     environment: Mapping[str, str]
+    acting: Acting | None = None
     holdings: Holdings | None = None
     data_dir: Path | None = None
     names: Callable[[], Iterable[str]] = tuple
@@ -111,6 +112,7 @@ class Gateway:
             authority=ground.authority,
             tunnels=TunnelServer(_nobody, clock, rng),
             environment=ground.environment,
+            acting=ground.acting,
             holdings=ground.holdings,
             settings=live.settings,
             features=live.features,

@@ -14,7 +14,6 @@ from aiohttp import web
 
 from remuda.kube import errors
 from remuda.kube.authorization.actions import Action, forbidden_action
-from remuda.kube.authorization.rbac import Permitted
 from remuda.kube.authorization.users import ANONYMOUS_USER, User
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.encoding import jsonio
@@ -33,7 +32,7 @@ from ..verbs import list as listing
 from ..verbs.context import Api, Call, ListOptions
 from ..verbs.subresources import SubresourceRequest, SubresourceResponse, Subresources
 from ..watch.filtered_list import FilteredLists, VisiblePart
-from ..watch.selection import SLICE, Selection
+from ..watch.selection import SLICE
 from ..watch.watchers import ERROR, JSON, Feeds, Marked, Shape, framed
 from . import list_bodies, negotiation, paths, query_options, request_bodies, responses
 from .listener import Connection
@@ -143,7 +142,10 @@ class Handler:
         """None if the caller may see everything, else the part that may be shown."""
         if user is ANONYMOUS_USER and anonymous_allowed(target.path):
             return None
-        action = paths.action_of(target, user)
+        return self.authorize(paths.action_of(target, user))
+
+    def authorize(self, action: Action) -> VisiblePart | None:
+        """None if the user may see everything, else the part that may be shown. Raises ApiError."""
         decision = self.api.authorizer.authorize(action)
         if decision.allowed:
             return None
@@ -412,8 +414,7 @@ class Handler:
                 stream.bookmark(begin.bookmark, {watch.INITIAL_EVENTS_END: "true"})
             begin.watcher.go()
             stream.bookmarks_for = begin.watcher if listed.bookmarks else None
-            if call.only is not None:
-                unfollow = call.only.follow(lambda was: self._see_more(selection, was, stream))
+            unfollow = watch.follow_sight(selection, stream)
             if self.stopping or connection.transport is None:
                 stream.end()
             await wire.carry(request, stream)
@@ -430,14 +431,6 @@ class Handler:
             self.streams.discard(stream)
             connection.on_lost.pop(stream.end, None)
         return wire.response
-
-    def _see_more(self, selection: Selection, was: Permitted, stream: WatchStream) -> None:
-        """Handle a change of what the reader may see."""
-        if selection.version.resource.convert is not None:
-            # Conversion takes time; the client reconnects and gets the new state.
-            stream.end()
-        elif (events := watch.sight_changes(selection, was)) and not stream.deliver(events):
-            stream.end()
 
     def _shape(self, target: paths.Target, output: Output) -> Shape:
         if output.as_ == "Table":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -132,6 +132,25 @@ def sight_changes(selection: Selection, was: Permitted) -> list[tuple[str, Chang
         change = Change(entry.revision, entry.key, entry.namespace, entry.name, entry if now else None, None if now else entry)
         found.append((ADDED if now else DELETED, change, entry))
     return found
+
+
+def follow_sight(selection: Selection, sink: Sink) -> Callable[[], None]:
+    """Tell `sink` from now on about each change of what the caller may see, until the result is called."""
+    if selection.only is None:
+        return _nothing
+
+    def told(was: Permitted) -> None:
+        if selection.version.resource.convert is not None:
+            # Conversion takes time; the client reconnects and gets the new state.
+            sink.end()
+        elif (events := sight_changes(selection, was)) and not sink.deliver(events):
+            sink.end()
+
+    return selection.only.follow(told)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _step_in_scope(selection: Selection, change: Change) -> tuple[str, Entry] | None:

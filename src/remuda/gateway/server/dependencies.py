@@ -16,6 +16,8 @@ from remuda.access.settings.settings import Features, Settings
 from remuda.api.management_cattle_io import FEATURES, SETTINGS
 from remuda.client.interface import Client
 from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import User
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.runtime import Informers
 from remuda.tunnel import TunnelServer
@@ -27,6 +29,20 @@ class Access(Protocol):
     """Authorization on the management API: its own authorizer, or a SubjectAccessReview."""
 
     async def allowed(self, action: Action) -> bool: ...
+
+
+class Acting(Protocol):
+    """Access to the management API on behalf of users."""
+
+    @property
+    def rbac(self) -> Rbac | None:
+        """The roles and bindings that decide there; None until all are known. What a user may do is decided by the API itself:
+        this tells what to offer, and which requests to make."""
+        ...
+
+    def client(self, user: User) -> Client:
+        """A client with the permissions of `user`, and no others. It needs no closing."""
+        ...
 
 
 class Authority(Protocol):
@@ -49,6 +65,7 @@ class Services:
     authority: Authority
     tunnels: TunnelServer
     environment: Mapping[str, str]
+    acting: Acting | None = None
     routes: Routes = field(default_factory=Routes)
     beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     # Permissions of users on the management API; without it, users can only change themselves.

@@ -24,6 +24,7 @@ from remuda.apiserver.server import Server
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.gateway.auth.access_review import LocalAccess
+from remuda.gateway.auth.acting import LocalActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import Key, dig, name_of
@@ -87,6 +88,7 @@ class ProvisioningWorld:
                 rng=Rng(seed),
                 entropy=Entropy(seed),
                 access=LocalAccess(server.rbac),
+                acting=LocalActing(server),
                 holdings=Holdings(server.source, server.rbac),
                 authority=surroundings,
                 environment=surroundings.environment,
