@@ -26,6 +26,7 @@ _USED = "tests/security/test_references_used.py"
 _ADDRESSES = "tests/security/test_addresses.py"
 _SEALING = "tests/unit/machines/secretfields/test_secret_fields.py"
 _OUTBOUND = "tests/security/test_outbound.py"
+_STEVE = "tests/integration/gateway/rancher/test_steve.py"
 
 TESTS: dict[str, tuple[str, ...]] = {
     "S1": (
@@ -65,6 +66,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "S7": (
         f"{_TRYING}::test_a_page_of_another_site_can_do_nothing_with_a_session",
         f"{_TRYING}::test_a_session_is_no_way_into_a_cluster_or_the_api",
+        f"{_STEVE}::test_a_sessions_cookie_counts_and_writes_need_the_proof_of_our_page",
         f"{_CSRF}::test_a_page_of_another_origin_changes_nothing_even_with_the_token",
         f"{_CSRF}::test_a_websocket_must_say_where_it_comes_from",
         f"{_CSRF}::test_a_foreign_page_does_nothing_with_what_its_browser_adds",
@@ -104,6 +106,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "S12": (
         f"{_TRYING}::test_every_unknown_cluster_looks_like_one_of_others",
         f"{_TRYING}::test_another_tenants_objects_are_out_of_reach",
+        f"{_STEVE}::test_a_tenant_sees_by_name_only_what_the_roles_name",
+        f"{_STEVE}::test_a_list_across_namespaces_has_those_that_the_caller_may_list",
         f"{_MORE}::test_lists_and_watches_show_nothing_of_others",
         f"{_MORE}::test_tokens_and_members_are_of_ones_own_cluster",
         "tests/integration/apiserver/watch/test_filtered_list.py::test_a_hidden_object_does_not_exist_for_a_caller_who_may_create",

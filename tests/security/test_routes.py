@@ -42,7 +42,9 @@ CLUSTER = "c-m-bcdfg245"
 # What a path of a pattern is asked for with.
 FILLED = {"cluster": CLUSTER, "id": CLUSTER, "kind": "localProviders", "provider": "local", "namespace": "fleet-default"}
 # Where a user may ask without any role, for what is their own or nobody's.
-OWN_AFFAIRS = {"GET /v3/tokens", "POST /v3/tokens", "GET /v3/users", "POST /v1/logout", "GET /v1-remuda/versions"}
+OWN_AFFAIRS = {"GET /v3/tokens", "POST /v3/tokens", "GET /v3/users", "POST /v1/logout", "GET /v1-remuda/versions"} | {
+    f"GET {root}{path}" for root in ("/v1", "/k8s/clusters/local/v1") for path in ("", "/schemas", "/counts")
+}
 # Where everybody may look who is known.
 DISCOVERY = ("api", "openapi", "version", "healthz", "livez", "readyz")
 # Subresources that would make the server connect to what a caller names.
@@ -55,7 +57,7 @@ def request_of(route: Route) -> str:
 
 def path_of(route: Route) -> str:
     parts = [FILLED.get(part.strip("{}*"), "x") if part.startswith("{") else part for part in route.pattern]
-    if parts[:2] in (["k8s", "clusters"], ["k8s", "proxy"]):
+    if route.pattern[-1] == "{path*}" and parts[:2] in (["k8s", "clusters"], ["k8s", "proxy"]):
         parts[-1] = "api/v1/secrets"
     return "/" + "/".join(parts)
 

@@ -39,8 +39,9 @@ from .handler import Auditing, GatewayHandler, Unaudited
 from .proxy.cluster_connector import DownstreamConnector
 from .proxy.cluster_proxy import Proxy
 from .proxy.impersonation import Impersonation
-from .proxy.machine_access import MachineAccessApi
+from .proxy.machine_access import MACHINE_TYPE, MachineAccessApi
 from .proxy.tunnel_downstreams import TunnelDownstreams
+from .rancher.steve import Steve
 from .registration.agent_downloads import AgentFiles
 from .registration.departed_tokens import DepartedTokens
 from .registration.import_manifest import Importing
@@ -67,7 +68,7 @@ class GatewayDependencies:
     """The dependencies of a gateway. `client` acts as the gateway itself; with `data_dir` None nothing is stored: no audit log.
 
     `names` returns the names of the certificate that is served now; `former` is what `authority` has replaced.
-    `certificates` authenticates client certificates. `acting` gives clients that act for users; None where there are none.
+    `certificates` authenticates client certificates. `acting` gives clients that act for users; without it there is no façade.
     `healthz`: the gateway itself answers that path. `takes_turns`: other gateways may serve the same API.
     """
 
@@ -140,7 +141,7 @@ class Gateway:
         wrong = WrongTokens(services.clock)
         Joining(services, self.registrations, hosts, wrong)
         self.progress = Progress(services, hosts, wrong, departed)
-        MachineAccessApi(services)
+        machines = MachineAccessApi(services)
         self.waits = Waits(services)
         Versions(services)
         self.tunnels = Tunnels(services, self.registrations, departed)
@@ -148,6 +149,10 @@ class Gateway:
         self.agents = TunnelAgents(services)
         self.downstreams = TunnelDownstreams(services)
         self.impersonation = Impersonation(services, self.downstreams)
+        # Before the proxy: its paths begin like those of clusters.
+        self.steve = Steve(services)
+        self.steve.more_links[MACHINE_TYPE] = machines.links
+        machines.otherwise = lambda asked: self.steve.one(asked, MACHINE_TYPE)
         self.proxy = Proxy(services, self.downstreams, self.impersonation)
 
     def outbound(self) -> Policy:

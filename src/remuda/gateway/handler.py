@@ -49,6 +49,10 @@ _NOWHERE = Target("/", ())
 # Any word can be in the place of a method, also one of a body that is taken for the next request.
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
 _OTHER = "other"
+# Rancher's pages show their login when they read that they are not authenticated.
+_AUTHENTICATED = "X-API-Cattle-Auth"
+_IDENTIFIED = {**OWN_ANSWER, _AUTHENTICATED: "true"}
+_NOT_IDENTIFIED = {**OWN_ANSWER, _AUTHENTICATED: "false"}
 
 
 class Auditing(Protocol):
@@ -157,7 +161,9 @@ class GatewayHandler:
         route = self._route(asked)
         visit.quiet = route.quiet
         if route.access is not Access.PUBLIC:
+            _carry(request, _NOT_IDENTIFIED)
             await self._identify(visit, route)
+            _carry(request, _IDENTIFIED)
         if route.largest is not None:
             await self._receive(request, route.largest)
         self._begin(visit, lasting=route.largest is None)

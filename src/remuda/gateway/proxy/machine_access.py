@@ -21,9 +21,10 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.idempotent import find
 from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.authorization.users import User
 from remuda.kube.encoding import jsonio
-from remuda.kube.errors import ApiError, bad_request, not_found
-from remuda.kube.objects import dig, name_of, namespace_of, resource_version_of
+from remuda.kube.errors import ApiError, bad_request, not_found, unavailable
+from remuda.kube.objects import Key, dig, name_of, namespace_of, resource_version_of
 from remuda.machines import machine_access
 from remuda.machines.errors import DriverError
 from remuda.machines.machine_access import MachineAccess, NoAccess
@@ -32,7 +33,7 @@ from remuda.provisioning.well_known import MACHINE_GROUP
 
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.routing import Access, RequestContext
+from ..server.routing import Access, Answer, RequestContext
 
 if TYPE_CHECKING:
     import asyncssh
@@ -43,7 +44,7 @@ Obj = dict[str, Any]
 PATH = "/v1/cluster.x-k8s.io.machines/{namespace}/{name}"
 PROTOCOL = "base64.channel.k8s.io"
 FEATURE = "machine-shell"
-_TYPE = "cluster.x-k8s.io.machine"
+MACHINE_TYPE = "cluster.x-k8s.io.machine"
 _STDIN, _STDOUT, _STDERR, _STATUS, _SIZE = "0", "1", "2", "3", "4"
 _LARGEST_MESSAGE = 1 << 20
 _CHUNK = 32 << 10
@@ -55,6 +56,8 @@ _LONGEST_COMMAND = 8 << 10
 class MachineAccessApi:
     def __init__(self, services: Services) -> None:
         self._services = services
+        # The answer to requests for the machine itself.
+        self.otherwise: Answer | None = None
         # A websocket's body is never buffered: `largest` None also says that the request is long.
         services.routes.add("GET", PATH, self.answer, Access.USER, largest=None)
 
@@ -63,10 +66,12 @@ class MachineAccessApi:
         link = said.get("link", "")
         if link not in ("", "sshkeys", "shell"):
             raise bad_request(f"there is no link {link[:64]}: sshkeys and shell are")
-        await (self._check_entry(asked) if link else self._check(asked, "get"))
-        machine = await self._machine(asked)
         if not link:
-            return await self._shown(asked, machine)
+            if self.otherwise is None:
+                raise unavailable("the server has just started", 1)
+            return await self.otherwise(asked)
+        await self._check_entry(asked)
+        machine = await self._machine(asked)
         if link == "shell" and not self._services.features().enabled(FEATURE):
             raise ApiError(403, "Forbidden", f"{FEATURE} feature is disabled")
         if machine_access.is_beside_the_server(machine):
@@ -87,22 +92,18 @@ class MachineAccessApi:
 
     # --- the target ------------------------------------------------------------------------------------------------------
 
-    def _action(self, asked: RequestContext, verb: str, subresource: str = "") -> Action:
-        namespace, name = asked.parameters["namespace"], asked.parameters["name"]
-        return Action(asked.user, verb, *capi.MACHINES, subresource, namespace, name)
-
-    async def _check(self, asked: RequestContext, verb: str) -> None:
-        action = self._action(asked, verb)
-        if not await self._services.access.allowed(action):
-            raise forbidden_action(action)
+    @staticmethod
+    def _action(user: User, place: Key, verb: str, subresource: str = "") -> Action:
+        return Action(user, verb, *capi.MACHINES, subresource, *place)
 
     async def _check_entry(self, asked: RequestContext) -> None:
         """Require update on the Machine, as Rancher does, or create on `machines/shell`, which cluster owners have."""
-        if not await self._may_enter(asked):
-            raise forbidden_action(self._action(asked, "update"))
+        place = Key(asked.parameters["namespace"], asked.parameters["name"])
+        if not await self._may_enter(asked.user, place):
+            raise forbidden_action(self._action(asked.user, place, "update"))
 
-    async def _may_enter(self, asked: RequestContext) -> bool:
-        ways = (self._action(asked, "update"), self._action(asked, "create", "shell"))
+    async def _may_enter(self, user: User, place: Key) -> bool:
+        ways = (self._action(user, place, "update"), self._action(user, place, "create", "shell"))
         return any([await self._services.access.allowed(each) for each in ways])
 
     async def _machine(self, asked: RequestContext) -> Obj:
@@ -126,13 +127,13 @@ class MachineAccessApi:
             raise ApiError(404, "NotFound", f"{name_of(machine)}: the machine has no state yet: it is still being created")
         return secret
 
-    async def _shown(self, asked: RequestContext, machine: Obj) -> web.Response:
-        itself = norman.base_url(asked, self._services) + asked.target.path
-        links = {"self": itself}
+    async def links(self, asked: RequestContext, machine: Obj) -> tuple[str, ...]:
+        """The links that the caller may follow from a machine."""
         made_here = dig(machine, "spec", "infrastructureRef", "apiGroup") == MACHINE_GROUP
-        if made_here and not machine_access.is_beside_the_server(machine) and await self._may_enter(asked):
-            links |= {link: f"{itself}?link={link}" for link in ("sshkeys", "shell")}
-        return norman.shown({"id": f"{namespace_of(machine)}/{name_of(machine)}", "type": _TYPE, "links": links, **machine})
+        if not made_here or machine_access.is_beside_the_server(machine):
+            return ()
+        place = Key.of(machine)
+        return ("sshkeys", "shell") if await self._may_enter(asked.user, place) else ()
 
     # --- the terminal ---------------------------------------------------------------------------------------------------
 

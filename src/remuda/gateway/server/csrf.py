@@ -27,9 +27,14 @@ _COOKIE_SEGMENTS = frozenset(("dashboard", "v1", "v1-public", "v3", "v3-public")
 _NONCE = 16
 
 
+# The façade for Rancher's clients on the management API under its name as a cluster, which is not passed on to any cluster.
+_LOCAL_FACADE = ("k8s", "clusters", "local", "v1")
+
+
 def cookie_counts(target: Target) -> bool:
     """Tells whether the session's cookie counts. Never on the Kubernetes API, nor on requests passed on to a cluster."""
-    return bool(target.segments) and target.segments[0] in _COOKIE_SEGMENTS
+    segments = target.segments
+    return bool(segments) and (segments[0] in _COOKIE_SEGMENTS or segments[:4] == _LOCAL_FACADE)
 
 
 def issue(session: Presented, entropy: Entropy) -> str:
