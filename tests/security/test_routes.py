@@ -45,6 +45,9 @@ FILLED = {"cluster": CLUSTER, "id": CLUSTER, "kind": "localProviders", "provider
 OWN_AFFAIRS = {"GET /v3/tokens", "POST /v3/tokens", "GET /v3/users", "POST /v1/logout", "GET /v1-remuda/versions"} | {
     f"GET {root}{path}" for root in ("/v1", "/k8s/clusters/local/v1") for path in ("", "/schemas", "/counts")
 }
+OWN_AFFAIRS |= {
+    f"{request}{plural}" for request in ("GET /v1/userpreference", "POST /v1/ext.cattle.io.selfuser") for plural in ("", "s")
+}
 # Where everybody may look who is known.
 DISCOVERY = ("api", "openapi", "version", "healthz", "livez", "readyz")
 # Subresources that would make the server connect to what a caller names.

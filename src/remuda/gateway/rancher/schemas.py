@@ -137,6 +137,8 @@ def _columns(kind: Kind) -> list[Obj]:
 VIRTUAL: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
     "count": ("counts", ("GET",), ("GET",)),
     "schema": ("schemas", ("GET",), ("GET",)),
+    "userpreference": ("userpreferences", ("GET",), ("GET", "PUT")),
+    "ext.cattle.io.selfuser": ("ext.cattle.io.selfusers", ("POST",), ()),
 }
 
 

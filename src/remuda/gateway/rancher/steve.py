@@ -28,6 +28,7 @@ from . import collections, query, schemas
 from .counts import counts
 from .discovery import Discovery
 from .kinds import Kind, Kinds
+from .own_user import OwnUser
 from .query import Query
 from .reading import Listed, Selector, listed
 from .resources import Shape, States, shape_of, stored_form
@@ -78,6 +79,8 @@ class Steve:
         # A list takes memory for all its objects: few are made at a time, by turns of the users.
         self._gate = Gate("lists of Rancher's clients", seats=4, queue=200)
         self.more_links: dict[str, MoreLinks] = {}
+        # Its paths are more precise than those for all types.
+        OwnUser(services, lambda asked: self.one(asked, "management.cattle.io.user"))
         for root in ROOTS:
             self._add_routes(root)
 

@@ -269,6 +269,42 @@ async def test_a_sessions_cookie_counts_and_writes_need_the_proof_of_our_page(ro
         assert (await place.get("/k8s/clusters/other/v1/secrets", headers=cookie)).status == 401
 
 
+async def test_callers_learn_who_they_are_and_keep_their_own_preferences() -> None:
+    async with standing() as place:
+        await place.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cattle-system"}})
+        ann, bob = await user(place, "u-ann"), await user(place, "u-bob")
+        said = await place.get("/v1/ext.cattle.io.selfuser", ann, "POST", json={})
+        assert (said.status, (await said.json())["status"]) == (201, {"userID": "u-ann"})
+        own = await (await place.get("/v1/management.cattle.io.user/u-ann", ann)).json()
+        assert (own["id"], own["username"], set(own["metadata"]) & {"annotations", "managedFields"}) == ("u-ann", "u-ann", set())
+        assert (await place.get("/v1/management.cattle.io.user/u-bob", ann)).status == 403
+        path = "/v1/userpreferences/u-ann"
+        empty = await (await place.get("/v1/userpreferences", ann)).json()
+        assert [(each["id"], each["data"]) for each in empty["data"]] == [("u-ann", {})]
+        written = await place.get(path, ann, "PUT", json={"id": "u-ann", "data": {"theme": "ui-dark", "a b": "c"}})
+        assert written.status == 200
+        assert (await (await place.get(path, ann)).json())["data"] == {"theme": "ui-dark", "a b": "c"}
+        assert (await place.get(path, bob)).status == 404
+        assert (await place.get(path, bob, "PUT", json={"data": {}})).status == 404
+        wrong = await place.get(path, ann, "PUT", json={"data": {"theme": 1}})
+        assert (wrong.status, (await wrong.json())["message"]) == (422, "data must be a map of texts")
+
+
+async def test_who_must_change_the_password_learns_who_they_are_and_nothing_else() -> None:
+    async with standing() as place:
+        await place.user("u-new", mustChangePassword=True)
+        token = await place.token("u-new")
+
+        async def is_known() -> bool:
+            return (await place.get("/v1/ext.cattle.io.selfuser", token, "POST", json={})).status == 201
+
+        await until(is_known)
+        own = await place.get("/v1/management.cattle.io.user/u-new", token)
+        assert (own.status, (await own.json())["mustChangePassword"]) == (200, True)
+        for path in ("/v1/management.cattle.io.user/u-ann", "/v1/schemas", "/v1/counts", "/v1/userpreferences"):
+            assert (await place.get(path, token)).status in (403, 404), path
+
+
 async def test_a_machine_is_shown_like_any_other_object() -> None:
     async with standing() as place:
         admin = await user(place, "u-admin", EVERYTHING)
