@@ -50,12 +50,12 @@ async def streaming(asked: RequestContext) -> web.StreamResponse:
 async def place() -> AsyncIterator[Standing]:
     async with standing() as found:
         add = found.gateway.services.routes.add
-        add("GET POST", "/v1/echo/{name}", echo, Access.USER, largest=100)
-        add("GET POST", "/v1/open", echo, Access.PUBLIC, largest=100)
-        add("GET", "/v1/broken", broken, Access.PUBLIC)
-        add("GET", "/v1/refused", refused, Access.PUBLIC)
-        add("GET", "/v1/streaming", streaming, Access.PUBLIC)
-        add("POST", "/v1/newcomer", echo, Access.PASSWORD_CHANGE)
+        add("GET POST", "/v3/echo/{name}", echo, Access.USER, largest=100)
+        add("GET POST", "/v3/open", echo, Access.PUBLIC, largest=100)
+        add("GET", "/v3/broken", broken, Access.PUBLIC)
+        add("GET", "/v3/refused", refused, Access.PUBLIC)
+        add("GET", "/v3/streaming", streaming, Access.PUBLIC)
+        add("POST", "/v3/newcomer", echo, Access.PASSWORD_CHANGE)
         yield found
 
 
@@ -63,7 +63,7 @@ async def place() -> AsyncIterator[Standing]:
 
 
 async def test_requests_without_a_token_are_refused(place: Standing) -> None:
-    for path in ("/v1/echo/a", "/k8s/clusters/c-1/api", "/api/v1/namespaces", "/v3/settings"):
+    for path in ("/v3/echo/a", "/k8s/clusters/c-1/api", "/api/v1/namespaces", "/v3/settings"):
         answer = await place.get(path)
         assert answer.status == 401, path
         assert (await answer.json())["message"] == "Unauthorized"
@@ -85,7 +85,7 @@ async def test_a_token_that_is_good_no_more_opens_nothing(place: Standing) -> No
         name = f"u-{number}"
         await place.user(name, **user)
         token = await place.token(name, **changes)
-        for path in ("/v1/echo/a", "/api/v1/namespaces"):
+        for path in ("/v3/echo/a", "/api/v1/namespaces"):
             answer = await place.get(path, token)
             assert answer.status == 401, why
             assert (await answer.json())["message"] == "Unauthorized"
@@ -98,7 +98,7 @@ async def test_wrong_secrets_and_unknown_names_look_alike(place: Standing) -> No
     token = await place.token("u-1")
     answers = []
     for shown in (f"{token.name}:wrong", "token-nobody:wrong", f"{token.name}:{token.secret}x"):
-        answer = await place.get("/v1/echo/a", headers={"Authorization": f"Bearer {shown}"})
+        answer = await place.get("/v3/echo/a", headers={"Authorization": f"Bearer {shown}"})
         answers.append((answer.status, await answer.text()))
     assert answers[0][0] == 401
     assert len(set(answers)) == 1
@@ -109,7 +109,7 @@ async def test_a_token_for_one_cluster_is_good_there_and_nowhere_else(place: Sta
     token = await place.token("u-1", cluster="c-1")
     # Known there, though nobody has let them see that cluster.
     assert (await place.get("/k8s/clusters/c-1/api", token)).status == 403
-    for path in ("/k8s/clusters/c-2/api", "/v1/echo/a", "/api", "/k8s/clusters/c-1%2f..%2fc-2/api"):
+    for path in ("/k8s/clusters/c-2/api", "/v3/echo/a", "/api", "/k8s/clusters/c-1%2f..%2fc-2/api"):
         assert (await place.get(path, token)).status in (400, 401), path
 
 
@@ -124,8 +124,8 @@ async def test_two_credentials_at_once_are_none(place: Standing) -> None:
 async def test_who_has_to_change_the_password_does_just_that(place: Standing) -> None:
     await place.user("u-1", mustChangePassword=True)
     token = await place.token("u-1")
-    assert (await place.get("/v1/newcomer", token, "POST")).status == 200
-    for path in ("/v1/echo/a", "/k8s/clusters/c-1/api", "/api/v1/namespaces"):
+    assert (await place.get("/v3/newcomer", token, "POST")).status == 200
+    for path in ("/v3/echo/a", "/k8s/clusters/c-1/api", "/api/v1/namespaces"):
         assert (await place.get(path, token)).status == 403, path
 
 
@@ -158,9 +158,9 @@ async def test_impersonation_needs_permission(place: Standing) -> None:
 
 PATHS = (
     "//v1/echo/a",
-    "/v1//echo/a",
-    "/v1/../v1/echo/a",
-    "/v1/%2e%2e/v1/echo/a",
+    "/v3//echo/a",
+    "/v3/../v1/echo/a",
+    "/v3/%2e%2e/v1/echo/a",
     "/k8s/clusters/a/..%2fb",
     "/k8s/clusters/a%00/x",
     "/api/../k8s/clusters/a",
@@ -202,31 +202,31 @@ async def test_a_session_is_not_used_by_other_sites(place: Standing) -> None:
     await place.user("u-1")
     session = await place.token("u-1")
     cookie = {"Cookie": f"R_SESS={session.text}", "Host": f"127.0.0.1:{place.port}"}
-    assert (await place.get("/v1/echo/a", headers=cookie)).status == 200
+    assert (await place.get("/v3/echo/a", headers=cookie)).status == 200
     # Where cookies do not count.
     assert (await place.get("/k8s/clusters/c-1/api", headers=cookie)).status == 401
     assert (await place.get("/api/v1/namespaces", headers=cookie)).status == 401
-    assert (await place.get("/v1/echo/a", method="POST", headers=cookie)).status == 403
+    assert (await place.get("/v3/echo/a", method="POST", headers=cookie)).status == 403
     token = issue(session, Entropy())
     own = {**cookie, "Cookie": f"R_SESS={session.text}; {CSRF_COOKIE}={token}", CSRF_HEADER: token}
     ours = f"https://127.0.0.1:{place.port}"
-    assert (await place.get("/v1/echo/a", method="POST", headers={**own, "Origin": ours})).status == 200
+    assert (await place.get("/v3/echo/a", method="POST", headers={**own, "Origin": ours})).status == 200
     for origin in ("https://evil.example", "null", f"http://127.0.0.1:{place.port}", f"{ours}.evil.example"):
-        assert (await place.get("/v1/echo/a", method="POST", headers={**own, "Origin": origin})).status == 403, origin
+        assert (await place.get("/v3/echo/a", method="POST", headers={**own, "Origin": origin})).status == 403, origin
 
 
 # --- how much ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_bodies_are_bounded_said_or_not(place: Standing) -> None:
-    assert (await place.get("/v1/open", method="POST", data=b"x" * 100)).status == 200
-    assert (await place.get("/v1/open", method="POST", data=b"x" * 101)).status == 413
+    assert (await place.get("/v3/open", method="POST", data=b"x" * 100)).status == 200
+    assert (await place.get("/v3/open", method="POST", data=b"x" * 101)).status == 413
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(20):
             yield b"x" * 10
 
-    assert (await place.get("/v1/open", method="POST", data=pieces())).status == 413
+    assert (await place.get("/v3/open", method="POST", data=pieces())).status == 413
 
 
 async def test_heads_are_bounded(place: Standing) -> None:
@@ -242,10 +242,10 @@ async def test_heads_are_bounded(place: Standing) -> None:
 async def test_what_is_ours_is_answered_and_what_is_not_is_the_apis(place: Standing) -> None:
     await place.user("u-1")
     token = await place.token("u-1")
-    answer = await place.get("/v1/echo/who", token, "POST", data=b"text")
+    answer = await place.get("/v3/echo/who", token, "POST", data=b"text")
     assert await answer.json() == {"user": "u-1", "parameters": {"name": "who"}, "body": "text"}
-    assert (await place.get("/v1/nothing", token)).status == 404
-    wrong = await place.get("/v1/echo/a", token, "DELETE")
+    assert (await place.get("/v3/nothing", token)).status == 404
+    wrong = await place.get("/v3/echo/a", token, "DELETE")
     assert (wrong.status, wrong.headers["Allow"]) == (405, "GET, POST")
     assert (await place.get("/version", token)).status == 200
     assert await (await place.get("/healthz")).text() == "ok"
@@ -264,12 +264,16 @@ async def test_basic_is_as_good_as_bearer(place: Standing) -> None:
     await place.user("u-1")
     token = await place.token("u-1")
     shown = base64.b64encode(token.text.encode()).decode()
-    for path in ("/v1/echo/a", "/version"):
+    for path in ("/v3/echo/a", "/version"):
         assert (await place.get(path, headers={"Authorization": f"Basic {shown}"})).status == 200
 
 
 async def test_every_answer_says_how_it_may_be_used(place: Standing) -> None:
-    for path, policy in (("/v1/open", "default-src 'self'"), ("/v1/streaming", "default-src 'self'"), ("/healthz", "sandbox")):
+    for path, policy in (
+        ("/v3/open", "default-src 'self'"),
+        ("/v3/streaming", "default-src 'self'"),
+        ("/healthz", "sandbox"),
+    ):
         answer = await place.get(path)
         assert answer.headers["Content-Security-Policy"].startswith(policy)
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
@@ -277,10 +281,10 @@ async def test_every_answer_says_how_it_may_be_used(place: Standing) -> None:
 
 
 async def test_errors_say_no_more_than_they_must(place: Standing, caplog: pytest.LogCaptureFixture) -> None:
-    answer = await place.get("/v1/broken")
+    answer = await place.get("/v3/broken")
     assert answer.status == 500
     assert "secret detail" not in await answer.text()
-    answer = await place.get("/v1/refused")
+    answer = await place.get("/v3/refused")
     assert (answer.status, (await answer.json())["message"]) == (400, "no")
     assert place.audit.records[-1].why == "for the log only"
     assert "RuntimeError" in caplog.text
@@ -293,9 +297,9 @@ async def test_the_audit_log_has_users_and_requests(place: Standing) -> None:
     record = place.audit.records[-1]
     assert (record.user, record.token, record.cluster, record.result) == ("u-1", token.name, "c-1", Result.REFUSED)
     assert (record.method, record.path, record.status, record.agent) == ("GET", "/k8s/clusters/c-1/api", 403, "test")
-    await place.get("/v1/echo/a", token)
+    await place.get("/v3/echo/a", token)
     record = place.audit.records[-1]
-    assert (record.user, record.path, record.status, record.result) == ("u-1", "/v1/echo/a", 200, Result.ALLOWED)
+    assert (record.user, record.path, record.status, record.result) == ("u-1", "/v3/echo/a", 200, Result.ALLOWED)
     assert record.address == "127.0.0.1"
     before = len(place.audit.records)
     await place.get("/ping")
@@ -357,7 +361,7 @@ async def test_one_token_has_so_many_requests_at_once(place: Standing, monkeypat
         await gate.wait()
         return web.Response(text="done")
 
-    place.gateway.services.routes.add("GET", "/v1/waiting", waiting, Access.USER)
+    place.gateway.services.routes.add("GET", "/v3/waiting", waiting, Access.USER)
     narrow = module.GatewayHandler(
         place.gateway.services, place.gateway.callers, InProcess(place.server.handler), place.audit, place.gateway.lines
     )
@@ -366,11 +370,11 @@ async def test_one_token_has_so_many_requests_at_once(place: Standing, monkeypat
     await place.user("u-1")
     token, other = await place.token("u-1"), await place.token("u-1")
     place.url = f"http://127.0.0.1:{listener.port}"
-    first = asyncio.create_task(place.get("/v1/waiting", token))
+    first = asyncio.create_task(place.get("/v3/waiting", token))
     await entered.wait()
-    assert (await place.get("/v1/echo/a", token)).status == 429
-    assert (await place.get("/v1/echo/a", other)).status == 200
+    assert (await place.get("/v3/echo/a", token)).status == 429
+    assert (await place.get("/v3/echo/a", other)).status == 200
     gate.set()
     assert (await first).status == 200
-    assert (await place.get("/v1/echo/a", token)).status == 200
+    assert (await place.get("/v3/echo/a", token)).status == 200
     await listener.close(0.0)
