@@ -124,6 +124,17 @@ def jobs_of(server: Server, embedded: Embedded, job_runner: str) -> Jobs:
     return Jobs(ground, job_runner, None if data_dir is None else data_dir / "node-drivers")
 
 
+def _certificate(server: Server, files: Files | None, hosts: Callable[[], list[str]]) -> ServingCertificate | None:
+    """None for a server without TLS. One of its own is for `hosts`, and follows them."""
+    if server.pki is None:
+        return None
+    if files is not None:
+        return given_certificate(server, files)
+    own = ServingCertificate.own(server.pki, hosts, server.config.clock, client_ca=server.pki.ca_certificate)
+    server.hosts, server.reload = hosts, own.look
+    return own
+
+
 @asynccontextmanager
 async def beside(server: Server, files: Files | None, say: Callable[[str], None]) -> AsyncIterator[Embedded]:
     """A gateway that runs for as long as the block does. Raises CertificateError."""
@@ -135,12 +146,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         wanted = _host_of(holder[0].services.settings().text("server-url")) if holder else ""
         return [host for host in (config.host, *config.names, wanted) if host]
 
-    certificate = None
-    if server.pki is not None and files is not None:
-        certificate = given_certificate(server, files)
-    elif server.pki is not None:
-        certificate = ServingCertificate.own(server.pki, hosts, config.clock, client_ca=server.pki.ca_certificate)
-        server.hosts, server.reload = hosts, certificate.look
+    certificate = _certificate(server, files, hosts)
     gateway = Gateway(
         GatewayDependencies(
             client=InProcessClient(server, manager="remuda"),

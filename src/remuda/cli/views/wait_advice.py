@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from remuda.api import cluster_x_k8s_io as capi
@@ -17,10 +16,10 @@ from remuda.api import management_cattle_io as management
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube import conditions
-from remuda.kube.objects import Key, dig, labels_of, name_of
+from remuda.kube.objects import dig, labels_of, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.machines.machineprovision.well_known import FORCE_REMOVE
-from remuda.provisioning.planner.waits import ETCD_REPLACED, IMAGE_MISSING, IMAGE_REFUSED, VALUE_REFUSED
+from remuda.provisioning.planner.waits import ETCD_REPLACED
 from remuda.provisioning.well_known import (
     CONTROL_PLANE_ROLE,
     ETCD_ROLE,
@@ -31,22 +30,12 @@ from remuda.provisioning.well_known import (
     plan_name,
 )
 
+from . import spec_advice
 from .operations import CERTIFICATES, CREATE, KINDS, RECOVERY, RESTORE
+from .spec_advice import Advice, workspace_of
 from .states import ClusterView, is_administrated
 
 Obj = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """`text` is for people; MACHINE stands for the name of what waits, since the same is often to be done about many.
-
-    `commands` can be run as they are, in their order, on the machine of the reader. Texts of waits may quote hosts and tenants:
-    a command takes from them only words of harmless characters.
-    """
-
-    text: str
-    commands: tuple[str, ...] = ()
 
 
 _WHO: Final = {
@@ -134,15 +123,15 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
         case Code.CONNECTION if wait.actor is Actor.USER and wait.subject.group == management.GROUP:
             return _disconnected()
         case Code.RELEASE:
-            return _version(wait, sight)
+            return spec_advice.version(wait, sight, _WHAT[wait.code])
         case Code.REFERENCE:
-            return _reference(wait)
+            return spec_advice.reference(wait)
         case Code.RENDER:
-            return _unauthorized(wait)
+            return spec_advice.unauthorized(wait)
         case Code.FAILED | Code.REFUSED | Code.MALFORMED:
             return _webhook(wait)
         case Code.PLAN_FAILED:
-            return _refused_value(wait, sight)
+            return spec_advice.refused_value(wait, sight)
         case Code.HOOK:
             return _hook(wait, sight)
         case Code.FINALIZERS if wait.subject.kind == "Machine":
@@ -247,11 +236,11 @@ def _silent(wait: Wait, sight: ClusterView) -> Advice | None:
         text = f"{_WHAT[wait.code]} If the host is gone, delete its machine: its pool makes another."
         return Advice(text, (_delete_machine(sight, wait.subject.name),))
     # Its node is up, so that the host can be entered.
-    return Advice(_WHAT[wait.code], (f"remuda ssh {wait.subject.name} -n {_workspace(sight)} -- {_RESTART}",))
+    return Advice(_WHAT[wait.code], (f"remuda ssh {wait.subject.name} -n {workspace_of(sight)} -- {_RESTART}",))
 
 
 def _delete_machine(sight: ClusterView, name: str) -> str:
-    return f"remuda machine delete {name} -n {_workspace(sight)}"
+    return f"remuda machine delete {name} -n {workspace_of(sight)}"
 
 
 _HOLDING = re.compile(r"finalizers of other programs hold it: ([a-z0-9./_-]+(?:, [a-z0-9./_-]+)*)$", re.IGNORECASE)
@@ -329,7 +318,7 @@ def _missing_roles(evidence: str) -> Iterable[str]:
 
 
 def _registration(sight: ClusterView, options: Iterable[str] = ()) -> str:
-    return " ".join(["remuda cluster registration-command", name_of(sight.wanted), "-n", _workspace(sight), *options])
+    return " ".join(["remuda cluster registration-command", name_of(sight.wanted), "-n", workspace_of(sight), *options])
 
 
 def _disconnected() -> Advice:
@@ -360,15 +349,15 @@ _HARMLESS = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 def _restoring(sight: ClusterView) -> tuple[str, ...]:
     """The commands to choose a snapshot and to restore it; the last one again, if there was one. It asks before it begins."""
     target, last = name_of(sight.wanted), str(dig(sight.plane or {}, "status", "etcdSnapshotRestore", "name") or "")
-    listing = f"remuda snapshot ls {target} -n {_workspace(sight)}"
+    listing = f"remuda snapshot ls {target} -n {workspace_of(sight)}"
     if not _HARMLESS.fullmatch(last):
         return (listing,)
-    return listing, f"remuda snapshot restore {target} {last} -n {_workspace(sight)}"
+    return listing, f"remuda snapshot restore {target} {last} -n {workspace_of(sight)}"
 
 
 def _recovering(sight: ClusterView) -> str:
     """Without more words it says what it can begin with."""
-    return f"remuda cluster recover {name_of(sight.wanted)} -n {_workspace(sight)}"
+    return f"remuda cluster recover {name_of(sight.wanted)} -n {workspace_of(sight)}"
 
 
 # The command that requests it again, by the title of an operation.
@@ -383,99 +372,7 @@ def _operation(wait: Wait, sight: ClusterView) -> Advice:
     if wait.evidence.startswith(KINDS[RESTORE].title):
         return Advice(_WHAT[wait.code], _restoring(sight))
     command = next((command for title, command in _AGAIN.items() if wait.evidence.startswith(title)), "")
-    return Advice(_WHAT[wait.code], (f"{command} {name_of(sight.wanted)} -n {_workspace(sight)}",) if command else ())
-
-
-_KNOWN = re.compile(r"known: ([A-Za-z0-9.+-]+(?:, [A-Za-z0-9.+-]+)*)\)")
-
-
-def _version(wait: Wait, sight: ClusterView) -> Advice | None:
-    named = _KNOWN.search(wait.evidence)
-    if named is None:
-        return None
-    patch = shlex.quote('{"spec":{"kubernetesVersion":"' + _allowed_version(named[1].split(", "), sight) + '"}}')
-    return Advice(_WHAT[wait.code], (f"{_patch_cluster(sight)} --type merge -p {patch}",))
-
-
-def _allowed_version(known: list[str], sight: ClusterView) -> str:
-    """The newest known version that the cluster may be changed to: of the minor version that its servers run, if they run any."""
-    runs = max(_versions_of_servers(sight), key=_numbers, default="")
-    if not runs:
-        return known[-1]
-    return max((each for each in known if _numbers(each)[:2] == _numbers(runs)[:2]), key=_numbers, default=runs)
-
-
-def _versions_of_servers(sight: ClusterView) -> Iterable[str]:
-    servers = (each for each in sight.machines if {ETCD_ROLE, CONTROL_PLANE_ROLE} & labels_of(each).keys())
-    found = [dig(each, "status", "nodeInfo", "kubeletVersion") for each in servers]
-    found.append(dig(sight.plane or {}, "status", "appliedSpec", "kubernetesVersion"))
-    return (each for each in found if isinstance(each, str) and _VERSION.fullmatch(each))
-
-
-_VERSION: Final = re.compile(r"v[0-9]{1,9}(?:\.[0-9]{1,9}){2}[A-Za-z0-9.+-]*")
-
-
-def _numbers(version: str) -> list[int]:
-    """The numbers of a version, of which the first two are its minor version."""
-    return [int(each) for each in re.findall(r"[0-9]{1,9}", version)]
-
-
-_UNAUTHORIZED: Final = re.compile(
-    r"is not authorized for the cluster ([a-z0-9.-]+): its annotation ([a-z0-9./-]+) does not name it"
-)
-
-
-def _unauthorized(wait: Wait) -> Advice | None:
-    """An object that a spec names, and whose owner has not allowed the cluster to have it."""
-    named = _UNAUTHORIZED.search(wait.evidence)
-    if named is None or wait.on is None:
-        return None
-    kind, name = wait.on.kind.lower(), wait.on.name
-    where, path = f"kubectl -n {wait.on.namespace}", "{.metadata.annotations." + named[2].replace(".", "\\.") + "}"
-    others = f"$({where} get {kind} {name} -o jsonpath='{path}')"
-    text = f"If the hosts of the cluster may have what is in {wait.on.kind} {name}, allow it as the command does."
-    return Advice(text, (f'{where} annotate --overwrite {kind} {name} {named[2]}="{others},{named[1]}"',))
-
-
-_FIELD: Final = re.compile(rf"{re.escape(VALUE_REFUSED)} (spec(?:\.[A-Za-z0-9-]+(?:\[[0-9]{{1,3}}\])?)+)")
-
-
-def _refused_value(wait: Wait, sight: ClusterView) -> Advice | None:
-    named = _FIELD.search(wait.evidence)
-    if named is None:
-        return None
-    steps = [int(step) if step.isdigit() else step for step in re.findall(r"[A-Za-z0-9-]+", named[1])]
-    text = (
-        f"Correct {named[1]} of the cluster, or remove it as the command does: then its default holds, and the plan is made anew."
-    )
-    if dig(sight.wanted, *steps) is None:
-        # It has been changed meanwhile.
-        return Advice(text)
-    pointer = "".join(f"/{step}" for step in steps)
-    patch = shlex.quote(json.dumps([{"op": "remove", "path": pointer}], separators=(",", ":")))
-    return Advice(text, (f"{_patch_cluster(sight)} --type json -p {patch}",))
-
-
-def _patch_cluster(sight: ClusterView) -> str:
-    return f"kubectl -n {_workspace(sight)} patch clusters.provisioning.cattle.io {name_of(sight.wanted)}"
-
-
-_ACTIVATION = re.compile(r"""kubectl patch nodedriver [a-z0-9.-]+ --type merge -p '\{"spec":\{"active":true\}\}'""")
-
-
-_IMAGE_ADVICE: Final = (
-    "Check that the host reaches the registry that the text names, that it has the image, and spec.rkeConfig.registries with its "
-    "Secret. It is tried again automatically."
-)
-
-
-def _reference(wait: Wait) -> Advice | None:
-    if IMAGE_MISSING in wait.evidence or IMAGE_REFUSED in wait.evidence:
-        return Advice(_IMAGE_ADVICE)
-    command = _ACTIVATION.search(wait.evidence)
-    if command is None:
-        return None
-    return Advice("Activate the node driver, or choose a machine config of another one.", (command[0],))
+    return Advice(_WHAT[wait.code], (f"{command} {name_of(sight.wanted)} -n {workspace_of(sight)}",) if command else ())
 
 
 _DENIED: Final = re.compile(r'admission webhook "[^"]+" denied the request')
@@ -503,7 +400,3 @@ def _webhook(wait: Wait) -> Advice | None:
 def _typed(ref: Ref) -> str:
     """The kind as kubectl takes it."""
     return f"{ref.kind}.{ref.group}".lower() if ref.group else ref.kind.lower()
-
-
-def _workspace(sight: ClusterView) -> str:
-    return Key.of(sight.wanted).namespace
