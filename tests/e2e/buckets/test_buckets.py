@@ -241,12 +241,12 @@ async def test_an_object_that_is_replaced_meanwhile_is_not_mixed(service: Servic
     path, _ = _file(tmp_path, 3_000_000)
     await bucket.upload(path, key, "application/octet-stream", {})
     wanted = await bucket.head(key)
-    pieces = bucket._pieces(wanted)
+    pieces = bucket.pieces(wanted)
     await anext(pieces)
     await pieces.aclose()
     await bucket.put(key, b"another", "application/octet-stream", {})
     with pytest.raises(S3Error) as raised:
-        await anext(bucket._pieces(wanted))
+        await anext(bucket.pieces(wanted))
     assert raised.value.why is Why.CHANGED
     # A file that was damaged in the bucket is noticed by its hash.
     await bucket.upload(path, key, "application/octet-stream", {SHA256: "0" * 64})

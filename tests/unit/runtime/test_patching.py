@@ -130,7 +130,7 @@ async def test_a_condition_changed_by_another_client_is_a_conflict_unless_it_is_
     found = await widget(client)
     await Patch(client, WIDGETS, found, CLOCK).write(with_condition(found, "Ready", "True", "Theirs", now=1))
     mine = with_condition(found, "Ready", "False", "Mine", now=1)
-    with pytest.raises(Retry, match="Ready was changed by somebody else"):
+    with pytest.raises(Retry, match="Ready was changed by another client"):
         await passing(CLOCK, Patch(client, WIDGETS, found, CLOCK).write(mine))
     written = await passing(CLOCK, Patch(client, WIDGETS, found, CLOCK, owned={"Ready"}).write(mine))
     assert get(written, "Ready")["reason"] == "Mine"  # type: ignore[index]

@@ -67,7 +67,7 @@ def command(
     remote: Remote,
     output: Output,
 ) -> int:
-    """Show what a change would do to each machine, without making it.
+    """Show what a change would do to the machines of clusters.
 
     The affected clusters are copied into this process, where the real controllers make the change on simulated hosts. The exit
     code is 0 if nothing would happen, 2 for changes, and 4 if the clusters would get stuck.
