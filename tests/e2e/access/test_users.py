@@ -247,7 +247,8 @@ def test_kubectl_reaches_a_cluster_by_what_was_merged_until_the_token_is_removed
     )
     (token,) = [name for name in done.stdout.split() if name.startswith("kubeconfig-")]
     everything = yaml.safe_load(home.run("kubeconfig"))
-    assert [context["name"] for context in everything["contexts"]] == ["local"]
+    local, management = [context["name"] for context in everything["contexts"]]
+    assert local == "local" and management.endswith(f"@{server.url.removeprefix('https://')}")
     home.run("token", "delete", token)
     refused = kubectl(home.kubeconfig, "--context=local", "get", "namespaces", check=False)
     assert "Unauthorized" in refused or "logged in" in refused
