@@ -20,7 +20,7 @@ from .schemas import Permissions
 
 Obj = dict[str, Any]
 
-_MOST_PARTS: Final = 2_000
+MOST_PARTS: Final = 2_000
 _AT_ONCE: Final = 16
 
 
@@ -88,13 +88,19 @@ def revision_of(text: Any) -> int:
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else 0
 
 
-async def _parts(client: Client, kind: Kind, namespace: str, selector: Selector, part: Permitted) -> Listed:
-    requests = [(namespace, selector.named(name)) for name in sorted(part.everywhere)]
+def parts_of(kind: Kind, namespace: str, part: Permitted) -> list[tuple[str, str]]:
+    """The requests that together read a part: each a namespace, and a name or "" for all."""
+    requests = [(namespace, name) for name in sorted(part.everywhere)]
     for inner, names in sorted(part.by_namespace.items()):
         if kind.namespaced:
-            requests += [(inner, selector)] if names is None else [(inner, selector.named(name)) for name in sorted(names)]
-    if len(requests) > _MOST_PARTS:
-        raise bad_request(f"the list has more than {_MOST_PARTS} parts; list one namespace at a time")
+            requests += [(inner, name) for name in (("",) if names is None else sorted(names))]
+    return requests
+
+
+async def _parts(client: Client, kind: Kind, namespace: str, selector: Selector, part: Permitted) -> Listed:
+    requests = [(place, selector.named(name) if name else selector) for place, name in parts_of(kind, namespace, part)]
+    if len(requests) > MOST_PARTS:
+        raise bad_request(f"the list has more than {MOST_PARTS} parts; list one namespace at a time")
     found = Listed()
     seen: dict[Key, Obj] = {}
     for first in range(0, len(requests), _AT_ONCE):

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from remuda import __version__
 from remuda.apiserver.limits.flow_control import Gate
 from remuda.client.interface import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
 from remuda.kube.clock import yield_to_loop
@@ -33,6 +34,7 @@ from .query import Query
 from .reading import Listed, Selector, listed
 from .resources import Shape, States, shape_of, stored_form
 from .schemas import Permissions, UsableKinds
+from .subscribe import Subscriber, Subscriptions
 
 Obj = dict[str, Any]
 
@@ -79,6 +81,8 @@ class Steve:
         # A list takes memory for all its objects: few are made at a time, by turns of the users.
         self._gate = Gate("lists of Rancher's clients", seats=4, queue=200)
         self.more_links: dict[str, MoreLinks] = {}
+        self.subscriptions = Subscriptions(services.clock, self._discovery.kinds, self._states, self.more_links, __version__)
+        services.beside.append(self.subscriptions.keep_alive)
         # Its paths are more precise than those for all types.
         OwnUser(services, lambda asked: self.one(asked, "management.cattle.io.user"))
         for root in ROOTS:
@@ -89,6 +93,9 @@ class Steve:
             self._services.routes.add(methods, root + path, self._told(root, answer), Access.USER, largest=largest)
 
         add("GET", "", self._root)
+        # A websocket: it has no body, and ends with its session.
+        subscribe = self._told(root, self._subscribe)
+        self._services.routes.add("GET", f"{root}/subscribe", subscribe, Access.USER, largest=None)
         add("GET", "/schemas", self._schemas)
         add("GET", "/schemas/{id}", self._schema)
         add("GET", "/counts", self._in_turn(self._counts))
@@ -107,7 +114,8 @@ class Steve:
         async def answered(asked: RequestContext) -> web.StreamResponse:
             request = await self._begin(asked, root)
             response = await answer(request)
-            response.headers["X-API-Schemas"] = f"{request.base}/schemas"
+            if not response.prepared:
+                response.headers["X-API-Schemas"] = f"{request.base}/schemas"
             return response
 
         return norman.told(answered)
@@ -132,6 +140,9 @@ class Steve:
     def _shape(self, request: _Request, more: Mapping[str, Iterable[str]] = {}) -> Shape:
         now = self._services.clock.time()
         return shape_of(request.query, request.base, request.kinds, request.permissions, self._states, now, more)
+
+    async def _subscribe(self, request: _Request) -> web.StreamResponse:
+        return await self.subscriptions.answer(Subscriber(request.asked, request.base, request.client, request.permissions))
 
     # --- types -----------------------------------------------------------------------------------------------------------
 
