@@ -7,10 +7,12 @@ whole needs no budget, nor does a machine that never became a node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of, uid_of
+from remuda.client.interface import Client
+from remuda.kube.clock import Clock
+from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 
 from .change_budget import (
     CHANGE_BUDGET,
@@ -36,22 +38,30 @@ _ROLES = {Role.ETCD: "rke.cattle.io/etcd-role", Role.CONTROL_PLANE: CONTROL_PLAN
 
 
 class MachineBudgets:
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, client: Client, clock: Clock, machines: Callable[[Key], Iterable[Obj]]) -> None:
+        """`machines` gives all Machines of a cluster."""
+        self._client = client
+        self._clock = clock
+        self._machines = machines
         # When deletions of machines began, by uid.
         self._begun: dict[str, float] = {}
 
+    @classmethod
+    def of(cls, core: Core) -> MachineBudgets:
+        return cls(core.client, core.clock, lambda cluster: core.in_cluster(core.machines, cluster))
+
     async def claim(self, act: Act, machine: Obj, cluster: Obj | None, deployment: Obj | None) -> Refusal | None:
-        """Count the machine's deletion, if all budgets allow it; else the reason why it has to wait."""
+        """Count the machine's deletion, if all budgets allow it; else the reason why it has to wait. `cluster` is the one that
+        has the budget."""
         if cluster is None or is_being_deleted(cluster) or is_being_deleted(machine) or never_was_node(machine):
             return None
         holders = await self._holders(machine, cluster, deployment)
         if not holders:
             return None
         # From here on nothing is awaited, so that two deletions can't take the same place.
-        now = self._core.now()
+        now = self._clock.time()
         self._begun = {uid: at for uid, at in self._begun.items() if now - at < _SHOWN}
-        machines = [self._subject(each) for each in self._core.in_cluster(self._core.machines, cluster_key_of(machine))]
+        machines = [self._subject(each) for each in self._machines(cluster_key_of(machine))]
         subject = self._subject(machine)
         acts = (act, Act.DRAIN) if _is_drained(machine) else (act,)
         found = next((why for each in acts if (why := refusal(each, subject, machines, holders, now)) is not None), None)
@@ -70,7 +80,7 @@ class MachineBudgets:
         labels = dig(deployment, "spec", "template", "metadata", "labels") or {}
         subject = Subject("", _roles(labels), name_of(deployment))
         holders = await self._holders(deployment, cluster, deployment)
-        return refusal(Act.REPLACE, subject, [subject], holders, self._core.now())
+        return refusal(Act.REPLACE, subject, [subject], holders, self._clock.time())
 
     async def _holders(self, of: Obj, cluster: Obj, deployment: Obj | None) -> list[Holder]:
         named = f"Cluster {name_of(cluster)}"
@@ -80,7 +90,7 @@ class MachineBudgets:
             Holder(named, annotations_of(deployment or {}).get(CLUSTER_CHANGE_BUDGET, "")),
             Holder(f"MachineDeployment {pool}", annotations_of(deployment or {}).get(CHANGE_BUDGET, ""), pool),
         ]
-        general = await namespace_budget(self._core.client, namespace_of(of))
+        general = await namespace_budget(self._client, namespace_of(of))
         return [*([] if general is None else [general]), *(each for each in written if each.text)]
 
     def _subject(self, machine: Obj) -> Subject:

@@ -54,7 +54,7 @@ class MachineDeployments:
         self._core = core
         self._recorder = core.recorder("machinedeployment-controller")
         self._rollouts = Rollouts(core, self._recorder)
-        self._budgets = MachineBudgets(core)
+        self._budgets = MachineBudgets.of(core)
         namespace = core.options.namespace
         self.controller = replace(
             type(self).controller,

@@ -67,7 +67,7 @@ class MachineSets:
         self._claiming = Claiming(core, self._events)
         self._templates = Templates(core)
         self._gate = Gate(core)
-        self._budgets = MachineBudgets(core)
+        self._budgets = MachineBudgets.of(core)
         self._remediation = Remediation(core, self._gate, self._budgets)
         self._propagation = Propagation(core)
         self._clones = Clones(core)

@@ -2,7 +2,8 @@
 (docs/reference/registration.md#objects-of-a-registered-host).
 
 It is ready at once, and provisioned when its node's identity is known (:mod:`.machinenodelookup` writes that). If the
-RKECluster sets a time, a machine whose node is missing for longer is deleted, too: no other controller would delete it. A
+RKECluster sets a time, a machine whose node is missing for longer is deleted, too, as change budgets allow: no other controller
+would delete it. A
 deleted one is gone at once, unless a user wants its host to uninstall first (:mod:`.host_uninstall`): then a finalizer holds it.
 """
 
@@ -17,6 +18,8 @@ from remuda.access.settings.validation import duration, seconds
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.capi.change_budget import Act
+from remuda.capi.machine_budgets import HELD_AGAIN, MachineBudgets
 from remuda.capi.workload_clusters import Workloads
 from remuda.client.idempotent import find, remove
 from remuda.kube.builtin_resources import NODES, SECRETS
@@ -64,6 +67,7 @@ class CustomMachines:
         self._rke_clusters = manager.informers.of(rke.RKE_CLUSTERS)
         self._wanted = manager.informers.of(provisioning.CLUSTERS)
         self._views = MachineCaches(manager.informers)
+        self._budgets = MachineBudgets(manager.client, manager.clock, self._views.machines_of_cluster)
         self._views.machines.add_index(_BY_INFRASTRUCTURE, _infrastructure_of)
         self.controller = replace(
             type(self).controller,
@@ -111,8 +115,7 @@ class CustomMachines:
         )
         if written is not None:
             self._manager.freshness.wrote((CONTROLLER, key), self._infrastructure, written)
-        left = await self._delete_if_missing(key)
-        return DONE if left is None else Result(after=left)
+        return await self._delete_if_missing(key)
 
     # --- removal from the host --------------------------------------------------------------------------------------------
 
@@ -180,27 +183,36 @@ class CustomMachines:
 
     # --- missing nodes ----------------------------------------------------------------------------------------------------
 
-    async def _delete_if_missing(self, key: Key) -> float | None:
-        """Delete the Machine if its node is missing for as long as the cluster's limit; returns the seconds until then."""
+    async def _delete_if_missing(self, key: Key) -> Result:
+        """Delete the Machine if its node is missing for as long as the cluster's limit, and its change budgets allow it."""
         machines = self._views.machines.indexed(_BY_INFRASTRUCTURE, key)
         machine = machines[0] if len(machines) == 1 else None
         if machine is None or is_being_deleted(machine):
-            return None
+            return DONE
         cluster = Key(key.namespace, dig(machine, "spec", "clusterName") or "")
         due = missing_until(machine, self._rke_clusters.get(*cluster))
         if due is None:
-            return None
+            return DONE
         left = due - self._clock.time()
         if left > 0:
-            return left
+            return Result(after=left)
         if not await self._is_gone(cluster, dig(machine, "status", "nodeRef", "name") or ""):
-            return 60.0
+            return Result(after=60.0)
+        held = await self._budgets.claim(Act.DELETE, machine, self._wanted.get(*cluster) or self._views.cluster_of(machine), None)
+        if held is not None:
+            self._events.event(machine, WARNING, "ChangeBudget", f"its node was deleted, but the machine is kept: {held.why}")
+            ref = Ref(capi.GROUP, "Machine", *Key.of(machine))
+            return Result(HELD_AGAIN, (Wait(Code.BUDGET, ref, Actor.USER, evidence=held.why),))
         self._events.event(
             machine, WARNING, "NodeMissing", "its node was deleted and did not come back: the machine is deleted, too"
         )
-        await remove(self._client, capi.MACHINES, machine)
+        try:
+            await remove(self._client, capi.MACHINES, machine)
+        except ApiError:
+            self._budgets.release(machine)
+            raise
         log.info("deleting machine %s, whose node is gone", name_of(machine))
-        return None
+        return DONE
 
     async def _is_gone(self, cluster: Key, node: str) -> bool:
         """Reads the Node itself: neither a cache nor an unreachable cluster counts."""

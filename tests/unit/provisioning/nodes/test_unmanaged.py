@@ -12,7 +12,8 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.auth.authenticator import Credentials
-from remuda.kube.builtin_resources import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from remuda.capi.change_budget import CHANGE_BUDGET
+from remuda.kube.builtin_resources import EVENTS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
@@ -307,22 +308,49 @@ async def test_a_host_whose_machine_is_going_waits() -> None:
 # --- going ----------------------------------------------------------------------------------------------------------------
 
 
+async def without_node(made: Machines) -> str:
+    """The name of a Machine whose node has just gone, in a cluster that gives it 10 minutes to come back."""
+    await registered(made)
+    name = request_name(ID)
+    await made.workloads.connect(DEMO, FLEET)
+    meta = {"name": DEMO, "namespace": FLEET, "annotations": {"rke.cattle.io/delete-missing-custom-machines-after": "10m"}}
+    await made.create(rke.RKE_CLUSTERS, {"apiVersion": rke.API_VERSION, "kind": "RKECluster", "metadata": meta, "spec": {}})
+    gone = {
+        "type": "NodeHealthy",
+        "status": "False",
+        "reason": "NodeDeleted",
+        "message": "",
+        "lastTransitionTime": rfc3339(made.clock.time()),
+    }
+    await made.patch(capi.MACHINES, name, {"status": {"nodeRef": {"name": "web-1"}, "conditions": [gone]}}, FLEET, "status")
+    return name
+
+
 async def test_a_machine_whose_node_is_gone_for_long_goes_where_somebody_says_so() -> None:
     async with machines(controllers) as made:
-        await registered(made)
-        name = request_name(ID)
-        await made.workloads.connect(DEMO, FLEET)
-        meta = {"name": DEMO, "namespace": FLEET, "annotations": {"rke.cattle.io/delete-missing-custom-machines-after": "10m"}}
-        await made.create(rke.RKE_CLUSTERS, {"apiVersion": rke.API_VERSION, "kind": "RKECluster", "metadata": meta, "spec": {}})
-        gone = {
-            "type": "NodeHealthy",
-            "status": "False",
-            "reason": "NodeDeleted",
-            "message": "",
-            "lastTransitionTime": rfc3339(made.clock.time()),
-        }
-        await made.patch(capi.MACHINES, name, {"status": {"nodeRef": {"name": "web-1"}, "conditions": [gone]}}, FLEET, "status")
+        name = await without_node(made)
         await made.settle(590)
         assert await made.find(capi.MACHINES, name, FLEET) is not None
         await made.settle(20)
         assert await made.find(capi.MACHINES, name, FLEET) is None
+
+
+@pytest.mark.parametrize("text", ["delete=0", "delete-worker=0", "drain=0", "garbage"])
+@pytest.mark.parametrize("of_namespace", [False, True])
+async def test_it_stays_until_the_change_budget_lets_it_go(text: str, of_namespace: bool) -> None:
+    resource, name, namespace = (NAMESPACES, FLEET, "") if of_namespace else (provisioning.CLUSTERS, DEMO, FLEET)
+
+    async with machines(controllers) as made:
+
+        async def allow(budget: str | None) -> None:
+            await made.patch(resource, name, {"metadata": {"annotations": {CHANGE_BUDGET: budget}}}, namespace)
+
+        machine = await without_node(made)
+        await allow(text)
+        await made.settle(900)
+        assert await made.find(capi.MACHINES, machine, FLEET) is not None
+        said = [each for each in (await made.client.list(EVENTS, FLEET))["items"] if each["reason"] == "ChangeBudget"]
+        assert [each["involvedObject"]["name"] for each in said] == [machine]
+        await allow("delete=1,drain=1")
+        await made.settle(30)
+        assert await made.find(capi.MACHINES, machine, FLEET) is None
