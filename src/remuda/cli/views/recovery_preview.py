@@ -54,8 +54,8 @@ def without_a_source(cluster: str, known: Sequence[SnapshotSet], machines: Seque
             f"lists all), or --from-machine M, the data of a server that still answers (with etcd: {names})"
         )
     return (
-        f"no snapshot of {cluster} is known: import one from a file or a bucket (remuda snapshot import), or go on from a server "
-        f"that still answers (--from-machine M; with etcd: {names}). Without any of these the cluster's state is lost"
+        f"no snapshot of {cluster} is known: those in a bucket are listed when spec.rkeConfig.etcd.s3 names it. Or go on from a "
+        f"server that still answers (--from-machine M; with etcd: {names}). Without any of these the cluster's state is lost"
     )
 
 
