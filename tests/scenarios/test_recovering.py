@@ -312,20 +312,30 @@ async def _machine_uids(world: ProvisioningWorld) -> dict[str, str]:
     return {name_of(each): uid_of(each) for each in await world.machines(DEMO)}
 
 
+async def stored(world: ProvisioningWorld) -> dict[str, bytes]:
+    """All that the management server has stored."""
+    return {each.key: each.value for each in (await world.server.store.range("/registry/")).items}
+
+
+async def go_back(world: ProvisioningWorld, backup: dict[str, bytes]) -> None:
+    """Restore the management server, which is down, from its backup."""
+    now = await stored(world)
+    ops: list[Put | Delete] = [Delete(key) for key in now if key not in backup]
+    ops += [Put(key, value) for key, value in backup.items() if now.get(key) != value]
+    for op in ops:
+        await world.server.store.write([op])
+
+
 async def test_it_works_after_the_management_server_was_restored_from_its_own_backup() -> None:
     """The backup is of a time when the servers were there; they are lost, and the server knows nothing of it."""
     async with provisioned() as world:
         await saved(world, ["ec", "ec", "ec", "w"])
-        backup = {each.key: each.value for each in (await world.server.store.range("/registry/")).items}
+        backup = await stored(world)
         worker = {"h3"}
         before = await uids(world, worker)
         await add_map(world, "later")
         await world.kill()
-        now = {each.key: each.value for each in (await world.server.store.range("/registry/")).items}
-        ops: list[Put | Delete] = [Delete(key) for key in now if key not in backup]
-        ops += [Put(key, value) for key, value in backup.items() if now.get(key) != value]
-        for op in ops:
-            await world.server.store.write([op])
+        await go_back(world, backup)
         for host in [host for host in of_world(world) if host.roles == "ec"]:
             await world.hosts.remove(host)
         world.begin()

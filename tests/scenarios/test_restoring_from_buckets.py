@@ -31,11 +31,15 @@ S3 = {**OF_HOSTS, "cloudCredentialName": f"{WORKSPACE}:{CREDENTIAL}"}
 THREE = ["ec", "ec", "ec", "w"]
 
 
-async def saved(world: ProvisioningWorld, roles: list[str], s3: dict[str, Any] = S3) -> SimulatedBucket:
-    """A cluster with a snapshot `snap` of its first host in a bucket, and a ConfigMap that is in it, and one that is not."""
+async def add_credential(world: ProvisioningWorld) -> None:
     keys = {"accessKey": "AKIA", "secretKey": "hidden"}
     data = {f"s3credentialConfig-{key}": base64.b64encode(value.encode()).decode() for key, value in keys.items()}
     await world.client.create(SECRETS, {"metadata": {"name": CREDENTIAL}, "data": data}, WORKSPACE)
+
+
+async def saved(world: ProvisioningWorld, roles: list[str], s3: dict[str, Any] = S3) -> SimulatedBucket:
+    """A cluster with a snapshot `snap` of its first host in a bucket, and a ConfigMap that is in it, and one that is not."""
+    await add_credential(world)
     hosts = await build(world, roles, etcd={"s3": s3})
     await add_map(world, "before")
     await save(world, 1)

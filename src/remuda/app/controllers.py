@@ -174,6 +174,11 @@ GROUPS = (
                 lambda p: (p.manager, p.ground.access, p.buckets),
             ),
             _row(
+                "etcd-snapshot-imports",
+                "remuda.provisioning.etcd.snapshot_imports:SnapshotImports",
+                lambda p: (p.manager, p.ground.access, p.buckets),
+            ),
+            _row(
                 "release-data",
                 "remuda.provisioning.releases.release_data:ReleaseData",
                 lambda p: (p.manager, p.release_fetch, p.environment),

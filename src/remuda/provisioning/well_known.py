@@ -293,6 +293,9 @@ RESTORE_MODES: Final = "etcdsnapshot.rke.io/restore-mode-options"
 # Ours, on an ETCDSnapshot: the time of a request to check its file (annotation), and what its file is deleted for (finalizer).
 VERIFY_SNAPSHOT: Final = "remuda.dev/verify"
 SNAPSHOT_FILE: Final = "remuda.dev/snapshot-file"
+# Ours, on a cluster: the request to import a snapshot from a bucket. On its ETCDSnapshot: it is of another cluster, and may be.
+IMPORT_SNAPSHOT: Final = "remuda.dev/import-snapshot"
+OTHER_CLUSTER: Final = "remuda.dev/other-cluster"
 # Since when its copy in a bucket is deleted, in seconds: it goes when a later list of the bucket does not show it.
 FILE_DELETED: Final = "remuda.dev/file-deleted"
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 @click.option(
     "--from-machine", "machine", default="", metavar="M", help="Recover from the etcd data of this machine, which still answers."
 )
+@click.option("--from-s3", "location", default="", metavar="s3://…", help="Import this snapshot, and recover from it.")
+@click.option("--other-cluster", is_flag=True, help="With --from-s3: import it also if it is of another cluster.")
 @click.option(
     "--config",
     type=click.Choice(["none", "version", "all"]),
@@ -34,7 +36,16 @@ if TYPE_CHECKING:
 @click.option("--no-wait", is_flag=True, help="Request it, and don't wait for the result.")
 @remote_options
 def command(
-    name: str, namespace: str, snapshot: str, machine: str, config: str, yes: bool, no_wait: bool, remote: Remote
+    name: str,
+    namespace: str,
+    snapshot: str,
+    machine: str,
+    location: str,
+    other_cluster: bool,
+    config: str,
+    yes: bool,
+    no_wait: bool,
+    remote: Remote,
 ) -> None:
     """Bring a cluster back whose servers are lost.
 
@@ -42,10 +53,14 @@ def command(
     waits for hosts to be registered, and says how many, with which roles. Workers stay. Then the cluster begins with a snapshot,
     or with the data of a server that is left. It shows what is lost and kept, and asks. It can be repeated.
     """
-    if snapshot and machine:
-        raise click.UsageError("--snapshot and --from-machine exclude each other")
+    if sum(map(bool, (snapshot, machine, location))) > 1:
+        raise click.UsageError("--snapshot, --from-machine and --from-s3 exclude each other")
+    if other_cluster and not location:
+        raise click.UsageError("--other-cluster needs --from-s3")
     if machine and config != "none":
         raise click.UsageError("--config needs a snapshot, which has the spec of its time")
+    if location:
+        snapshot = remote.run(lambda client: _imported(client, namespace, name, location, other_cluster))
     preview = remote.run(lambda client: _preview(client, namespace, name, snapshot, machine))
     for line in preview.lines():
         click.echo(line, err=True)
@@ -57,6 +72,17 @@ def command(
         return
     _follow(remote, name, request)
     click.echo(f"cluster {name} is recovered from {preview.source}")
+
+
+async def _imported(client: HttpsClient, namespace: str, name: str, location: str, other_cluster: bool) -> str:
+    """The name of its ETCDSnapshot. Raises Failure."""
+    from ..remote import clusters, snapshot_imports
+
+    def told(text: str) -> None:
+        click.echo(text, err=True)
+
+    wanted = await clusters.find(client, namespace, name)
+    return (await snapshot_imports.imported(client, wanted, location, told, other_cluster=other_cluster)).name
 
 
 async def _preview(client: HttpsClient, namespace: str, name: str, snapshot: str, machine: str) -> Preview:

@@ -1,4 +1,4 @@
-"""`remuda snapshot`: the backups of clusters' etcd: taken, listed, checked, restored, deleted."""
+"""`remuda snapshot`: the backups of clusters' etcd: taken, listed, imported, checked, restored, deleted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Take, list, check, restore and delete snapshots of clusters' etcd."""
+    """Take, list, import, check, restore and delete snapshots of clusters' etcd."""
 
 
 @command.command("ls")
@@ -95,6 +95,41 @@ def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Out
     if found is None:
         click.echo(f"{said}; remuda snapshot ls {name} lists it when it is reported", err=True)
     elif output.structured:
+        output.value(found.data())
+    else:
+        output.line(found.name if output.form == NAME else telling.sentence(found))
+
+
+# --- import ------------------------------------------------------------------------------------------------------------------
+
+
+@command.command("import")
+@cluster_argument
+@click.argument("location", metavar="s3://BUCKET/FOLDER/FILE")
+@click.option("--other-cluster", is_flag=True, help="Import it also if it is of another cluster.")
+@remote_options
+@output_option(TABLE, JSON, YAML, NAME)
+def import_(name: str, namespace: str, location: str, other_cluster: bool, remote: Remote, output: Output) -> None:
+    """List a snapshot of a bucket that is not listed by itself.
+
+    CLUSTER is its name in the workspace, or its id. Snapshots in the folder that the cluster's settings name are listed without
+    it. The service and the credential are those of spec.rkeConfig.etcd.s3. The snapshot is checked; one that is not valid is not
+    imported. Its file stays where it is.
+    """
+    from remuda.kube.objects import Key
+    from remuda.provisioning.etcd.snapshot_sets import SnapshotSet
+
+    from ..remote import clusters, snapshot_imports
+    from ..views import snapshots as telling
+
+    async def begin(client: HttpsClient) -> SnapshotSet:
+        wanted = await clusters.find(client, namespace, name)
+        copy = await snapshot_imports.imported(client, wanted, location, _progress, other_cluster=other_cluster)
+        # Named as this copy: the backup may have others, also of other clusters.
+        return SnapshotSet(copy.name, *Key.of(wanted), copy.created, (copy,))
+
+    found = remote.run(begin)
+    if output.structured:
         output.value(found.data())
     else:
         output.line(found.name if output.form == NAME else telling.sentence(found))

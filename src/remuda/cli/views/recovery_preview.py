@@ -16,7 +16,7 @@ from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, S3, Snapsh
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, NODE_NAME, WORKER_ROLE
 
 from . import states
-from .restore_preview import NoCopy
+from .restore_preview import NoCopy, of_another
 from .snapshots import size
 from .states import one_line
 
@@ -54,7 +54,7 @@ def without_a_source(cluster: str, known: Sequence[SnapshotSet], machines: Seque
             f"lists all), or --from-machine M, the data of a server that still answers (with etcd: {names})"
         )
     return (
-        f"no snapshot of {cluster} is known: those in a bucket are listed when spec.rkeConfig.etcd.s3 names it. Or go on from a "
+        f"no snapshot of {cluster} is known: import one from a bucket (--from-s3, or remuda snapshot import), or go on from a "
         f"server that still answers (--from-machine M; with etcd: {names}). Without any of these the cluster's state is lost"
     )
 
@@ -90,9 +90,14 @@ class Preview:
             *self._servers(),
             *self._places(),
             self._lost(),
-            "Kept: workers and what runs on them, the cluster's CA, its tokens, and the kubeconfigs of users.",
+            self._kept(),
             "A lost host must not start again with its old disk: it would go on with the old data. Erase it first.",
         ]
+
+    def _kept(self) -> str:
+        if self.copy is not None and self.copy.is_of_another:
+            return of_another(name_of(self.wanted))
+        return "Kept: workers and what runs on them, the cluster's CA, its tokens, and the kubeconfigs of users."
 
     def _taken(self) -> str:
         if self.found is None:

@@ -13,6 +13,7 @@ from remuda.kube.objects import is_being_deleted, name_of
 from remuda.kube.redaction import redacted
 from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, S3, SnapshotCopy, SnapshotSet
 from remuda.provisioning.etcd.snapshot_specs import NONE, restored
+from remuda.provisioning.planner.join_tokens import state_name
 
 from .snapshots import size
 from .states import one_line
@@ -124,6 +125,14 @@ class CreatedSince:
         return ", ".join(told) or ("not known" if self.missing else "none")
 
 
+def of_another(cluster: str) -> str:
+    """The consequence of a snapshot of another cluster, in place of what is kept."""
+    return (
+        "The snapshot is of another cluster: its objects, CA and service accounts come with it, and kubeconfigs of this one end. "
+        f"It opens only with the token of that cluster: serverToken in the Secret {state_name(cluster)} must be it before."
+    )
+
+
 # --- the whole --------------------------------------------------------------------------------------------------------------
 
 
@@ -151,9 +160,14 @@ class Preview:
             "Lost: every change of the cluster's objects since then, also deletions, which are undone.",
             f"  created since then: {self.since.sentence()}",
             *([f"  not counted: {self.since.missing}"] if self.since.missing else []),
-            "Kept: its machines, CA, tokens, kubeconfigs and snapshots, and what pods wrote to volumes and to disks of hosts.",
+            self._kept(),
             "All machines stop, and start again one after another. Pods restart, and the cluster can't be reached meanwhile.",
         ]
+
+    def _kept(self) -> str:
+        if self.copy.is_of_another:
+            return of_another(name_of(self.wanted))
+        return "Kept: its machines, CA, tokens, kubeconfigs and snapshots, and what pods wrote to volumes and to disks of hosts."
 
     def _of_version(self) -> str:
         if not self.copy.version or self.copy.version == (self.wanted.get("spec") or {}).get("kubernetesVersion"):

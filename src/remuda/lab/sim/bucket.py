@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remuda.kube.clock import Clock
 from remuda.kube.encoding import jsonio
@@ -59,6 +59,21 @@ class SimulatedBucket:
         place = Place(self.name, folder=folder)
         self.objects.pop(place.key(file), None)
         self.objects.pop(place.metadata_key(file), None)
+
+    def move(self, folder: str, file: str, other: str) -> None:
+        """Move a snapshot with its metadata to another folder."""
+        before, after = Place(self.name, folder=folder), Place(self.name, folder=other)
+        self._saved[after.key(file)] = self._saved[before.key(file)]
+        for old, new in ((before.key(file), after.key(file)), (before.metadata_key(file), after.metadata_key(file))):
+            if old in self.objects:
+                self._content[new] = self.content(old)
+                self.objects[new] = replace(self.objects.pop(old), key=new)
+
+    def belongs_to(self, folder: str, file: str, cluster_id: str) -> None:
+        """Have a snapshot be of another cluster."""
+        key = Place(self.name, folder=folder).key(file)
+        found = self.objects[key]
+        self.objects[key] = replace(found, user_metadata={**found.user_metadata, f"remuda{CLUSTER_ID}": cluster_id})
 
     def content(self, key: str) -> bytes:
         return self._content.get(key, b"")

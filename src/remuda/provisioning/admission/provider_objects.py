@@ -33,7 +33,7 @@ from .clusters import directory_errors
 from .machine_pools import pool_errors
 from .protected_machines import admitted as protected_machine_rules
 from .protected_machines import pool_loss_errors
-from .recovery import recovery_errors
+from .recovery import import_errors, recovery_errors
 from .version_changes import Running, change_problem, form_problem, goes_back
 
 Obj = dict[str, Any]
@@ -108,7 +108,7 @@ class ClusterRules:
         obj, old = attributes.obj or {}, attributes.old
         if not concerns(attributes):
             return []
-        errors = recovery_errors(self._source, attributes)
+        errors = [*recovery_errors(self._source, attributes), *import_errors(attributes)]
         if old is not None and obj.get("spec") == old.get("spec"):
             return errors
         errors += [*_variable_errors(obj, old), *_customization_errors(obj, old)]

@@ -1,5 +1,6 @@
 """Refusal of recoveries that can't begin, when they are requested: the annotation of a cluster is malformed, or names a snapshot
-or a machine that is not the cluster's. The planner judges the rest, before it changes anything.
+or a machine that is not the cluster's. The planner judges the rest, before it changes anything. Malformed requests to import a
+snapshot are refused, too.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.objects import ObjectSource, annotations_of, dig
 
+from ..etcd.import_request import ImportRequestError
+from ..etcd.import_request import parse as parse_import
 from ..etcd.recovery_request import RecoveryRequest, RecoveryRequestError, parse, requested
 from ..etcd.removal import is_etcd
-from ..well_known import RECOVER
+from ..well_known import IMPORT_SNAPSHOT, RECOVER
 
 Obj = dict[str, Any]
 
@@ -48,6 +51,18 @@ def _source_errors(source: ObjectSource, attributes: Attributes, asked: Recovery
     machine = source.get(capi.GROUP, "machines", namespace, asked.machine)
     if machine is None or dig(machine, "spec", "clusterName") != cluster or not is_etcd(machine):
         return [invalid_value(_PATH, said, f"there is no Machine {asked.machine} with etcd of this cluster in {namespace}")]
+    return []
+
+
+def import_errors(attributes: Attributes) -> list[FieldError]:
+    """The errors of a request to import a snapshot; the controller looks into the bucket."""
+    said = annotations_of(attributes.obj or {}).get(IMPORT_SNAPSHOT) or ""
+    if not said or said == annotations_of(attributes.old or {}).get(IMPORT_SNAPSHOT):
+        return []
+    try:
+        parse_import(said)
+    except ImportRequestError as error:
+        return [invalid_value(f"metadata.annotations[{IMPORT_SNAPSHOT}]", said[:200], str(error))]
     return []
 
 

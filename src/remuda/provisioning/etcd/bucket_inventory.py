@@ -63,7 +63,7 @@ class BucketInventory:
         name = self._names[key] = (place, _secret(keys))
         listed = self._lists.of(name, key, self._reader(place, keys))
         found = listed.value
-        report = of_bucket(found.at, found.copies, _described(s3, place), cluster_id, nodes) if found is not None else None
+        report = of_bucket(found.at, found.copies, described(s3, place), cluster_id, nodes) if found is not None else None
         return Bucket(f"s3://{place.bucket}/{place.prefix}", Source(listed.heard, report, listed.why)), listed
 
     def renew(self, key: Key, since: float | None = None) -> None:
@@ -103,7 +103,7 @@ def _secret(keys: Keys) -> str:
     return hashlib.sha256(repr((keys.access_key, keys.secret_key)).encode()).hexdigest()
 
 
-def _described(s3: Mapping[str, Any], place: Place) -> Obj:
+def described(s3: Mapping[str, Any], place: Place) -> Obj:
     """The bucket for a restore: what the spec leaves to the credential is written out, since the credential may change."""
     found = {field: s3.get(field) for field in _FIELDS}
     found |= {"bucket": place.bucket, "folder": place.folder, "endpoint": place.endpoint, "region": place.region}

@@ -373,12 +373,12 @@ def _node(seen: Seen) -> str:
 
 def _file(stored: Seen | None, own: Seen | None, old: Mapping[str, Any]) -> Obj:
     """The fields of `snapshotFile`. What the storage says replaces what was there; what only the cluster says fills gaps."""
-    found = _fields(own) if own is not None else {}
+    found = file_fields(own) if own is not None else {}
     if stored is None:
         kept = {} if _came_true(own, old) else old
         return {name: value for name, value in found.items() if kept.get(name) in (None, "", 0)}
     # A failure that is no longer one leaves no message.
-    told = _fields(stored)
+    told = file_fields(stored)
     if old.get("status") == FAILED:
         told["message"] = None
     return {**{name: value for name, value in found.items() if name not in ("status", "message", *old)}, **told}
@@ -389,7 +389,8 @@ def _came_true(own: Seen | None, old: Mapping[str, Any]) -> bool:
     return own is not None and bool(old) and own.failed != (old.get("status") == FAILED)
 
 
-def _fields(seen: Seen) -> Obj:
+def file_fields(seen: Seen) -> Obj:
+    """The `snapshotFile` of an ETCDSnapshot, without empty fields."""
     found: Obj = {
         "name": seen.file,
         "nodeName": seen.node or (S3 if seen.storage == S3 else ""),
@@ -410,12 +411,16 @@ def _annotations(seen: Seen, own: Seen | None, file: Mapping[str, Any]) -> dict[
     found[SNAPSHOT_NAME] = own.reference if own is not None and own.reference else _own_name(seen)
     text = str(file.get("metadata") or "")
     if not text.startswith(_DIGEST):
-        found[RESTORE_MODES] = ",".join(_modes({"snapshotFile": {"metadata": text}}))
+        found[RESTORE_MODES] = restore_modes(text)
     return found
 
 
+def restore_modes(metadata: str) -> str:
+    """The parts of the spec that a restore may bring back from the metadata of a snapshot, as its annotation has them."""
+    return ",".join(_modes({"snapshotFile": {"metadata": metadata}}))
+
+
 def _modes(snapshot: Obj) -> Iterable[str]:
-    """The parts of the spec that a restore may bring back."""
     try:
         spec = cluster_spec(snapshot) or {}
     except SnapshotSpecError:

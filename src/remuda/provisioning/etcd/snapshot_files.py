@@ -40,7 +40,7 @@ from .file_requests import (
     request_of,
     verification,
 )
-from .inventory import slim
+from .inventory import is_managed, slim
 from .s3.answers import S3Error
 from .s3.copies import Open
 from .s3.place import PlaceError
@@ -179,7 +179,8 @@ class SnapshotFiles:
 
     async def _deleted(self, who: tuple[str, Key], snapshot: Obj, request: FileRequest, answer: FileAnswer | None) -> Result:
         if answer is not None and answer.result == DELETED:
-            if request.machine:
+            # An imported one is not in the list that would confirm it.
+            if request.machine or not is_managed(snapshot):
                 return await self._release(who, snapshot)
             at = f"{self._clock.time():.3f}"
             await self._patch(who, snapshot, {"metadata": {"annotations": {FILE_DELETED: at}}})

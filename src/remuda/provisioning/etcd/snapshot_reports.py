@@ -207,20 +207,22 @@ def of_bucket(at: float, copies: Iterable[Copy], s3: Mapping[str, Any], cluster_
             continue
         metadata = packed_metadata(copy.metadata)
         budget -= len(metadata)
-        seen.append(
-            Seen(
-                storage=S3,
-                file=copy.name,
-                node=copy.node if _is_text(copy.node, _LONGEST_NAME) else "",
-                location=copy.location,
-                size=copy.size,
-                created=taken_at(copy.name, copy.created),
-                sha256=copy.sha256 if _HASH.fullmatch(copy.sha256) else "",
-                metadata=metadata if budget >= 0 else "",
-                s3=dict(s3),
-            )
-        )
+        seen.append(in_bucket(copy, metadata if budget >= 0 else "", s3))
     return Report(True, at, tuple(seen))
+
+
+def in_bucket(copy: Copy, metadata: str, s3: Mapping[str, Any]) -> Seen:
+    return Seen(
+        storage=S3,
+        file=copy.name,
+        node=copy.node if _is_text(copy.node, _LONGEST_NAME) else "",
+        location=copy.location,
+        size=copy.size,
+        created=taken_at(copy.name, copy.created),
+        sha256=copy.sha256 if _HASH.fullmatch(copy.sha256) else "",
+        metadata=metadata,
+        s3=dict(s3),
+    )
 
 
 def _is_of(copy: Copy, cluster_id: str, nodes: set[str]) -> bool:

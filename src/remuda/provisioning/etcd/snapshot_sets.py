@@ -15,7 +15,7 @@ from typing import Any, Final
 from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, namespace_of, owner_references_of
 
-from ..well_known import CLUSTER_NAME, SNAPSHOT_FILE_NAME, SNAPSHOT_STORAGE
+from ..well_known import CLUSTER_NAME, OTHER_CLUSTER, SNAPSHOT_FILE_NAME, SNAPSHOT_STORAGE
 from .snapshot_specs import SnapshotSpecError, cluster_spec
 
 Obj = dict[str, Any]
@@ -49,6 +49,7 @@ class SnapshotCopy:
     # The Kubernetes version of the cluster at that time; "" if the snapshot has no readable spec.
     version: str = ""
     verification: Obj | None = None
+    is_of_another: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class SnapshotSet:
                 "sha256": copy.sha256,
                 "message": copy.message,
                 "verification": copy.verification,
+                **({"otherCluster": True} if copy.is_of_another else {}),
             }
             for copy in self.copies
         ]
@@ -132,6 +134,7 @@ def copy_of(snapshot: Obj) -> SnapshotCopy:
         sha256=str(dig(snapshot, "status", "sha256") or ""),
         version=_version(snapshot),
         verification=dig(snapshot, "status", "verification"),
+        is_of_another=annotations_of(snapshot).get(OTHER_CLUSTER) == "true",
     )
 
 

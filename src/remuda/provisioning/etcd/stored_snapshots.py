@@ -13,7 +13,7 @@ from typing import Any
 
 from remuda.kube.objects import annotations_of, dig, owner_references_of
 
-from ..well_known import SNAPSHOT_FILE_NAME
+from ..well_known import OTHER_CLUSTER, SNAPSHOT_FILE_NAME
 from .s3.answers import S3Error, Why
 from .s3.copies import Copy
 from .s3.place import PlaceError
@@ -56,6 +56,8 @@ class StoredSnapshot:
     size: int = 0
     sha256: str = ""
     s3: Obj | None = None
+    # True if a user has imported it although it is of another cluster.
+    is_of_another: bool = False
     copy: BucketCopy = BucketCopy()
     spec: Obj | None = None
     # The reasons why it can't be restored, and why its version can't be installed.
@@ -85,6 +87,7 @@ def stored_snapshot(obj: dict[str, Any], release_problem: Callable[[str], str]) 
         size=int(file.get("size") or 0),
         sha256=str(dig(obj, "status", "sha256") or ""),
         s3=file.get("s3"),
+        is_of_another=annotations_of(obj).get(OTHER_CLUSTER) == "true",
         spec=spec,
         problem=problem,
     )

@@ -15,7 +15,7 @@ from .served_world import ServedWorld
 
 DOCS = Path(__file__).parents[4] / "docs"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SNAPSHOT = re.compile(r"[a-z][a-z0-9.-]*-\d{10}\b")
+_SNAPSHOT = re.compile(r"[a-z][a-z0-9.-]*-\d{10}(?:-[0-9a-f]{6})?\b")
 _MASKS = (
     (_SNAPSHOT, "SNAPSHOT"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),

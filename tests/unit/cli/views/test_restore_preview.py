@@ -121,3 +121,11 @@ def test_the_preview_says_what_comes_back_of_the_spec() -> None:
 def test_the_way_back_from_an_upgrade_is_its_snapshot(version: str, upgrade: Obj, why: str) -> None:
     found = no_way_back(version, upgrade)
     assert why in found and bool(why) == bool(found)
+
+
+def test_a_snapshot_of_another_cluster_keeps_nothing_and_needs_its_token() -> None:
+    other = copy("", is_of_another=True)
+    lines = Preview(wanted(), backup(other), other, "none", (), CreatedSince({}), NOW).lines()
+    assert not [line for line in lines if line.startswith("Kept:")]
+    (told,) = [line for line in lines if line.startswith("The snapshot is of another cluster")]
+    assert "serverToken in the Secret demo-rke-state must be it before" in told

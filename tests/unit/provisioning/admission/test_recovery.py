@@ -9,7 +9,7 @@ import pytest
 from remuda.kube.objects import with_metadata
 from remuda.provisioning.admission.provider_objects import ClusterRules
 from remuda.provisioning.etcd.recovery_request import RecoveryRequest
-from remuda.provisioning.well_known import ETCD_ROLE, RECOVER
+from remuda.provisioning.well_known import ETCD_ROLE, IMPORT_SNAPSHOT, RECOVER
 
 from .test_provider_objects import Stored, asked, made, named
 
@@ -69,3 +69,18 @@ def test_a_reset_without_a_snapshot_is_only_part_of_a_recovery() -> None:
     assert "request a recovery instead" in why
     assert errors(RecoveryRequest(1, machine="m").text(), etcdSnapshotRestore=reset) == []
     assert errors(RecoveryRequest(1, machine="m").text(), etcdSnapshotRestore={**reset, "fromMachine": "w"})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"location":"s3://old/a/snap","at":"1"}', []),
+        ('{"location":"/etc/passwd","at":"1"}', ["location: must be s3://BUCKET/FOLDER/FILE"]),
+        ('{"location":"s3://old/a/snap","at":"1","endpoint":"x"}', ["endpoint: unknown field"]),
+    ],
+)
+def test_a_malformed_request_to_import_a_snapshot_is_refused(text: str, why: list[str]) -> None:
+    obj = with_metadata(made(), annotations={IMPORT_SNAPSHOT: text})
+    found = [f"{error.field}: {error.detail}" for error in RULES.errors(asked(obj, made()))]
+    assert found == [f"metadata.annotations[{IMPORT_SNAPSHOT}]: {each}" for each in why]
+    assert list(RULES.errors(asked({**obj, "spec": {**obj["spec"], "agentEnvVars": []}}, obj))) == [], "not judged again"

@@ -80,7 +80,7 @@ async def listed(bucket: Folder, known: Iterable[Copy] = ()) -> list[Copy]:
     metadata = {name: found for name, found in remembered if name in objects}
     before = {copy.name: copy for copy in known}
 
-    async def described(name: str) -> Copy | None:
+    async def current(name: str) -> Copy | None:
         found, beside = objects[name], metadata.get(name)
         told = beside.etag if beside is not None else ""
         old = before.get(name)
@@ -88,7 +88,7 @@ async def listed(bucket: Folder, known: Iterable[Copy] = ()) -> list[Copy]:
             return old
         return await _existing(lambda: _described(bucket, name, beside))
 
-    copies = await _several(described, sorted(objects))
+    copies = await _several(current, sorted(objects))
     return [copy for copy in copies if copy is not None]
 
 
@@ -103,6 +103,13 @@ async def checked(bucket: Folder, name: str, size: int = 0) -> Copy:
     return _copy(bucket, name, found)
 
 
+async def described(bucket: Folder, name: str) -> Copy:
+    """The snapshot of that name with its metadata. Raises S3Error if it is missing or empty."""
+    copy = await checked(bucket, name)
+    beside = await _existing(lambda: bucket.head(bucket.place.metadata_key(name)))
+    return await _with_remembered(bucket, copy, beside)
+
+
 def _named(objects: Iterable[Object], prefix: str) -> Iterator[tuple[str, Object]]:
     """The objects of a folder, without those of folders in it, by their names."""
     for each in objects:
@@ -112,7 +119,10 @@ def _named(objects: Iterable[Object], prefix: str) -> Iterator[tuple[str, Object
 
 
 async def _described(bucket: Folder, name: str, beside: Object | None) -> Copy:
-    copy = _copy(bucket, name, await bucket.head(bucket.place.key(name)))
+    return await _with_remembered(bucket, _copy(bucket, name, await bucket.head(bucket.place.key(name))), beside)
+
+
+async def _with_remembered(bucket: Folder, copy: Copy, beside: Object | None) -> Copy:
     if beside is None:
         return copy
     content = await _existing(lambda: bucket.read(beside.key, _LARGEST_METADATA))

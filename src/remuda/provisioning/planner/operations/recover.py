@@ -191,7 +191,7 @@ def _refusal(snapshot: ClusterSnapshot, asked: RecoveryRequest) -> str:
     if asked.machine:
         return ""
     if snapshot.surveyed is None:
-        return f"there is no ETCDSnapshot {asked.snapshot}: choose one that is listed (remuda snapshot ls)"
+        return f"there is no ETCDSnapshot {asked.snapshot}: choose one that is listed (remuda snapshot ls), or import one"
     spec = {**control_plane.spec, etcd_snapshot_restore.FIELD: asked.restore(1)}
     plane = replace(control_plane, spec=spec)
     return restore_source.refusal(replace(snapshot, control_plane=plane, stored=snapshot.surveyed))
@@ -206,9 +206,9 @@ def _lost_source(run: Pass, asked: RecoveryRequest, lost: Sequence[Machine]) -> 
     owner = next((machine for machine in run.machines if machine.name == name), None)
     what = "" if asked.machine else ", the only one with the file,"
     if owner is None:
-        return f"machine {name}{what} is gone: choose a snapshot in a bucket"
+        return f"machine {name}{what} is gone: choose a snapshot in a bucket, or import one"
     if owner in lost:
-        return f"machine {name}{what} does not answer: repair its host, or choose a snapshot in a bucket"
+        return f"machine {name}{what} does not answer: repair its host, choose a snapshot in a bucket, or import one"
     if asked.machine and not _has_data(run.snapshot.control_plane, owner):
         return f"machine {name} has no data of the cluster, or it was given up for another restore"
     why = disqualifier(owner)

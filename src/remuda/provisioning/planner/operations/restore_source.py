@@ -44,7 +44,7 @@ def why_not_its_own(snapshot: ClusterSnapshot) -> str:
     if stored is None:
         return ""
     copy = stored.copy
-    if copy.cluster_id and known and copy.cluster_id != known:
+    if copy.cluster_id and known and copy.cluster_id != known and not stored.is_of_another:
         return f"{stored.file} in the bucket is of another cluster: its id is {copy.cluster_id}, and this cluster's is {known}"
     if copy.sha256 and stored.sha256 and copy.sha256 != stored.sha256:
         return f"{stored.file} in the bucket is not the file that was taken: its SHA-256 differs"

@@ -334,6 +334,13 @@ def test_what_the_bucket_says_must_only_not_contradict(copy: dict[str, str]) -> 
     assert data.wrong == []
 
 
+def test_a_snapshot_of_another_cluster_is_restored_if_its_import_said_so() -> None:
+    picture = asked(stored=replace(in_bucket(Look.FOUND, cluster_id="another"), is_of_another=True))
+    place, data = world(replace(picture, control_plane=replace(picture.control_plane, cluster_id="its-own")))
+    until(place, "Finished", passes=160)
+    assert data.wrong == []
+
+
 @pytest.mark.parametrize("lost", [Look.BUSY, Look.AWAY])
 def test_a_bucket_that_does_not_answer_is_waited_for_while_the_cluster_runs(lost: Look) -> None:
     place, data = world(asked(stored=in_bucket(Look.LOOKING)), dead=set())

@@ -287,7 +287,7 @@ def test_an_agent_at_work_is_given_more_time() -> None:
 @pytest.mark.parametrize(
     ("request_", "stored", "why"),
     [
-        (SNAP, None, "there is no ETCDSnapshot snap: choose one that is listed (remuda snapshot ls)"),
+        (SNAP, None, "there is no ETCDSnapshot snap: choose one that is listed (remuda snapshot ls), or import one"),
         (SNAP, replace(S3, cluster="other"), "there is no ETCDSnapshot snap of this cluster"),
         (SNAP, LOCAL, "machine b, the only one with the file, does not answer: repair its host, choose a snapshot in a bucket"),
         (SNAP, replace(LOCAL, machine="z"), "machine z, the only one with the file, is gone: choose a snapshot in a bucket"),
