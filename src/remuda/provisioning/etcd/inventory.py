@@ -169,7 +169,9 @@ class _Inventory:
             update = self._updated(each, *wanted.get(key, (None, None)))
             if update.patch or update.status:
                 found.update.append(update)
-        found.create += [self._created(*wanted[key]) for key in sorted(wanted) if key not in done]
+        found.create += [
+            self._created(*wanted[key]) for key in sorted(wanted) if key not in done and self._has_owner(*wanted[key])
+        ]
         return found
 
     def _wanted(self) -> dict[_SnapshotKey, tuple[Seen | None, Seen | None]]:
@@ -295,6 +297,11 @@ class _Inventory:
         if seen.storage == LOCAL and seen.node and not label_value_problems(seen.node):
             labels[NODE_NAME] = seen.node
         return labels
+
+    def _has_owner(self, stored: Seen | None, own: Seen | None) -> bool:
+        """False for a file of a machine that is gone, which an earlier list of the cluster has."""
+        seen = stored or own
+        return seen is not None and (seen.storage != LOCAL or seen.machine in self._hosts)
 
     def _owner(self, seen: Seen) -> Obj:
         if seen.storage == LOCAL:

@@ -266,6 +266,14 @@ def test_what_was_deleted_since_the_clusters_own_list_does_not_come_back_by_it()
     assert len(stored.objects) == 1, "it is new"
 
 
+def test_files_of_a_machine_that_is_gone_are_left_out_although_the_clusters_own_list_has_them() -> None:
+    stored = Stored()
+    gone = local("on-demand-n-b-1799990000", node="n-b", machine="b")
+    stored.pass_(known(host("a", printed(FILE)), own=own(local(FILE), gone, replace(FAILURE, machine="b"))))
+    (made,) = stored.objects.values()
+    assert made["snapshotFile"]["name"] == FILE
+
+
 def test_of_two_objects_for_one_file_one_remains() -> None:
     stored = Stored()
     stored.pass_(known(host("a", printed(FILE))))
