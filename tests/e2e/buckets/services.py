@@ -39,16 +39,17 @@ class Service:
 
 
 @contextlib.contextmanager
-def versity(directory: Path, *options: str, size: str = "") -> Iterator[Service]:
-    """Started with a bucket. With a `size` it keeps everything on a file system of that size, which others don't see."""
+def versity(directory: Path, *options: str, size: str = "", host: str = "127.0.0.1") -> Iterator[Service]:
+    """Started with a bucket. With a `size` it keeps everything on a file system of that size, which others don't see. `host` is
+    an address of this machine."""
     program = need.programs("versitygw")["versitygw"]
     data, beside = directory / "data", directory / "metadata"
     for each in (data / BUCKET, beside):
         each.mkdir(parents=True)
-    authority = _certified(directory)
-    port = _free_port()
+    authority = _certified(directory, host)
+    port = _free_port(host)
     command = [
-        *(str(program), "--port", f"127.0.0.1:{port}", "--access", KEYS.access_key, "--secret", KEYS.secret_key),
+        *(str(program), "--port", f"{host}:{port}", "--access", KEYS.access_key, "--secret", KEYS.secret_key),
         *("--cert", str(directory / "tls.crt"), "--key", str(directory / "tls.key"), "--quiet", *options),
         *("posix", "--sidecar", str(beside), str(data)),
     ]
@@ -58,32 +59,32 @@ def versity(directory: Path, *options: str, size: str = "") -> Iterator[Service]
     log = directory / "log"
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
-            wait_until(lambda: _listens(port) or process.poll() is not None, seen=lambda: log.read_text())
+            wait_until(lambda: _listens(host, port) or process.poll() is not None, seen=lambda: log.read_text())
             assert process.poll() is None, log.read_text()
-            yield Service(Place(BUCKET, endpoint=f"127.0.0.1:{port}", authorities=authority), KEYS, data)
+            yield Service(Place(BUCKET, endpoint=f"{host}:{port}", authorities=authority), KEYS, data)
         finally:
             process.kill()
 
 
-def _certified(directory: Path) -> bytes:
+def _certified(directory: Path, host: str = "127.0.0.1") -> bytes:
     """A certificate and its key beside it; the CA."""
     entropy = Entropy()
     key = certificates.new_key(entropy)
     authority = certificates.sign_authority(key, SYSTEM_CLOCK, entropy, "the CA of a bucket")
     own = certificates.new_key(entropy)
     name = certificates.subject("bucket")
-    leaf = certificates.sign_leaf(Authority(authority, key), own, name, certificates.DAY, ("127.0.0.1",), SYSTEM_CLOCK, entropy)
+    leaf = certificates.sign_leaf(Authority(authority, key), own, name, certificates.DAY, (host,), SYSTEM_CLOCK, entropy)
     (directory / "tls.crt").write_bytes(leaf)
     (directory / "tls.key").write_bytes(certificates.key_pem(own))
     return certificates.certificate_pem(authority)
 
 
-def _free_port() -> int:
+def _free_port(host: str = "127.0.0.1") -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
-def _listens(port: int) -> bool:
+def _listens(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((host, port)) == 0

@@ -3,7 +3,6 @@ real ones, and so are their agents, etcd, the tunnel and the bucket."""
 
 from __future__ import annotations
 
-import base64
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from remuda.kube.objects import dig
 from remuda.provisioning.etcd.s3 import copies, place
 from remuda.provisioning.etcd.s3.bucket import Bucket
 from remuda.provisioning.releases.distributions import K3S, RKE2, Runtime
-from tests.e2e.buckets.services import KEYS, Service, versity
+from tests.e2e.buckets.services import versity
 from tests.real import standin
 
+from .buckets import CREDENTIAL, in_bucket
 from .conftest import PATIENCE, WORKSPACE, Ranch, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.hosts, pytest.mark.timeout(2400)]
@@ -35,12 +35,12 @@ async def test_a_cluster_is_installed_saved_and_restored(
     ranch = own_ranch
     (tmp_path / "bucket").mkdir()
     with versity(tmp_path / "bucket") as service:
-        s3 = _in_bucket(ranch, service)
+        s3 = in_bucket(ranch, service)
         _installed(ranch, tmp_path / "images", runtime, version, s3)
         assert ranch.through(_MAPS, "POST", {"metadata": {"name": "before"}}).status == 201
         name = _saved(ranch, runtime)
         # The server sees the copy by itself, with what the spec and the credential say.
-        credential = place.credential_fields({f"s3credentialConfig-{key}": value for key, value in _CREDENTIAL.items()})
+        credential = place.credential_fields({f"s3credentialConfig-{key}": value for key, value in CREDENTIAL.items()})
         async with Bucket(*place.of_cluster(s3, credential), SYSTEM_CLOCK, Rng()) as bucket:
             (copy,) = await copies.listed(bucket)
         assert (copy.name, copy.node) == (name, "h0") and "provisioning-cluster-spec" in copy.metadata
@@ -49,25 +49,6 @@ async def test_a_cluster_is_installed_saved_and_restored(
         _restored(ranch, runtime, name)
         eventually(lambda: ranch.through(f"{_MAPS}/before").status == 200, PATIENCE)
         assert ranch.through(f"{_MAPS}/after").status == 404
-
-
-_CREDENTIAL = {"accessKey": KEYS.access_key.encode(), "secretKey": KEYS.secret_key.encode()}
-
-
-def _in_bucket(ranch: Ranch, service: Service) -> dict[str, Any]:
-    """`etcd.s3` of a cluster whose credential is in the workspace."""
-    secrets = f"/api/v1/namespaces/{WORKSPACE}/secrets"
-    eventually(lambda: ranch.ask("GET", f"/api/v1/namespaces/{WORKSPACE}").status == 200, PATIENCE)
-    data = {key: base64.b64encode(value).decode() for key, value in _CREDENTIAL.items()}
-    made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "for-the-bucket"}, "data": data}
-    assert ranch.ask("POST", secrets, made).status == 201
-    return {
-        "endpoint": service.place.endpoint,
-        "bucket": service.place.bucket,
-        "folder": "demo",
-        "endpointCA": service.place.authorities.decode(),
-        "cloudCredentialName": f"{WORKSPACE}:for-the-bucket",
-    }
 
 
 def _installed(ranch: Ranch, images: Path, runtime: Runtime, version: str, s3: dict[str, Any]) -> None:
