@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from remuda.hosts.hosts import Hosts
 from tests.e2e.access.fronted import Fronted, fronted
+from tests.e2e.access.harness import Gateway
 from tests.e2e.provisioning.conftest import DEMO, PATIENCE, WORKSPACE, Ranch, _ranch, served, with_upstreams_core
 from tests.e2e.serving import eventually
 
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.hosts, pytest.mark.timeout(2400)]
 
 FROM = "v1.34.1+remuda1"
 _CONFIGS = f"/apis/rke-machine-config.cattle.io/v1/namespaces/{WORKSPACE}/localconfigs"
+BackEnd = Callable[[Path, dict[str, str]], AbstractContextManager[Gateway]]
 _MACHINES = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{WORKSPACE}/machines"
 
 
@@ -61,18 +63,31 @@ def on_kubernetes(directory: Path, environ: dict[str, str]) -> AbstractContextMa
     return fronted(directory, environ, "--job-runner=local")
 
 
-@pytest.fixture(
-    params=[served, pytest.param(on_kubernetes, marks=pytest.mark.variant), with_upstreams_core],
-    ids=["embedded", "kubernetes", "upstream's core"],
-)
-def pools(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pools]:
-    with _ranch(request.param, tmp_path) as ranch:
+@contextmanager
+def own_pools(directory: Path) -> Iterator[Pools]:
+    """On our own API alone."""
+    with _pools(served, directory) as made:
+        yield made
+
+
+@contextmanager
+def _pools(back_end: BackEnd, directory: Path) -> Iterator[Pools]:
+    with _ranch(back_end, directory) as ranch:
         made = Pools(ranch)
         try:
             yield made
         finally:
             for host in made.hosts.all():
                 made.hosts.remove(host.name)
+
+
+@pytest.fixture(
+    params=[served, pytest.param(on_kubernetes, marks=pytest.mark.variant), with_upstreams_core],
+    ids=["embedded", "kubernetes", "upstream's core"],
+)
+def pools(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pools]:
+    with _pools(request.param, tmp_path) as made:
+        yield made
 
 
 def test_pools_become_a_cluster_grow_and_go(pools: Pools) -> None:

@@ -133,9 +133,10 @@ class Ranch:
         return {each["metadata"]["name"]: each["status"]["nodeInfo"]["kubeletVersion"] for each in answer.json["items"]}
 
     def machines(self) -> dict[str, str]:
-        """The names of Machines by those of their hosts."""
+        """The names of Machines by those of their hosts, which in pools are the same."""
         listed = self.get(f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{WORKSPACE}/machines")["items"]
-        return {each["metadata"]["labels"]["rke.cattle.io/node-name"]: each["metadata"]["name"] for each in listed}
+        named = [(each["metadata"]["name"], each["metadata"]["labels"]) for each in listed]
+        return {labels.get("rke.cattle.io/node-name", name): name for name, labels in named}
 
     def remove_machine(self, host: str) -> None:
         path = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{WORKSPACE}/machines/{self.machines()[host]}"
@@ -207,6 +208,13 @@ class Ranch:
 
     def power_on(self, name: str) -> None:
         self._park().start(name)
+
+    def lose(self, *names: str) -> None:
+        """Hosts go without a word, with their disks."""
+        for name in names:
+            self.cut_power(name)
+        self._run("rm", *names)
+        self._hosts = [each for each in self._hosts if each not in names]
 
     def plan_secret(self, name: str) -> str:
         """The path of the Secret with a host's plan."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +90,15 @@ def snapshot_of(ranch: Ranch, host: str) -> Path:
     return max((file for file in directory.iterdir() if file.is_file()), key=lambda file: file.stat().st_mtime)
 
 
+def all_copies(ranch: Ranch) -> list[Obj]:
+    """Of all backups, as `remuda snapshot ls` lists them."""
+    said = ranch.command("snapshot", "ls", DEMO, "-o", "json", "--kubeconfig", str(ranch.kubeconfig()))
+    return [copy for backup in json.loads(said) for copy in backup["copies"]]
+
+
 def copies(ranch: Ranch) -> dict[str, Obj]:
-    """All copies of all backups, as `remuda snapshot ls` lists them, by the names of their files."""
-    command = [sys.executable, "-m", "remuda", "snapshot", "ls", DEMO, "-o", "json", "--kubeconfig", str(ranch.kubeconfig())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return {copy["file"]: copy for backup in json.loads(done.stdout) for copy in backup["copies"]}
+    """By the names of their files."""
+    return {copy["file"]: copy for copy in all_copies(ranch)}
 
 
 def listed(ranch: Ranch, file: Path) -> str:
@@ -112,9 +113,9 @@ def listed(ranch: Ranch, file: Path) -> str:
     return str(copies(ranch)[file.name]["name"])
 
 
-def restore(ranch: Ranch, name: str, generation: int) -> str:
+def restore(ranch: Ranch, name: str, generation: int, mode: str = "none") -> str:
     """Until it has ended; the phase."""
-    asked = {"name": name, "generation": generation, "restoreRKEConfig": "none"}
+    asked = {"name": name, "generation": generation, "restoreRKEConfig": mode}
     ranch.change(rkeConfig={"etcdSnapshotRestore": asked})
     ended = ("Finished", "Failed")
     eventually(
