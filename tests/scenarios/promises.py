@@ -23,13 +23,16 @@ _LAWS = "unit/provisioning/planner/test_laws.py::"
 
 _RESTORED = "e2e/provisioning/test_restoring.py::test_what_was_there_comes_back_and_what_came_later_is_gone"
 _ROTATED = "e2e/provisioning/test_rotation.py::test_certificates_and_keys_of_three_servers_are_rotated"
+_RECOVERED = "e2e/provisioning/test_recovering.py::test_new_hosts_take_the_places_of_lost_ones"
+_LEFT = "e2e/provisioning/test_recovering.py::test_a_server_that_is_left_goes_on_with_all_that_was_stored"
 _RESTORING = "scenarios/test_restoring.py::"
 _RECOVERING = "scenarios/test_recovering.py::"
 _ROTATION = "scenarios/test_rotation.py::"
 _RANDOM = "scenarios/day2/test_random_clusters.py::test_every_operation_ends_or_says_for_what_it_waits"
 
-# Those of `e2e/access`, of the mirror and of the whole way run on both; restores and rotations on the second under `make soak`.
-ON_KUBERNETES = (_UPGRADED_AND_GONE, _SPLIT, _SERVERS, _MIRRORED, _LET_IN, _RESTORED, _ROTATED)
+# Those of `e2e/access`, of the mirror and of the whole way run on both; restores, recoveries and rotations on the second under
+# `make soak`.
+ON_KUBERNETES = (_UPGRADED_AND_GONE, _SPLIT, _SERVERS, _MIRRORED, _LET_IN, _RESTORED, _RECOVERED, _LEFT, _ROTATED)
 ON_OUR_OWN = ("scenarios/", _WHOLE_WAY, _MIRRORED, _LET_IN)
 
 PROMISES: dict[str, tuple[str, ...]] = {
@@ -148,6 +151,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
         f"{_RECOVERING}test_a_server_that_is_left_goes_on_with_all_that_was_stored",
         f"{_RECOVERING}test_it_works_after_the_management_server_was_restored_from_its_own_backup",
         _RESTORED,
+        _RECOVERED,
+        _LEFT,
+        "e2e/machines/test_pool_recovery.py::test_a_new_server_is_made_from_what_the_bucket_and_a_backup_have",
     ),
     "a restore that can not succeed changes nothing": (
         f"{_RESTORING}test_a_restore_that_can_not_succeed_changes_nothing",
