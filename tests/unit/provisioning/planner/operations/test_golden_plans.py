@@ -20,7 +20,9 @@ import pytest
 
 from remuda.kube.objects import Key
 from remuda.provisioning import well_known
+from remuda.provisioning.etcd.file_requests import DELETE, VERIFY, FileRequest
 from remuda.provisioning.etcd.recovery_request import RecoveryRequest
+from remuda.provisioning.etcd.snapshot_specs import request_of
 from remuda.provisioning.etcd.stored_snapshots import BucketCopy, Look, StoredSnapshot
 from remuda.provisioning.planner.decide import plan as decide
 from remuda.provisioning.planner.decision import Decision, SecretChange
@@ -45,7 +47,10 @@ _GOLDEN = Path(__file__).parent / "golden"
 _ACCEPT = os.environ.get("ACCEPT") == "1"
 
 MEMBERS = {"a": "ec", "b": "e", "c": "c", "w": "w"}
+ONE = {"a": "ecw"}
+THREE = {"a": "ecw", "b": "ecw", "c": "ecw"}
 NEW = {"k3s": "v1.34.1+k3s1", "rke2": "v1.34.1+rke2r1"}
+OLD = {"k3s": "v1.33.5+k3s1", "rke2": "v1.33.5+rke2r1"}
 STAGED = {"k3s": "v1.29.4+k3s1", "rke2": "v1.29.4+rke2r1"}
 
 FILE = "on-demand-b-1700000000"
@@ -56,6 +61,9 @@ IN_BUCKET = replace(ON_A, machine="", s3=S3, copy=BucketCopy(Look.FOUND))
 FOR_HOSTS = replace(IN_BUCKET, copy=BucketCopy(Look.HOSTS_ONLY))
 SPEC = {"machineGlobalConfig": {"secrets-encryption": True}, "etcd": {"snapshotRetention": 5}}
 WITH_S3 = {**SPEC, "etcd": {"snapshotRetention": 5, "s3": {**S3, "cloudCredentialName": "cattle-global-data:cc"}}}
+ELSEWHERE = {**SPEC, "dataDirectories": {"systemAgent": "/data/agent", "provisioning": "/data/capr", "k8sDistro": "/data/distro"}}
+OWN_CERTIFICATE = ["tls-cert-file=/etc/own.crt", "tls-private-key-file=/etc/own.key"]
+WITH_CERTIFICATE = {"machineGlobalConfig": {"kube-controller-manager-arg": OWN_CERTIFICATE}}
 CREDENTIAL = NamedObject(data={"s3credentialConfig-accessKey": b"AKIA", "s3credentialConfig-secretKey": b"hidden"})
 
 
@@ -72,20 +80,27 @@ class Operation:
     # The graph asks for a snapshot before an upgrade.
     upgrades: bool = False
     recovery: RecoveryRequest | None = None
+    members: Mapping[str, str] = field(default_factory=lambda: MEMBERS)
+    # Servers that were registered anew, in the places of all of the cluster's.
+    new: Mapping[str, str] = field(default_factory=dict)
+    # The fields of the spec of the snapshot's time, which the graph's controller brings back.
+    before: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[FileRequest, ...] = ()
 
 
-def _restore(stored: StoredSnapshot | None, cluster: Mapping[str, Any] = SPEC) -> Operation:
-    asked = {"name": "snap" if stored else FILE, "generation": 1, "restoreRKEConfig": "none"}
-    return Operation(
-        {"etcdSnapshotRestore": asked}, "etcd_snapshot_restore_phase", ("Finished", "Failed"), stored=stored, cluster=cluster
-    )
+def _restore(stored: StoredSnapshot | None, cluster: Mapping[str, Any] = SPEC, mode: str = "none", **more: Any) -> Operation:
+    asked = {"name": "snap" if stored else FILE, "generation": 1, "restoreRKEConfig": mode}
+    ended = ("etcd_snapshot_restore_phase", ("Finished", "Failed"))
+    return Operation({"etcdSnapshotRestore": asked}, *ended, stored=stored, cluster=cluster, **more)
 
 
-def _recover(request: RecoveryRequest, stored: StoredSnapshot | None, cluster: Mapping[str, Any] = SPEC) -> Operation:
+def _recover(
+    request: RecoveryRequest, stored: StoredSnapshot | None, cluster: Mapping[str, Any] = SPEC, **more: Any
+) -> Operation:
     """From the restore on: before that, no plan is written."""
     spec = {"etcdSnapshotRestore": request.restore(1)}
-    phases = ("Finished", "Failed")
-    return Operation(spec, "etcd_snapshot_restore_phase", phases, stored=stored, cluster=cluster, recovery=request)
+    ended = ("etcd_snapshot_restore_phase", ("Finished", "Failed"))
+    return Operation(spec, *ended, stored=stored, cluster=cluster, recovery=request, **more)
 
 
 _KEYS = {"rotateEncryptionKeys": {"generation": 1}}
@@ -101,13 +116,35 @@ OPERATIONS = {
     "restore on a member without an API": _restore(ON_B),
     "restore from a bucket": _restore(IN_BUCKET, WITH_S3),
     "restore from a bucket that only hosts can look into": _restore(FOR_HOSTS, WITH_S3),
+    "restore with the version": _restore(ON_A, mode="kubernetesVersion", before={"kubernetesVersion": OLD}),
+    "restore with all": _restore(
+        ON_A,
+        mode="all",
+        before={"kubernetesVersion": OLD, "machineGlobalConfig": {"secrets-encryption": True, "tls-san": ["then"]}},
+    ),
+    "restore of one server": _restore(ON_A, members=ONE),
+    "restore of three servers": _restore(ON_B, members=THREE),
+    "restore in other directories": _restore(ON_A, ELSEWHERE, members=ONE),
+    "recover on a host without a plan": _recover(RecoveryRequest(1, snapshot="snap"), IN_BUCKET, WITH_S3, new={"n": "ec"}),
     "recover from a bucket": _recover(RecoveryRequest(1, snapshot="snap"), IN_BUCKET, WITH_S3),
     "recover from a machine": _recover(RecoveryRequest(1, machine="a"), None),
     "rotate certificates": Operation({"rotateCertificates": {"generation": 1}}),
     "rotate certificates of services": Operation({"rotateCertificates": {"generation": 1, "services": ["etcd", "scheduler"]}}),
+    "rotate certificates beside a file of its own": Operation(
+        {"rotateCertificates": {"generation": 1}}, cluster=WITH_CERTIFICATE, members=ONE
+    ),
+    "rotate keys of one server": Operation(_KEYS, _KEY_PHASE, ("Done", "Failed"), members=ONE),
     "rotate keys in one step": Operation(_KEYS, _KEY_PHASE, ("Done", "Failed")),
     "rotate keys in stages": Operation(_KEYS, _KEY_PHASE, ("Done", "Failed"), versions=STAGED),
 }
+OPERATIONS["check and delete files"] = Operation(
+    {},
+    members=ONE,
+    files=(
+        FileRequest("1" * 16, DELETE, "snap-1", "on-demand-a-1600000000", "a"),
+        FileRequest("2" * 16, VERIFY, "snap-2", FILE, "a", size=4128, sha256="5" * 64),
+    ),
+)
 CASES = [(runtime, name) for name, operation in OPERATIONS.items() for runtime in operation.versions]
 
 
@@ -188,10 +225,13 @@ def _phase(control_plane: ControlPlane) -> str:
 
 
 def performed(operation: Operation, version: str) -> Hosts:
-    members = [machine(name, roles, infrastructure_kind="CustomMachine") for name, roles in MEMBERS.items()]
+    members = _machines(operation.members)
     features = {"encryption-key-rotation": "2.0.0"}
     spec = {"kubernetesVersion": version, "clusterName": "demo", "managementClusterName": "c-m-abcdefgh", **operation.cluster}
-    found = Hosts(snapshot(*members, spec=spec, features=features, stored=operation.stored))
+    stored = operation.stored
+    if stored is not None and operation.before:
+        stored = replace(stored, spec=_before(operation, version))
+    found = Hosts(snapshot(*members, spec=spec, features=features, stored=stored))
     found.until(lambda decision: bool(decision.applied))
     found.written.clear()
     head = found.picture.control_plane
@@ -202,16 +242,45 @@ def performed(operation: Operation, version: str) -> Hosts:
     if operation.upgrades:
         head = replace(head, annotations={well_known.UPGRADE_SNAPSHOT: f"{version} v1.35.0 7"})
     found.picture = replace(found.picture, control_plane=head)
+    if operation.new:
+        workers = [each for each in found.picture.machines if each.is_only_worker]
+        found.picture = replace(found.picture, machines=(*_machines(operation.new), *workers))
+    if operation.files:
+        found.picture = replace(found.picture, file_requests={"a": operation.files})
 
     def is_over(decision: Decision) -> bool:
         own = found.picture.control_plane
         if operation.upgrades:
             return bool(decision.applied) and (own.upgrade_snapshot or {}).get("phase") == "Finished"
+        if operation.files:
+            return bool(found.written) and all(each.node is not None and each.node.in_sync for each in found.picture.machines)
+        _bring_back(found, operation)
         ended = getattr(own, operation.phase) in operation.last if operation.phase else own.certificate_rotation_generation == 1
         return bool(decision.applied) and ended
 
     found.until(is_over)
+    assert not operation.phase or getattr(found.picture.control_plane, operation.phase) == operation.last[0]
     return found
+
+
+def _machines(roles: Mapping[str, str]) -> list[Machine]:
+    return [machine(name, each, infrastructure_kind="CustomMachine") for name, each in roles.items()]
+
+
+def _before(operation: Operation, version: str) -> Mapping[str, Any]:
+    runtime = of_version(version).name
+    return {name: value[runtime] if value is OLD else value for name, value in operation.before.items()}
+
+
+def _bring_back(found: Hosts, operation: Operation) -> None:
+    """Once nothing speaks against the snapshot, the spec gets the fields of its time, and the annotation says so."""
+    head = found.picture.control_plane
+    noted = well_known.RESTORED_SPEC in head.annotations
+    if not operation.before or noted or head.etcd_snapshot_restore_phase != "Shutdown":
+        return
+    before = _before(operation, head.version)
+    annotations = {**head.annotations, well_known.RESTORED_SPEC: request_of(head.spec["etcdSnapshotRestore"])}
+    found.picture = replace(found.picture, control_plane=replace(head, spec={**head.spec, **before}, annotations=annotations))
 
 
 # --- in readable words ---------------------------------------------------------------------------------------------------------
@@ -252,7 +321,9 @@ def _plan(of: Plan, seen: set[str]) -> Iterator[str]:
 def _file(file: File) -> tuple[str, str]:
     marks = [word for word, is_set in (("dynamic", file.dynamic), ("minor", file.minor)) if is_set]
     marks += [f"permissions {file.permissions}"] if file.permissions else []
-    return f"{file.path}{' [' + ', '.join(marks) + ']' if marks else ''}", file.data.decode()
+    # The hash of a program is enough: it is a module of its own.
+    text = f"sha256:{hashlib.sha256(file.data).hexdigest()}" if file.path.endswith(".py") else file.data.decode()
+    return f"{file.path}{' [' + ', '.join(marks) + ']' if marks else ''}", text
 
 
 def _periodic(each: PeriodicInstruction) -> tuple[str, str]:
@@ -318,5 +389,5 @@ def test_nothing_is_checked_in_that_no_operation_writes() -> None:
 
 
 def test_versions_are_of_their_distributions() -> None:
-    for versions in (NEW, STAGED):
+    for versions in (NEW, OLD, STAGED):
         assert all(of_version(version).name == name for name, version in versions.items())
