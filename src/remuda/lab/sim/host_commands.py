@@ -66,11 +66,11 @@ class HostCommands:
                     distribution.violations.append(f"certificates of {member.name} were replaced while it was running")
                 distribution.rotated.append(member.name)
                 distribution.expired.discard(member.name)
-            case [_, "secrets-encrypt", "status"]:
+            case [_, "secrets-encrypt", "status", *_]:
                 return distribution.keys.status(distribution.servers())
-            case [_, "secrets-encrypt", step]:
+            case [_, "secrets-encrypt", step, *_]:
                 self._keys(distribution, step)
-            case ["/bin/sh", script, _] if script.endswith("/rotate_keys.sh"):
+            case ["/bin/sh", script, *_] if script.endswith("/rotate_keys.sh"):
                 self._keys(distribution, "rotate-keys")
         return ""
 

@@ -108,5 +108,10 @@ class Directories:
         """The distribution's own program. Ours is its launcher in the distribution's directory, which knows where the host is."""
         return f"{self.distro}/bin/{runtime.name}" if runtime is REMUDA else runtime.name
 
+    def option(self, runtime: Runtime) -> tuple[str, ...]:
+        """The option of commands that do not read the configuration: k3s and RKE2 read it for `server`, `agent` and
+        `etcd-snapshot` alone."""
+        return ("--data-dir", self.distro) if self.distro_is_moved and runtime is not REMUDA else ()
+
     def kubectl(self, runtime: Runtime, layout: Layout = PLAIN) -> str:
         return f"{self.distro}/bin/kubectl" if runtime.runs_static_pods else layout.path("/usr/local/bin/kubectl")

@@ -42,6 +42,7 @@ def test_directories_are_the_originals_unless_chosen() -> None:
     assert Directories.of(RKE2) == Directories("/var/lib/rancher/rke2", "/var/lib/rancher/capr")
     moved = Directories.of(K3S, {"k8sDistro": "/data/k3s", "provisioning": "/data/capr"})
     assert moved == Directories("/data/k3s", "/data/capr", distro_is_moved=True)
+    assert (moved.option(K3S), Directories.of(K3S).option(K3S)) == (("--data-dir", "/data/k3s"), ())
 
 
 def test_a_host_in_a_directory_has_them_below_it() -> None:

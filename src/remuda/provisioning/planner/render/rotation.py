@@ -44,7 +44,8 @@ def _certificates(host: HostContext, task: RotateCertificates, config: Config) -
     restart = idempotence.restart(directories, "certificate-rotation/restart", value, runtime.unit(host.is_server))
     if not host.is_server:
         return restart
-    words = ["certificate", "rotate", *(word for service in task.services for word in ("-s", service))]
+    services = (word for service in task.services for word in ("-s", service))
+    words = ["certificate", "rotate", *directories.option(runtime), *services]
     found = [
         idempotence.stop(directories, "certificate-rotation/stop", value, runtime.server_unit),
         idempotence.instruction(directories, "certificate-rotation/rotate", value, directories.command(runtime), words),
@@ -97,41 +98,48 @@ exit 1
 """,
     _WAIT_FOR_STATUS: """\
 #!/bin/sh
-# usage: wait_for_secrets_encrypt_status.sh COMMAND
+# usage: wait_for_secrets_encrypt_status.sh COMMAND [OPTION...]
 # Waits for an answer about the encryption of Secrets.
+command="$1"
+shift
 for attempt in 1 2 3 4 5 6 7 8 9 10; do
-    "$1" secrets-encrypt status && exit 0
+    "$command" secrets-encrypt status "$@" && exit 0
     sleep 10
 done
 exit 1
 """,
     _STATUS_SCRIPT: """\
 #!/bin/sh
-# usage: secrets_encrypt_status.sh COMMAND [STAGE]
+# usage: secrets_encrypt_status.sh COMMAND [STAGE [OPTION...]]
 # Waits for an answer about the encryption of Secrets, and for a stage of the rotation.
+command="$1"
+stage="$2"
+shift "$(($# < 2 ? $# : 2))"
 for attempt in 1 2 3 4 5 6 7 8 9 10; do
-    if found="$("$1" secrets-encrypt status)"; then
-        case "$found" in *"$2"*) exit 0 ;; esac
+    if found="$("$command" secrets-encrypt status "$@")"; then
+        case "$found" in *"$stage"*) exit 0 ;; esac
     fi
     sleep 10
 done
-echo "the rotation of encryption keys is not at ${2:-any stage}: $found" >&2
+echo "the rotation of encryption keys is not at ${stage:-any stage}: $found" >&2
 exit 1
 """,
     _ROTATE_KEYS: """\
 #!/bin/sh
-# usage: rotate_keys.sh COMMAND
+# usage: rotate_keys.sh COMMAND [OPTION...]
 # Rotates the encryption keys. A client that gave up while the server goes on counts as success.
-status() { "$1" secrets-encrypt status; }
-active() { status "$1" | grep '^ *\\*'; }
+command="$1"
+shift
+status() { "$command" secrets-encrypt status "$@"; }
+active() { status "$@" | grep '^ *\\*'; }
 
-before="$(active "$1")"
-"$1" secrets-encrypt rotate-keys && exit 0
+before="$(active "$@")"
+"$command" secrets-encrypt rotate-keys "$@" && exit 0
 code=$?
-case "$(status "$1")" in
+case "$(status "$@")" in
     *": reencrypt_request"* | *": reencrypt_active"*) exit 0 ;;
 esac
-now="$(active "$1")"
+now="$(active "$@")"
 if [ -n "$before" ] && [ -n "$now" ] && [ "$before" != "$now" ]; then
     exit 0
 fi
@@ -142,10 +150,10 @@ exit $code
 
 def _keys(host: HostContext, task: RotateKeys) -> tuple[Instruction, ...]:
     directories = host.cluster.directories
-    command = directories.command(host.cluster.runtime)
-    args: tuple[str, ...] = ("secrets-encrypt", task.command)
+    command, option = directories.command(host.cluster.runtime), directories.option(host.cluster.runtime)
+    args: tuple[str, ...] = ("secrets-encrypt", task.command, *option)
     if task.command == _ONE_STEP:
-        command, args = "/bin/sh", (_path(host, _ROTATE_KEYS), command)
+        command, args = "/bin/sh", (_path(host, _ROTATE_KEYS), command, *option)
     identifier = f"encryption-key-rotation/{task.phase.lower()}"
     run = idempotence.instruction(directories, identifier, str(task.generation), command, args)
     return (run, *_status(host, task))
@@ -168,25 +176,32 @@ def _restart(host: HostContext, task: RestartServer) -> tuple[tuple[Instruction,
     found.append(Instruction("wait-for-systemctl-status", env=env, args=waiting, command="sh"))
     if not host.machine.is_control_plane:
         return tuple(found), (_script(host, _WAIT_FOR_UNIT),)
-    answering = ("-x", _path(host, _WAIT_FOR_STATUS), directories.command(runtime))
+    answering = ("-x", _path(host, _WAIT_FOR_STATUS), directories.command(runtime), *directories.option(runtime))
     found.append(Instruction("wait-for-secrets-encrypt-status", env=env, args=answering, command="sh", saveOutput=True))
     scripts = (_WAIT_FOR_UNIT, _STATUS_SCRIPT, _WAIT_FOR_STATUS)
     return (*found, *_status(host, task, task.stage)), tuple(_script(host, name) for name in scripts)
 
 
 def _status(host: HostContext, task: RotateKeys | RestartServer, stage: str = "") -> tuple[Instruction, Instruction]:
-    command = host.cluster.directories.command(host.cluster.runtime)
-    args = ("-x", _path(host, _STATUS_SCRIPT), command, *([stage] if stage else []))
+    directories, runtime = host.cluster.directories, host.cluster.runtime
+    option = directories.option(runtime)
+    awaited = (stage, *option) if stage or option else ()
+    args = ("-x", _path(host, _STATUS_SCRIPT), directories.command(runtime), *awaited)
+    command, words = _asked_for_status(host)
     return (
         Instruction("secrets-encrypt-status-script", env=_marks(task), args=args, command="sh"),
-        Instruction(STATUS, env=_marks(task), args=("secrets-encrypt", "status"), command=command, saveOutput=True),
+        Instruction(STATUS, env=_marks(task), args=words, command=command, saveOutput=True),
     )
 
 
 def _reported(host: HostContext, task: RotateKeys | RestartServer) -> PeriodicInstruction:
-    command = host.cluster.directories.command(host.cluster.runtime)
-    args = ("secrets-encrypt", "status")
-    return PeriodicInstruction(STATUS, env=_marks(task), args=args, command=command, periodSeconds=_STATUS_PERIOD)
+    command, words = _asked_for_status(host)
+    return PeriodicInstruction(STATUS, env=_marks(task), args=words, command=command, periodSeconds=_STATUS_PERIOD)
+
+
+def _asked_for_status(host: HostContext) -> tuple[str, tuple[str, ...]]:
+    directories, runtime = host.cluster.directories, host.cluster.runtime
+    return directories.command(runtime), ("secrets-encrypt", "status", *directories.option(runtime))
 
 
 def _marks(task: RotateKeys | RestartServer) -> tuple[str, str]:

@@ -21,7 +21,10 @@ from tests.unit.provisioning.planner.render import inputs
 _DISTRIBUTION = """\
 #!/bin/sh
 cd "$(dirname "$0")/state"
-case "$1 $2" in
+asked="$1 $2"
+shift 2
+echo "$*" >> options
+case "$asked" in
     "secrets-encrypt status")
         [ -f late ] && [ "$(cat late)" -gt 0 ] && echo $(($(cat late) - 1)) > late && exit 1
         printf 'Current Rotation Stage: %s\\n *      AES-CBC   %s\\n' "$(cat stage)" "$(ls keys | tail -n 1)" ;;
@@ -100,6 +103,18 @@ def test_an_answer_is_awaited_ten_times(host: Host, late: int, code: int) -> Non
     for script in ("wait_for_secrets_encrypt_status.sh", "secrets_encrypt_status.sh"):
         (host.state / "late").write_text(f"{late}\n")
         assert host.run(script).returncode == code, script
+
+
+def test_the_distribution_gets_the_options(host: Host) -> None:
+    option = ("--data-dir", "/data/it's here")
+    for script, words in (
+        ("rotate_keys.sh", option),
+        ("wait_for_secrets_encrypt_status.sh", option),
+        ("secrets_encrypt_status.sh", ("reencrypt_finished", *option)),
+    ):
+        assert host.run(script, *words).returncode == 0, script
+    assert set((host.state / "options").read_text().splitlines()) == {" ".join(option)}
+    assert host.run("secrets_encrypt_status.sh").returncode == 0
 
 
 def test_a_stage_is_awaited(host: Host) -> None:

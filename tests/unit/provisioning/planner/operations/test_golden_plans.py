@@ -133,6 +133,12 @@ OPERATIONS = {
     "rotate certificates beside a file of its own": Operation(
         {"rotateCertificates": {"generation": 1}}, cluster=WITH_CERTIFICATE, members=ONE
     ),
+    "rotate certificates in other directories": Operation(
+        {"rotateCertificates": {"generation": 1}}, cluster=ELSEWHERE, members=ONE
+    ),
+    "rotate keys in stages in other directories": Operation(
+        _KEYS, _KEY_PHASE, ("Done", "Failed"), versions=STAGED, cluster=ELSEWHERE, members=ONE
+    ),
     "rotate keys of one server": Operation(_KEYS, _KEY_PHASE, ("Done", "Failed"), members=ONE),
     "rotate keys in one step": Operation(_KEYS, _KEY_PHASE, ("Done", "Failed")),
     "rotate keys in stages": Operation(_KEYS, _KEY_PHASE, ("Done", "Failed"), versions=STAGED),
@@ -198,8 +204,9 @@ class Hosts(World):
 
     def _printed(self, each: Instruction) -> str:
         words = each.args
-        if "secrets-encrypt" in words and words[-1] in ("prepare", "rotate", "reencrypt"):
-            self.stage = "reencrypt_finished" if words[-1] == "reencrypt" else words[-1]
+        step = words[words.index("secrets-encrypt") + 1] if "secrets-encrypt" in words else ""
+        if step in ("prepare", "rotate", "reencrypt"):
+            self.stage = "reencrypt_finished" if step == "reencrypt" else step
         elif any(word.endswith("/rotate_keys.sh") for word in words):
             self.stage = "reencrypt_finished"
         return self._status() if each.saveOutput else ""

@@ -57,6 +57,29 @@ def test_certificates_of_a_k3s_server() -> None:
     ]
 
 
+@pytest.mark.parametrize("runtime", ["k3s", "rke2"])
+def test_commands_that_do_not_read_the_configuration_are_told_the_directory(runtime: str) -> None:
+    def moved(task: RotateCertificates | RotateKeys | RestartServer) -> list[str]:
+        spec = {"dataDirectories": {"k8sDistro": "/data/distro"}}
+        found = plan(machine("etcd,control-plane"), INIT, spec, facts(VERSIONS[runtime]), task)
+        commands = [" ".join([each.command, *each.args]) for each in (*found.instructions, *found.periodicInstructions)]
+        own = [each for each in commands if f" {runtime} " in each or each.startswith(runtime)]
+        return [each.partition(" /var/lib/rancher/capr ")[2] or each for each in own]
+
+    scripts = "/data/distro/capr/encryption-key-rotation/bin"
+    option = "--data-dir /data/distro"
+    answered = [
+        f"sh -x {scripts}/secrets_encrypt_status.sh {runtime}  {option}",
+        *[f"{runtime} secrets-encrypt status {option}"] * 2,
+    ]
+    assert moved(RotateCertificates(7, ("kubelet",))) == [f"certificate rotate {option} -s kubelet"]
+    assert moved(RotateKeys(3, "Prepare", "prepare")) == [f"secrets-encrypt prepare {option}", *answered]
+    assert moved(RotateKeys(3, "Rotate", "rotate-keys")) == [f"{scripts}/rotate_keys.sh {runtime} {option}", *answered]
+    restarted = moved(RestartServer(3, "PostRotateRestart", "rotate"))
+    assert f"sh -x {scripts}/wait_for_secrets_encrypt_status.sh {runtime} {option}" in restarted
+    assert f"sh -x {scripts}/secrets_encrypt_status.sh {runtime} rotate {option}" in restarted
+
+
 def test_certificates_of_an_rke2_server() -> None:
     distro = "/var/lib/rancher/rke2"
     tls, pods = f"{distro}/server/tls", f"{distro}/agent/pod-manifests"
