@@ -10,11 +10,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from remuda.kube.encoding import yamlio
 
 from .served_world import ServedWorld
 
+Obj = dict[str, Any]
+
 DOCS = Path(__file__).parents[4] / "docs"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SNAPSHOT = re.compile(r"[a-z][a-z0-9.-]*-\d{10}(?:-[0-9a-f]{6})?\b")
 _MASKS = (
     (_SNAPSHOT, "SNAPSHOT"),
@@ -88,3 +94,9 @@ class Reader:
             self._names.update(zip(meant, shown, strict=True))
             rest, skipping = rest[at + 1 :], False
         assert skipping or not rest, f"{example.command!r} prints more:\n" + "\n".join(rest)
+
+
+def manifests(page: str) -> Iterator[Obj]:
+    """The YAML of a page: objects, and parts of a cluster."""
+    for block in _YAML.findall((DOCS / page).read_text()):
+        yield yamlio.loads(block)
