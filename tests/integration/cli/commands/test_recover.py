@@ -117,17 +117,20 @@ async def test_the_examples_of_the_page_do_what_it_says(tmp_path: Path) -> None:
     async with served(tmp_path) as found:
         servers = await with_snapshot(found)
         name = (await found.run("snapshot ls demo -o name")).out.split()[0]
+        (kept,) = found.world.distribution(DEMO).snapshots["h0"].values()
+        archive, now = found.world.hosts.buckets.of("archive"), found.world.clock.time()
+        archive.upload("2026", "on-demand-n1-1795089600", kept, node="n1", cluster_id="", now=now)
         for host in servers:
             await found.world.hosts.remove(host)
             async with found.time:
                 await found.world.host(DEMO, f"n-{host.name}", "ec")
-        assert len(lines) == 4
+        assert len(lines) == 5
         done = await found.run(lines[0].replace("on-demand-1795089600", name), typed="demo")
         assert done.code == 0 and done.out == f"cluster demo is recovered from snapshot {name}\n", done.err
         printed = [_VARIES.sub("", each) for each in done.err.splitlines()]
         assert [each for each in shown if _VARIES.sub("", each) not in printed] == []
         for line in lines[1:]:
             # The files of the lost servers are gone, and the copy in the bucket is known by its object.
-            line = line.replace("on-demand-1795089600", "snap").replace("-machine n1", "-machine n-h0")
+            line = line.replace(" on-demand-1795089600", " snap").replace("-machine n1", "-machine n-h0")
             done = await found.run(line.replace(" --no-wait", "") + " --no-wait", typed="demo")
             assert done.code == 0 and "remuda cluster show demo --watch follows it" in done.err, (line, done.err)
