@@ -300,7 +300,8 @@ def test_the_token_of_a_machine_that_is_gone_is_dead(gateway: Gateway, cluster: 
     assert gateway.endpoint.request("DELETE", f"{MACHINES}/{machine}").status == 200
     until(lambda: gateway.endpoint.request("GET", f"{MACHINES}/{machine}").status == 404, PATIENCE, gateway)
     until(lambda: host.request("GET", f"{SECRETS}/{plan_name(machine)}").status == 401, PATIENCE, gateway)
-    assert host.request("POST", "/v3/connect/progress", {"lines": ["x"]}).status in (200, 401)
+    # 410 as soon as it is known that the machine was deleted, on which its agent stops.
+    assert host.request("POST", "/v3/connect/progress", {"lines": ["x"]}).status in (200, 401, 410)
     answers: list[Answer] = []
 
     def comes_again() -> bool:

@@ -24,14 +24,14 @@ _MASKED = (
     "getty@tty1.service console-getty.service systemd-sysctl.service systemd-modules-load.service systemd-logind.service "
     "apt-daily.timer apt-daily-upgrade.timer fstrim.timer e2scrub_all.timer"
 )
-# Each host gets a machine ID and SSH host keys of its own when it starts for the first time.
+# Each host gets a machine ID and SSH host keys of its own when it starts for the first time. systemd would take D-Bus' machine ID.
 CONTAINERFILE = f"""\
 FROM {BASE}
 RUN apt-get update \\
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \\
     systemd systemd-sysv dbus curl ca-certificates iproute2 kmod procps python3 openssh-server \\
  && apt-get clean \\
- && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* \\
+ && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* /var/lib/dbus/machine-id \\
  && : >/etc/machine-id \\
  && systemctl mask {_MASKED} \\
  && mkdir -p /etc/systemd/system/ssh.service.d \\
