@@ -22,6 +22,7 @@ from tests.real import need
 from .builders import CMS, MINE, NAMESPACES, cm, namespace
 from .harness import OURS, REAL, Both, Endpoint, Pair, RemudaProcess, backing
 from .masks import masked
+from .test_watch_websocket import ORIGIN, Heard
 
 # It compacts the real server's etcd, so there is nothing to record.
 pytestmark = pytest.mark.live
@@ -109,6 +110,21 @@ def test_a_watch_from_the_past_ends_with_an_error_event(past: tuple[Pair, Both])
             seen[side] = event
     assert seen[OURS] == seen[REAL]
     assert seen[OURS]["object"]["code"] == 410
+
+
+def test_a_websocket_from_the_past_gets_the_error_as_an_event(past: tuple[Pair, Both]) -> None:
+    pair, page = past
+    seen = {}
+    for side in SIDES:
+        where = f"{CMS}?watch=1&timeoutSeconds=60&resourceVersion={version(page, side)}".format(ns=NS)
+        heard = Heard(pair.endpoints[side], where, ORIGIN)
+        ((kind, text),) = heard.messages
+        event = masked(json.loads(text))
+        # The words differ as in the test above.
+        event["object"].pop("message")
+        seen[side] = heard.status, kind, event, heard.closed
+    assert seen[OURS] == seen[REAL]
+    assert seen[OURS][2]["object"]["code"] == 410
 
 
 def test_a_watch_from_the_present_goes_on(past: tuple[Pair, Both]) -> None:

@@ -130,10 +130,6 @@ def test_initial_events_end_with_a_bookmark(pair: Pair) -> None:
     heard(pair, f"{CMS}?watch=1&timeoutSeconds=1&{query}&{MINE}")
 
 
-def test_a_version_that_is_gone_is_an_event(pair: Pair) -> None:
-    heard(pair, f"{CMS}?watch=1&timeoutSeconds=1&resourceVersion=1")
-
-
 @pytest.mark.parametrize("protocol", ["", "v4.channel.k8s.io", "anything"])
 def test_the_protocol_is_echoed(pair: Pair, protocol: str) -> None:
     heard(pair, f"{CMS}?watch=1&timeoutSeconds=1&{MINE}", {**ORIGIN, "Sec-WebSocket-Protocol": protocol})
