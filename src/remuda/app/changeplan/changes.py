@@ -6,13 +6,16 @@ from typing import Any
 
 import msgspec
 
+from remuda.capi.change_budget import CHANGE_BUDGET, CLUSTER_CHANGE_BUDGET
 from remuda.client.interface import Client
 from remuda.kube.objects import GroupVersionResource, Key, with_metadata
+from remuda.provisioning.well_known import POOL_CHANGE_BUDGETS
 
 Obj = dict[str, Any]
 
 # As `kubectl apply --server-side --force-conflicts` names itself.
 MANAGER = "kubectl"
+_BUDGETS = frozenset({CHANGE_BUDGET, CLUSTER_CHANGE_BUDGET, POOL_CHANGE_BUDGETS})
 
 
 class Apply(msgspec.Struct, frozen=True, tag="apply"):
@@ -48,6 +51,24 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
 
 
 Change = Apply | Patch | Delete
+
+
+def without_budgets(change: Change) -> Change:
+    """The same change, but for change budgets that it writes."""
+    match change:
+        case Apply(resource, obj):
+            return Apply(resource, unbound(obj))
+        case Patch(resource, namespace, name, patch):
+            return Patch(resource, namespace, name, unbound(patch))
+        case Delete():
+            return change
+
+
+def unbound(value: Any) -> Any:
+    """The same JSON without any change budget, wherever an object has one."""
+    if isinstance(value, dict):
+        return {name: unbound(each) for name, each in value.items() if name not in _BUDGETS}
+    return [unbound(each) for each in value] if isinstance(value, list) else value
 
 
 async def write(client: Client, change: Change, revision: str = "") -> None:

@@ -7,7 +7,7 @@ The copy keeps uids, revisions, owners, status and managed fields; it becomes th
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from remuda.api import management_cattle_io as management
@@ -23,7 +23,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, name_of, namespace_of, resource_version_of
 
 from . import scope
-from .changes import Change
+from .changes import Change, unbound
 from .scope import Found
 
 Obj = dict[str, Any]
@@ -47,6 +47,10 @@ class ClusterCopy:
     def state(self) -> InitialState:
         """The state with which a server in memory begins."""
         return InitialState([_stored(each) for each in self.found], self.revision)
+
+    def without_budgets(self) -> ClusterCopy:
+        """The same clusters, with nothing held by change budgets."""
+        return replace(self, found=tuple(each._replace(obj=unbound(each.obj)) for each in self.found))
 
     def of(self, resource: GroupVersionResource) -> list[Obj]:
         return [each.obj for each in self.found if each.resource.group_resource == resource.group_resource]

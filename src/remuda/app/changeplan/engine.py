@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -19,8 +19,8 @@ from remuda.kube.objects import Key, annotations_of, labels_of, resource_version
 from remuda.lab.sim.provisioning_world import Surroundings
 from remuda.provisioning.well_known import PLAN_TYPE
 
-from . import cluster_copy, outcomes
-from .changes import Change, write
+from . import cluster_copy, outcomes, over_budget
+from .changes import Change, without_budgets, write
 from .cluster_copy import ClusterCopy
 from .past_times import host_times, job_times
 from .rehearsed import Start, rehearse
@@ -62,6 +62,15 @@ async def plan(copy: ClusterCopy, request: Request, now: float, seed: int = 1) -
     without = await rehearse(start, (), seed)
     changed = await rehearse(start, request.changes, seed)
     result = outcomes.compare(without.record, changed.record)
+    if over_budget.waits_for_budget(changed.record):
+        free_start = replace(start, state=copy.without_budgets().state())
+        free = await rehearse(free_start, [without_budgets(each) for each in request.changes], seed)
+        anyway = await rehearse(free_start, (), seed) if over_budget.waits_for_budget(without.record) else without
+        result = outcomes.with_held(
+            result,
+            over_budget.held(changed.record, free.record, anyway.record),
+            outcomes.stuck(anyway.record, free.record),
+        )
     return msgspec.structs.replace(
         result,
         id=plan_id(copy, request.changes),

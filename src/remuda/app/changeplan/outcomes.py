@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from remuda.kube.objects import Key, dig, name_of, namespace_of
 from remuda.kube.waits import NOTES, Wait
 
 from . import differences
 from .machine_outcomes import Judged, by_begin, judged
 from .record import MACHINES, SECRETS, Record
-from .result import ChangePlan, FieldChange, MachinePlan, ObjectChange, Outcome, Verdict, Wave
+from .result import ChangePlan, FieldChange, HeldMachine, MachinePlan, ObjectChange, Outcome, Verdict, Wave
 
 Obj = dict[str, Any]
 
@@ -43,10 +45,10 @@ def compare(without: Record, changed: Record) -> ChangePlan:
     already = tuple(f"machine {each.name} is {each.outcome} without the change, too" for each in by_begin(anyway.values()))
     waves, numbers = _waves([each for each in found if each.outcome is not Outcome.UNTOUCHED], changed)
     machines = tuple(_shown(each, changed, numbers.get(each.key, 0)) for each in by_begin(found))
-    stuck = _stuck(without, changed)
+    waiting = stuck(without, changed)
     objects = _objects(without, changed)
     happens = bool(numbers) or bool(objects)
-    verdict = Verdict.STUCK if stuck else Verdict.CHANGES if happens else Verdict.NOTHING
+    verdict = Verdict.STUCK if waiting else Verdict.CHANGES if happens else Verdict.NOTHING
     return ChangePlan(
         id="",
         revision="",
@@ -57,10 +59,18 @@ def compare(without: Record, changed: Record) -> ChangePlan:
         objects=objects,
         seconds=round(changed.seconds, 1) if happens else 0.0,
         snapshots=sum(move.what == "saved" for moves in changed.moves.values() for move in moves),
-        stuck=stuck,
+        stuck=waiting,
         already=already,
         inexact=tuple(f"in the rehearsal {line}" for line in changed.violations),
     )
+
+
+def with_held(plan: ChangePlan, held: tuple[HeldMachine, ...], waiting: tuple[str, ...]) -> ChangePlan:
+    """The plan of a change that budgets hold in part; `waiting` are the waits that it would end in without them."""
+    if not held:
+        return plan
+    verdict = Verdict.STUCK if waiting else Verdict.OVER_BUDGET
+    return msgspec.structs.replace(plan, verdict=verdict, held=held, stuck=waiting)
 
 
 def _shown(found: Judged, record: Record, wave: int) -> MachinePlan:
@@ -161,7 +171,7 @@ def _most_down(machines: Iterable[Judged]) -> int:
 # --- waits and objects ------------------------------------------------------------------------------------------------------
 
 
-def _stuck(without: Record, changed: Record) -> tuple[str, ...]:
+def stuck(without: Record, changed: Record) -> tuple[str, ...]:
     """The waits at the end that are not there without the change."""
     if changed.ready:
         return ()

@@ -50,6 +50,8 @@ class Record:
     waits: tuple[Wait, ...]
     ready: bool
     violations: tuple[str, ...] = ()
+    # The time of the end, in seconds since the epoch.
+    ended: float = 0.0
 
     def machines(self) -> dict[str, Key]:
         """All Machines of the clusters that existed at any time, by key in the store: the cluster of each."""
@@ -100,6 +102,7 @@ async def recorded(
         waits=tuple(world.waits()),
         ready=ready,
         violations=tuple(violations),
+        ended=world.clock.time(),
     )
 
 

@@ -54,6 +54,15 @@ class MachinePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     replaces: str = ""
 
 
+class HeldMachine(msgspec.Struct, frozen=True):
+    """A machine that a change budget keeps from what the change would do to it: it would wait with the code `Budget`."""
+
+    cluster: str
+    name: str
+    outcome: Outcome
+    why: str
+
+
 class Wave(msgspec.Struct, frozen=True, omit_defaults=True):
     """Machines that something is done to without a pause; seconds since the change. `down` is the most at once, by role."""
 
@@ -80,7 +89,8 @@ class ChangePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The whole plan of one change.
 
     `revision` is the one at which the clusters were read. `already` names machines to which something happens without the change,
-    too. `stuck` are the waits it would end in. `inexact` says where the rehearsal is known to differ from the real clusters.
+    too. `stuck` are the waits it would end in, without those for change budgets, which `held` names by machine. `inexact` says
+    where the rehearsal is known to differ from the real clusters.
     """
 
     id: str
@@ -92,6 +102,7 @@ class ChangePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     objects: tuple[ObjectChange, ...] = ()
     seconds: float = 0.0
     snapshots: int = 0
+    held: tuple[HeldMachine, ...] = ()
     stuck: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     already: tuple[str, ...] = ()

@@ -70,7 +70,8 @@ def command(
     """Show what a change would do to the machines of clusters.
 
     The affected clusters are copied into this process, where the real controllers make the change on simulated hosts. The exit
-    code is 0 if nothing would happen, 2 for changes, and 4 if the clusters would get stuck.
+    code is 0 if nothing would happen, 2 for changes, 3 if a change budget holds some of them, and 4 if the clusters would get
+    stuck.
     """
     import msgspec
 

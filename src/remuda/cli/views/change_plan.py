@@ -10,7 +10,7 @@ from remuda.kube.duration import human_duration
 from .output import Column, Output
 
 if TYPE_CHECKING:
-    from remuda.app.changeplan.result import ChangePlan, FieldChange, MachinePlan, ObjectChange, Wave
+    from remuda.app.changeplan.result import ChangePlan, FieldChange, HeldMachine, MachinePlan, ObjectChange, Wave
 
 COLUMNS = (Column("WAVE"), Column("MACHINE"), Column("NODE"), Column("ROLES"), Column("POOL"), Column("OUTCOME"), Column("WHY"))
 _COLOURS = {
@@ -71,10 +71,15 @@ def lines(plan: ChangePlan) -> Iterator[str]:
     if plan.snapshots:
         yield from _section("Snapshots", [f"{plan.snapshots} of etcd would be taken"])
     yield from _section("Objects", [line for each in plan.objects for line in _object(each)])
+    yield from _section("Over budget, would wait (Budget)", map(_held, plan.held))
     yield from _section("Would stop", plan.stuck)
     yield from _section("Warnings", plan.warnings)
     yield from _section("Without the change, too", plan.already)
     yield from _section("Not exact", plan.inexact)
+
+
+def _held(machine: HeldMachine) -> str:
+    return f"{machine.name} would be {machine.outcome}: {machine.why}"
 
 
 def _section(title: str, told: Iterable[str]) -> Iterator[str]:

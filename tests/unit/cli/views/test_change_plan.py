@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from remuda.app.changeplan.result import ChangePlan, FieldChange, MachinePlan, ObjectChange, Outcome, Verdict, Wave
+from remuda.app.changeplan.result import ChangePlan, FieldChange, HeldMachine, MachinePlan, ObjectChange, Outcome, Verdict, Wave
 from remuda.cli.views.change_plan import show
 from remuda.cli.views.output import Output
 
@@ -58,6 +58,16 @@ def test_all_of_a_plan_is_shown() -> None:
 
 def test_nothing_that_happens_takes_one_line() -> None:
     assert shown(ChangePlan("plan-2", "7", Verdict.NOTHING, ("a/b",))) == ["plan-2: nothing happens (a/b, read at revision 7)"]
+
+
+def test_machines_that_a_budget_holds_are_named_with_it() -> None:
+    held = HeldMachine("a/b", "m-3", Outcome.DRAINED, "the change budget of Cluster b is drain=0: not allowed")
+    assert shown(ChangePlan("plan-3", "7", Verdict.OVER_BUDGET, ("a/b",), held=(held,))) == [
+        "plan-3: over budget (a/b, read at revision 7)",
+        "",
+        "Over budget, would wait (Budget):",
+        "  m-3 would be drained: the change budget of Cluster b is drain=0: not allowed",
+    ]
 
 
 def test_exit_codes() -> None:
