@@ -10,12 +10,14 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.capi.change_budget import CHANGE_BUDGET
-from remuda.kube.builtin_resources import EVENTS, NAMESPACES
+from remuda.client.idempotent import find
+from remuda.kube.builtin_resources import EVENTS, NAMESPACES, SECRETS
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import labels_of, name_of
+from remuda.kube.objects import annotations_of, dig, labels_of, name_of
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.machine_jobs import pool
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.provisioning.well_known import DRAIN_OPTIONS, plan_name
 
 from .provisioned import DEMO, FROM, TO, build, change, message, nodes, plans, ready
 from .test_pools import SERVERS, WORKERS, of_pools, replaced, repool, until_pools
@@ -126,6 +128,44 @@ async def test_no_machine_is_deleted_until_the_budget_allows_it() -> None:
         await world.until("one is left", shrunk, 1800)
         assert most == 1
         await until_pools(world, servers=1, workers=1)
+
+
+async def test_drains_for_restarts_and_for_deletions_are_one_count() -> None:
+    drains = {"workerDrainOptions": {"enabled": True, "force": True}, "workerConcurrency": "4"}
+    async with provisioned(pools=True) as world:
+        workers = {**pool("workers", "w", 4, "big"), "drainBeforeDelete": True}
+        await build_pools(world, SERVERS, workers, upgradeStrategy=drains)
+        await allow(world, "drain=1", kubernetesVersion=TO)
+
+        async def begun() -> bool:
+            return bool((await _draining(world))[1])
+
+        await world.until("a worker is drained for its new version", begun)
+        await repool(world, SERVERS, {**workers, "quantity": 2})
+        most, restarted = 0, set()
+
+        async def done() -> bool:
+            nonlocal most
+            gone, changed = await _draining(world)
+            restarted.update(changed)
+            most = max(most, len(gone | changed))
+            return len(await world.machines(DEMO)) == 3 and await world.is_ready(DEMO)
+
+        await world.until("fewer workers have the new version", done, 3600)
+        assert most == 1 and len(restarted) >= 2
+        assert set((await nodes(world)).values()) == {TO}
+
+
+async def _draining(world: ProvisioningWorld) -> tuple[set[str], set[str]]:
+    """The machines that are being deleted, and those that are drained for a restart."""
+    gone, changed = set(), set()
+    for machine in await world.machines(DEMO):
+        secret = await find(world.client, SECRETS, plan_name(dig(machine, "spec", "bootstrap", "configRef", "name")), WORKSPACE)
+        if "deletionTimestamp" in machine["metadata"]:
+            gone.add(name_of(machine))
+        elif annotations_of(secret or {}).get(DRAIN_OPTIONS):
+            changed.add(name_of(machine))
+    return gone, changed
 
 
 async def test_a_health_check_does_not_replace_more_than_the_budget_allows() -> None:

@@ -161,7 +161,7 @@ GROUPS = (
             _row(
                 "planner",
                 "remuda.provisioning.planner.controller:Planner",
-                lambda p: (p.manager, p.provisioning_port, p.ground.access, p.ground.entropy, p.buckets, p.environment),
+                lambda p: (p.manager, p.provisioning_port, p.ground.access, p.ground.entropy, p.buckets, p.environment, p.drains),
             ),
             _row(
                 "etcd-snapshots",
@@ -198,7 +198,11 @@ GROUPS = (
             ),
             _row("awaited-host", "remuda.provisioning.nodes.awaitedhost:AwaitedHosts", lambda p: (p.manager, p.environment)),
             _row("unmanaged-machine", "remuda.provisioning.nodes.unmanaged:Unmanaged"),
-            _row("custom-machine", "remuda.provisioning.nodes.custommachine:CustomMachines", lambda p: (p.manager, p.workloads)),
+            _row(
+                "custom-machine",
+                "remuda.provisioning.nodes.custommachine:CustomMachines",
+                lambda p: (p.manager, p.workloads, p.drains),
+            ),
             _row(
                 "plansecret",
                 "remuda.provisioning.plans.plansecret:PlanSecrets",

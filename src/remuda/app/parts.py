@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from remuda.access.health.downstream_caches import DownstreamCaches
     from remuda.access.roles.role_caches import Views
     from remuda.capi.controller_context import Core, Options
+    from remuda.capi.drain_count import DrainCount
     from remuda.capi.workload_clusters import Connector, Workloads
     from remuda.client.interface import Client
     from remuda.gateway.gateway import Gateway
@@ -132,7 +133,14 @@ class Parts:
     def core(self) -> Core:
         from remuda.capi.controller_context import Core
 
-        return Core(self.manager, self.workloads, self.options)
+        return Core(self.manager, self.workloads, self.options, self.drains)
+
+    @cached_property
+    def drains(self) -> DrainCount:
+        """The drains of all controllers of this program, one count for change budgets."""
+        from remuda.capi.drain_count import DrainCount
+
+        return DrainCount(self.clock)
 
     @cached_property
     def workloads(self) -> Workloads:

@@ -38,6 +38,7 @@ from remuda.runtime.controller import Mapping
 from remuda.runtime.patching import Patch
 
 from .contracts import Contracts
+from .drain_count import DrainCount
 from .external_objects import Externals
 from .well_known import CLUSTER_NAME, DEPLOYMENT_NAME, HOLDS_DATA, WATCH_FILTER
 from .workload_clusters import Workloads
@@ -80,8 +81,12 @@ def cluster_key_of(obj: Obj) -> Key:
 
 
 class Core:
-    def __init__(self, manager: Manager, workloads: Workloads, options: Options = Options()) -> None:
+    def __init__(
+        self, manager: Manager, workloads: Workloads, options: Options = Options(), drains: DrainCount | None = None
+    ) -> None:
+        """`drains` is the count that other controllers of this process share, if they drain machines, too."""
         self.manager = manager
+        self.drains = drains or DrainCount(manager.clock)
         self.client = manager.client
         self.clock = manager.clock
         self.rng = manager.rng

@@ -1,13 +1,14 @@
 """Change budgets of a cluster's machines, asked by the controllers that delete them (:mod:`.change_budget`).
 
 Budgets are those of the namespace (read right before), of the Cluster, and those that a MachineDeployment has: its own, and that
-of its cluster. Deletions that have just begun count although the cache does not show them yet. A cluster that is deleted as a
-whole needs no budget, nor does a machine that never became a node.
+of its cluster. Drains for a restart and for a deletion are one count (:mod:`.drain_count`). Deletions that have just begun count
+although the cache does not show them yet. A cluster that is deleted as a whole needs no budget, nor does a machine that never
+became a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from remuda.client.interface import Client
@@ -26,6 +27,7 @@ from .change_budget import (
     refusal,
 )
 from .controller_context import Core, cluster_key_of, never_was_node
+from .drain_count import DrainCount
 from .well_known import CONTROL_PLANE, DEPLOYMENT_NAME, EXCLUDE_NODE_DRAINING
 
 Obj = dict[str, Any]
@@ -34,12 +36,15 @@ Obj = dict[str, Any]
 HELD_AGAIN = 15.0
 # Seconds within which the cache shows a deletion.
 _SHOWN = 60.0
+# The kind of control plane whose planner drains machines before it restarts them.
+_WITH_PLANNER = "RKEControlPlane"
 _ROLES = {Role.ETCD: "rke.cattle.io/etcd-role", Role.CONTROL_PLANE: CONTROL_PLANE, Role.WORKER: "rke.cattle.io/worker-role"}
 
 
 class MachineBudgets:
-    def __init__(self, client: Client, clock: Clock, machines: Callable[[Key], Iterable[Obj]]) -> None:
-        """`machines` gives all Machines of a cluster."""
+    def __init__(self, client: Client, clock: Clock, machines: Callable[[Key], Iterable[Obj]], drains: DrainCount) -> None:
+        """`machines` gives all Machines of a cluster; `drains` is shared with the other controllers that drain."""
+        self._drains = drains
         self._client = client
         self._clock = clock
         self._machines = machines
@@ -48,7 +53,7 @@ class MachineBudgets:
 
     @classmethod
     def of(cls, core: Core) -> MachineBudgets:
-        return cls(core.client, core.clock, lambda cluster: core.in_cluster(core.machines, cluster))
+        return cls(core.client, core.clock, lambda cluster: core.in_cluster(core.machines, cluster), core.drains)
 
     async def claim(self, act: Act, machine: Obj, cluster: Obj | None, deployment: Obj | None) -> Refusal | None:
         """Count the machine's deletion, if all budgets allow it; else the reason why it has to wait. `cluster` is the one that
@@ -61,17 +66,25 @@ class MachineBudgets:
         # From here on nothing is awaited, so that two deletions can't take the same place.
         now = self._clock.time()
         self._begun = {uid: at for uid, at in self._begun.items() if now - at < _SHOWN}
-        machines = [self._subject(each) for each in self._machines(cluster_key_of(machine))]
-        subject = self._subject(machine)
+        key = cluster_key_of(machine)
+        planned = self._drains.by_planner(key)
+        if planned is None and _has_planner(cluster):
+            return Refusal("it is not known yet which machines are being drained for a new plan")
+        busy = (planned or frozenset()) | self._drains.deleted(key)
+        machines = [self._subject(each, busy) for each in self._machines(key)]
+        subject = self._subject(machine, busy)
         acts = (act, Act.DRAIN) if _is_drained(machine) else (act,)
         found = next((why for each in acts if (why := refusal(each, subject, machines, holders, now)) is not None), None)
         if found is None:
             self._begun[uid_of(machine)] = now
+            if _is_drained(machine):
+                self._drains.delete(key, name_of(machine))
         return found
 
     def release(self, machine: Obj) -> None:
         """Its deletion was refused."""
         self._begun.pop(uid_of(machine), None)
+        self._drains.keep(cluster_key_of(machine), name_of(machine))
 
     async def why_no_rollout(self, deployment: Obj, cluster: Obj | None) -> Refusal | None:
         """The reason why no machine of a deployment may be replaced now, however few are."""
@@ -93,12 +106,17 @@ class MachineBudgets:
         general = await namespace_budget(self._client, namespace_of(of))
         return [*([] if general is None else [general]), *(each for each in written if each.text)]
 
-    def _subject(self, machine: Obj) -> Subject:
-        acts: Iterable[Act] = ()
+    def _subject(self, machine: Obj, draining: Collection[str] = ()) -> Subject:
+        acts: set[Act] = {Act.DRAIN} if name_of(machine) in draining else set()
         if is_being_deleted(machine) or uid_of(machine) in self._begun:
-            acts = (Act.REPLACE, Act.DELETE, *((Act.DRAIN,) if _is_drained(machine) else ()))
+            acts |= {Act.REPLACE, Act.DELETE} | ({Act.DRAIN} if _is_drained(machine) else set())
         labels = labels_of(machine)
         return Subject(name_of(machine), _roles(labels), labels.get(DEPLOYMENT_NAME, ""), frozenset(acts))
+
+
+def _has_planner(cluster: Obj) -> bool:
+    """True for a Cluster of Cluster API with such a control plane, and for the one that it was made for."""
+    return dig(cluster, "spec", "controlPlaneRef", "kind") == _WITH_PLANNER or isinstance(dig(cluster, "spec", "rkeConfig"), dict)
 
 
 def _roles(labels: Obj) -> frozenset[Role]:

@@ -19,6 +19,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.change_budget import Act
+from remuda.capi.drain_count import DrainCount
 from remuda.capi.machine_budgets import HELD_AGAIN, MachineBudgets
 from remuda.capi.workload_clusters import Workloads
 from remuda.client.idempotent import find, remove
@@ -57,7 +58,7 @@ _BY_INFRASTRUCTURE = "custom machine"
 class CustomMachines:
     controller = Controller(CONTROLLER, rke.CUSTOM_MACHINES)
 
-    def __init__(self, manager: Manager, workloads: Workloads) -> None:
+    def __init__(self, manager: Manager, workloads: Workloads, drains: DrainCount | None = None) -> None:
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -67,7 +68,8 @@ class CustomMachines:
         self._rke_clusters = manager.informers.of(rke.RKE_CLUSTERS)
         self._wanted = manager.informers.of(provisioning.CLUSTERS)
         self._views = MachineCaches(manager.informers)
-        self._budgets = MachineBudgets(manager.client, manager.clock, self._views.machines_of_cluster)
+        counted = drains or DrainCount(manager.clock)
+        self._budgets = MachineBudgets(manager.client, manager.clock, self._views.machines_of_cluster, counted)
         self._views.machines.add_index(_BY_INFRASTRUCTURE, _infrastructure_of)
         self.controller = replace(
             type(self).controller,

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import msgspec
 
 from remuda.capi.change_budget import CHANGE_BUDGET, Act, Holder, Refusal, Role, Subject, refusal
 
 from .. import well_known
+from .decision import SecretChange
 from .drain import is_in_drain
 from .machine_health import is_changing
 from .snapshot import ClusterSnapshot, ControlPlane, Machine
@@ -30,10 +32,19 @@ def why_held(
     holders = holders_of(snapshot)
     if not holders:
         return None
-    subjects = [_subject(each, restarting, draining) for each in machines if not each.deleting]
-    acts = (Act.DRAIN, Act.RESTART) if drains else (Act.RESTART,)
-    found = (refusal(act, _subject(machine), subjects, holders, snapshot.now) for act in acts)
-    return next((each for each in found if each is not None), None)
+    listed = list(machines)
+    staying = [_subject(each, restarting, draining) for each in listed if not each.deleting]
+    found = refusal(Act.RESTART, _subject(machine), staying, holders, snapshot.now)
+    if found is not None or not drains:
+        return found
+    drained = [_drained(each, restarting, {*draining, *snapshot.leaving}) for each in listed]
+    return refusal(Act.DRAIN, _subject(machine), drained, holders, snapshot.now)
+
+
+def in_drain(machines: Iterable[Machine], changes: Mapping[str, SecretChange]) -> set[str]:
+    """The machines that are in a drain of the planner's after these changes, or are about to be."""
+    begun = {name for name, change in changes.items() if change.annotations.get(well_known.DRAIN_OPTIONS)}
+    return begun | {each.name for each in machines if is_in_drain(each)}
 
 
 def holders_of(snapshot: ClusterSnapshot) -> list[Holder]:
@@ -62,6 +73,14 @@ _ROLES: Mapping[Role, str] = {
     Role.CONTROL_PLANE: well_known.CONTROL_PLANE_ROLE,
     Role.WORKER: well_known.WORKER_ROLE,
 }
+
+
+def _drained(machine: Machine, restarting: Collection[str], draining: Collection[str]) -> Subject:
+    """As drains are counted: one that is deleted is drained, too, unless it has no node or says otherwise."""
+    if not machine.deleting:
+        return _subject(machine, restarting, draining)
+    drains = bool(machine.node_name) and well_known.EXCLUDE_NODE_DRAINING not in machine.annotations
+    return replace(_subject(machine), acts=frozenset({Act.DRAIN} if drains else ()))
 
 
 def _subject(machine: Machine, restarting: Collection[str] = (), draining: Collection[str] = ()) -> Subject:

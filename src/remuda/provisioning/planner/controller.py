@@ -19,6 +19,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.change_budget import namespace_budget
+from remuda.capi.drain_count import DrainCount
 from remuda.client.idempotent import find, make, remove
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy
@@ -48,14 +49,13 @@ from ..etcd.s3.copies import Open
 from ..etcd.snapshot_inventory import CONDITION as SNAPSHOTS_LISTED
 from ..etcd.snapshot_sets import cluster_of
 from ..machine_caches import PLAN_FIELDS, MachineCaches
-from ..plans.machine_plan_secret import PlanSecretError, is_locked
-from ..plans.plan import Plan
+from ..plans.machine_plan_secret import is_locked
 from ..references import Access
 from ..releases.catalog import Release, ReleaseError, Releases
 from ..releases.distributions import RKE2
 from ..well_known import plan_name
 from . import beacon as beacons
-from . import decision_writer, snapshot_reader
+from . import change_budgets, decision_writer, snapshot_reader
 from .certificate_expiry import CONDITION as CERTIFICATES_EXPIRING
 from .decide import plan
 from .decision import Decision, MachineChange
@@ -67,7 +67,7 @@ from .operations import recover, upgrade_snapshot
 from .operations.etcd_snapshot_create import CONDITION as SNAPSHOT_TAKEN
 from .operations.etcd_snapshot_restore import CONDITION as SNAPSHOT_RESTORED
 from .render import ignored_arguments, renderer
-from .snapshot import CannotRender, Cluster, ClusterSnapshot, Join, Machine, Render, Task, Tokens
+from .snapshot import CannotRender, Cluster, ClusterSnapshot, Render, Tokens, unable
 from .waits import AGENTS_RESPONDING
 
 log = logger(__name__)
@@ -137,7 +137,11 @@ class Planner:
         entropy: Entropy,
         buckets: Open,
         environment: Mapping[str, str] | None = None,
+        drains: DrainCount | None = None,
     ) -> None:
+        """`drains` is shared with the controllers of this process that delete machines."""
+        self._drains = drains or DrainCount(manager.clock)
+        self._drains.has_planner()
         self._manager = manager
         self._events = manager.recorder(CONTROLLER)
         self._client = manager.client
@@ -204,13 +208,15 @@ class Planner:
         plane = self._views.control_planes.get(*key)
         if plane is None:
             self._manager.freshness.forget(who)
+            self._drains.forget(key)
             return DONE
         if is_being_deleted(plane):
+            self._drains.planned(_cluster_key(plane), ())
             return DONE
         try:
             beacon = self._beacon(plane)
             seen = await self._read_inputs(plane)
-            decision = plan(seen.snapshot, await self._render(seen))
+            decision = self._decided(seen, await self._render(seen))
         except _NotReady as waiting:
             return Result(_AGAIN, (waiting.wait,))
         refused = await self._apply_decision(seen, decision, beacon)
@@ -220,6 +226,14 @@ class Planner:
         return replace(
             result, after=_AGAIN if result.after is None else min(result.after, _AGAIN), waits=(*refused, *result.waits)
         )
+
+    def _decided(self, seen: _PassInputs, render: Render) -> Decision:
+        """The decision, with its drains noted. Nothing is awaited, so that no deletion begins meanwhile."""
+        cluster = _cluster_key(seen.plane)
+        snapshot = replace(seen.snapshot, leaving=self._drains.deleted(cluster))
+        decision = plan(snapshot, render)
+        self._drains.planned(cluster, change_budgets.in_drain(snapshot.machines, decision.secrets))
+        return decision
 
     def _result(self, seen: _PassInputs, decision: Decision) -> Result:
         rest = min(len(seen.machines) * _REST_EACH, _LONGEST_REST)
@@ -243,7 +257,7 @@ class Planner:
     # --- reading ----------------------------------------------------------------------------------------------------------
 
     async def _read_inputs(self, plane: Obj) -> _PassInputs:
-        key = Key(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
+        key = _cluster_key(plane)
         cluster = self._views.clusters.get(*key)
         if cluster is not None and Key.of(plane) not in self._of_cluster(cluster):
             cluster = None
@@ -255,7 +269,9 @@ class Planner:
         release, problem = _release(releases, plane)
         tokens, unreadable = await self._tokens(plane)
         control_plane = snapshot_reader.control_plane(plane)
-        planned = tuple(_machine(each, secrets.get(name), bootstraps[name]) for name, each in machines.items())
+        planned = tuple(
+            snapshot_reader.planned_machine(each, secrets.get(name), bootstraps[name]) for name, each in machines.items()
+        )
         snapshot = ClusterSnapshot(
             now=self._clock.time(),
             control_plane=control_plane,
@@ -305,12 +321,12 @@ class Planner:
 
     async def _render(self, seen: _PassInputs) -> Render:
         if seen.release is None:
-            return _unable(CannotRender("nothing is known about the version that is asked for", Actor.USER))
+            return unable(CannotRender("nothing is known about the version that is asked for", Actor.USER))
         managed = _managed_name(seen.plane)
         manifest = await self._door.agent_manifest(managed)
         if manifest is None:
             why = "the manifest of the cluster's agent can't be made: no server-url is set, or there is no registration token"
-            return _unable(CannotRender(why, Actor.USER, Ref("management.cattle.io", "Cluster", "", managed)))
+            return unable(CannotRender(why, Actor.USER, Ref("management.cattle.io", "Cluster", "", managed)))
         return renderer(await self._surroundings.facts(seen.plane, seen.release, manifest, seen.machines))
 
     # --- writing ----------------------------------------------------------------------------------------------------------
@@ -402,29 +418,16 @@ class Planner:
             self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._views.control_planes, written)
 
 
+def _cluster_key(plane: Obj) -> Key:
+    """The key of its Cluster."""
+    return Key(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
+
+
 def _no_plan(machine: Obj, secret: Obj, error: ApiError) -> Wait:
     why = "the Secret with its plan is immutable" if is_locked(secret) else "the Secret with its plan can't be written"
     log.warning("the plan of machine %s can't be written: %s", name_of(machine), error.reason)
     ref = Ref(capi.GROUP, "Machine", *Key.of(machine))
     return Wait(Code.MALFORMED, ref, Actor.REMUDA, Ref("", "Secret", *Key.of(secret)), why)
-
-
-def _unable(reason: CannotRender) -> Render:
-    """Work that needs no plans (releasing machines, ending a pause) is still done."""
-
-    def render(snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task | None = None) -> Plan:
-        raise reason
-
-    return render
-
-
-def _machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
-    try:
-        # Without a bootstrap only the host's own labels define the machine.
-        return snapshot_reader.machine(obj, secret if bootstrap is not None else None, bootstrap)
-    except PlanSecretError:
-        # It has another type; the bootstrap controller recreates it.
-        return snapshot_reader.machine(obj, None, bootstrap)
 
 
 def _writable(secret: Obj) -> Obj:

@@ -343,6 +343,8 @@ class ClusterSnapshot:
     said_at: Mapping[str, float] = field(default_factory=dict)
     # The change budget of the namespace; None if it has none.
     namespace_budget: Holder | None = None
+    # Machines whose deletion has just begun, with a drain: `machines` may not show it yet.
+    leaving: frozenset[str] = frozenset()
 
     def by_name(self) -> tuple[Machine, ...]:
         return tuple(sorted(self.machines, key=lambda machine: (machine.name, machine.uid)))
@@ -476,3 +478,12 @@ class Render(Protocol):
     """The desired plan of a machine: its normal one, or the one for a task. It raises CannotRender."""
 
     def __call__(self, snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task | None = None) -> Plan: ...
+
+
+def unable(reason: CannotRender) -> Render:
+    """Renders nothing: work that needs no plans (releasing machines, ending a pause) is still done."""
+
+    def render(snapshot: ClusterSnapshot, machine: Machine, join: Join, task: Task | None = None) -> Plan:
+        raise reason
+
+    return render

@@ -24,7 +24,7 @@ from remuda.kube.objects import (
 from remuda.kube.redaction import redacted
 
 from ..bootstrap.machine_objects import trusted_labels
-from ..plans.machine_plan_secret import Delivered, decode
+from ..plans.machine_plan_secret import Delivered, PlanSecretError, decode
 from ..plans.plan import Plan, PlanError
 from ..well_known import PAUSED_FOR
 from .snapshot import Address, Cluster, Condition, ControlPlane, Machine, Periodic, PlanNode, PlanSecret
@@ -112,6 +112,16 @@ def machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
         non_ready="; ".join(_non_ready(obj)),
         outdated=_is_outdated(obj),
     )
+
+
+def planned_machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
+    """The machine, with the Secret only where its bootstrap and the Secret itself can be trusted."""
+    try:
+        # Without a bootstrap only the host's own labels define the machine.
+        return machine(obj, secret if bootstrap is not None else None, bootstrap)
+    except PlanSecretError:
+        # It has another type; the bootstrap controller recreates it.
+        return machine(obj, None, bootstrap)
 
 
 def plan_secret(secret: Obj, labels: Mapping[str, str] | None = None) -> PlanSecret:

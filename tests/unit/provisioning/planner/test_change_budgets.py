@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
@@ -100,3 +101,40 @@ def test_never_more_workers_restart_than_the_budget_allows() -> None:
     assert most == 2
     assert not world.look().waits
     assert all(named(world.picture, name).node.in_sync for name, _ in names)  # type: ignore[union-attr]
+
+
+POOL = (("v", "w"), ("w", "w"), ("x", "w"))
+DRAINS = {"workerDrainOptions": {"enabled": True}, "workerConcurrency": "3"}
+
+
+def draining() -> ClusterSnapshot:
+    """Three workers that are to be changed, and drained before."""
+    before, after = (running(*SERVERS, *POOL, spec={"upgradeStrategy": DRAINS, "felt": felt}) for felt in ("old", "new"))
+    return heard(
+        replace(after, machines=tuple(named(before, each.name) if each.is_only_worker else each for each in after.machines))
+    )
+
+
+def drained(picture: ClusterSnapshot) -> set[str]:
+    return {name for name, change in decide(picture).secrets.items() if change.annotations.get(well_known.DRAIN_OPTIONS)}
+
+
+def test_drains_for_a_deletion_count_with_those_for_a_restart() -> None:
+    picture = draining()
+    going = with_machine(picture, "x", lambda machine: replace(machine, deleted_at=NOW))
+    assert drained(budgeted(picture, "drain=2")) == {"v", "w"}
+    assert drained(budgeted(going, "drain=2")) == {"v"}
+    assert drained(budgeted(going, "drain=1")) == set()
+    assert drained(budgeted(going, "drain-worker=1")) == set()
+
+
+def test_deletions_count_that_the_machines_do_not_show_yet() -> None:
+    picture = budgeted(draining(), "drain=1")
+    assert drained(picture) == {"v"}
+    assert drained(replace(picture, leaving=frozenset({"x"}))) == {"x"}, "it is drained in any case"
+
+
+@pytest.mark.parametrize("fields", [{"node_name": ""}, {"annotations": {well_known.EXCLUDE_NODE_DRAINING: "true"}}])
+def test_a_deletion_without_a_drain_does_not_count(fields: dict[str, Any]) -> None:
+    picture = with_machine(draining(), "x", lambda machine: replace(machine, deleted_at=NOW, **fields))
+    assert drained(budgeted(picture, "drain=1")) == {"v"}
