@@ -24,7 +24,7 @@ _MASKED = (
     "getty@tty1.service console-getty.service systemd-sysctl.service systemd-modules-load.service systemd-logind.service "
     "apt-daily.timer apt-daily-upgrade.timer fstrim.timer e2scrub_all.timer"
 )
-# Each host gets a machine ID and SSH host keys of its own when it starts for the first time. systemd would take D-Bus' machine ID.
+# Each host gets a machine ID (systemd would take that of D-Bus) and SSH host keys of its own when it starts for the first time.
 CONTAINERFILE = f"""\
 FROM {BASE}
 RUN apt-get update \\
