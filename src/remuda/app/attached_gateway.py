@@ -116,13 +116,17 @@ class AttachedGateway(Attached):
         await super().run(stop, told)
 
     async def _has_gateway(self) -> bool:
-        """True if the API is served by a gateway: kube-apiserver does not know the path. Errors of the connection are raised."""
+        """True if the API is served by a gateway, where the path is public: kube-apiserver does not know it. Errors of the
+        connection are raised."""
+        client = HttpsClient(self._target.without_identity(), self._clock)
         try:
-            found = await self._https.raw("GET", _GATEWAYS_PATH)
+            found = await client.raw("GET", _GATEWAYS_PATH)
         except ApiError as error:
             if error.code in (401, 403, 404, 406):
                 return False
             raise
+        finally:
+            await client.close()
         return isinstance(found, dict) and "RancherPrime" in found
 
     @asynccontextmanager

@@ -46,7 +46,7 @@ COMMANDS = {
     "restore": Entry("commands.backup", "Restore a server's state from a backup.", "restore"),
     "rotate": Entry("commands.rotate", "Replace keys and certificates of a running server."),
     "serve": Entry("programs.serve", "Run the server."),
-    "snapshot": Entry("commands.snapshot", "Take, list, check, restore and delete snapshots of clusters' etcd."),
+    "snapshot": Entry("commands.snapshot", "Take, list, import, check, restore and delete snapshots of clusters' etcd."),
     "ssh": Entry("commands.machine", "Open a shell on a machine, or run a command there.", "ssh"),
     "support-bundle": Entry("commands.support_bundle", "Write diagnostic data into FILE.tar.gz, without secrets."),
     "token": Entry("commands.token", "List, make and remove your tokens."),

@@ -62,6 +62,16 @@ class Target:
     impersonate_extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     cluster_config: Any = None  # handed to an exec plug-in that asks for the cluster
 
+    def without_identity(self) -> Target:
+        """The same server for requests that need no credentials."""
+        return Target(
+            self.server,
+            ca=self.ca,
+            insecure=self.insecure,
+            tls_server_name=self.tls_server_name,
+            proxy_url=self.proxy_url,
+        )
+
 
 def default_paths(environ: Mapping[str, str] | None = None) -> list[Path]:
     """The files kubectl would read: those of `KUBECONFIG`, else ~/.kube/config."""
