@@ -433,6 +433,7 @@ PLACES = {
     "machines/drivers/container/engine.py": "a socket of this machine that the server's environment names",
     "provisioning/etcd/s3/bucket.py": "under the policy where the server connects; a host has none",
     "machines/provisioner/program.py": "the server that made the Job",
+    "app/attached_gateway.py": "the Kubernetes of the gateway's own kubeconfig",
     "gateway/proxy/connection_pool.py": "the Kubernetes that the gateway stands before",
     "gateway/proxy/tunnel_downstreams.py": "through a cluster agent's tunnel",
     "tunnel/client.py": "a cluster agent, to its server and to its own API",
