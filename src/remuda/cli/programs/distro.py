@@ -358,7 +358,8 @@ def _token(settings: Settings, words: tuple[str, ...]) -> int:
 
 
 def _rotate_token(settings: Settings) -> int:
-    from remuda.kube.clock import Entropy
+    from remuda.kube.clock import Entropy, SystemClock
+    from remuda.lab.distro.cluster.encryption_keys import until_followed
     from remuda.lab.distro.server_identity import TokenRotation
 
     click.echo(
@@ -369,6 +370,8 @@ def _rotate_token(settings: Settings) -> int:
     async def work() -> None:
         async with _etcd(settings) as client:
             await TokenRotation(settings, client, Entropy()).rotate(str(settings.values.get("new-token") or ""))
+            # What the command prints is true then: a host that comes with the new token is let in.
+            await until_followed(client, settings.node_name, SystemClock())
         click.echo("Token rotated, restart remuda nodes with new token")
 
     return _finished(work())

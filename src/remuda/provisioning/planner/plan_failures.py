@@ -97,10 +97,16 @@ def cause_of(failure: str, tries: int, version: str = "", known: Sequence[str] =
 # Words of agents, installers and registries. They only choose between parties that may mend it: a host can't hurt others by them.
 _IMAGE = re.compile(r"can't pull ([^\s:]\S*): |failed to pull image (\S+)")
 _NOT_THERE = re.compile(r"HTTP 404|MANIFEST_UNKNOWN|NAME_UNKNOWN|manifest unknown|not made for linux/", re.IGNORECASE)
+_ANSWERED = re.compile(r"HTTP 4\d\d|_UNKNOWN|unknown|denied|unauthorized|not made for linux/", re.IGNORECASE)
 _HOST = re.compile(
     r"no space left|disk quota|read-only file system|must run as root|no systemctl|no python|not enough memory|out of memory",
     re.IGNORECASE,
 )
+
+
+def is_out_of_reach(failure: str) -> bool:
+    """True if an image was not fetched because its registry did not answer: it may be a server that is just starting."""
+    return _IMAGE.search(failure) is not None and _ANSWERED.search(failure) is None
 
 
 # --- arguments that a program refuses -------------------------------------------------------------------------------------

@@ -214,7 +214,8 @@ def _with_secret(member: Machine, change: SecretChange) -> Machine:
         revision = node.revision if node else 0
         node = PlanNode(change.plan, old, "pending", revision, agent=node.agent if node else None)
     elif change.retry and node is not None:
-        node = replace(node, state="pending", failed=False, in_sync=False)
+        # Its count of failures stays until one try succeeds.
+        node = replace(node, state="pending", in_sync=False)
     elif change.ask and node is not None:
         node = replace(node, asked=True)
     return with_node(member, node)
@@ -222,11 +223,14 @@ def _with_secret(member: Machine, change: SecretChange) -> Machine:
 
 @dataclass
 class World:
-    """Hosts act between passes. `failing` counts how often a host still fails; `dead` hosts do nothing; what is not healthy stays
-    so if `stubborn`, until the host gets another plan."""
+    """Hosts act between passes. `failing` counts how often a host still fails, with `failure`; `dead` hosts do nothing.
+
+    What is not healthy stays so if `stubborn`, until the host gets another plan.
+    """
 
     picture: ClusterSnapshot
     failing: dict[str, int] = field(default_factory=dict)
+    failure: str = ""
     dead: set[str] = field(default_factory=set)
     stubborn: bool = False
     seconds: float = 5.0
@@ -256,12 +260,13 @@ class World:
                 member = joined(member, version)
             return member
         if node.state == "pending":
-            return with_node(member, replace(node, state="in-progress", revision=node.revision + 1, in_sync=False))
+            return with_node(member, replace(node, state="in-progress", revision=node.revision + 1, in_sync=False, failure=""))
         if self.failing.get(member.name, 0):
             self.failing[member.name] -= 1
-            return with_node(member, replace(node, state="failed", failed=True, failure_count=1))
+            return with_node(member, replace(node, state="failed", failed=True, failure_count=1, failure=self.failure))
         self.on_applied(member, node.plan)
-        sync = replace(node, state="succeeded", applied=node.plan, in_sync=True, probes=dict.fromkeys(node.plan.probes, False))
+        sync = replace(node, state="succeeded", failed=False, applied=node.plan, in_sync=True)
+        sync = replace(sync, probes=dict.fromkeys(node.plan.probes, False))
         return with_node(member, _with_its_successor(sync))
 
     def _version(self, of: Plan) -> str:

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _HASHES = "/remuda-distro/encryption-hashes/"
 _FOLLOW_SECONDS = 1.0
+_LONGEST_FOLLOW_SECONDS = 15.0
 
 
 def live(found: Authorities, entropy: Entropy) -> Envelope:
@@ -41,6 +42,19 @@ def hash_of(found: Authorities) -> str:
 async def hashes(client: EtcdClient) -> dict[str, str]:
     """The hash of each server's keys, by node."""
     return {node: value.decode() for node, value in (await client.under(_HASHES)).items()}
+
+
+async def until_followed(client: EtcdClient, node: str, clock: Clock) -> None:
+    """Return when this node's server has read the authorities as they are now in etcd, or after a while if it does not."""
+    saved = await client.get(authorities.KEY)
+    if saved is None:
+        return
+    end = clock.monotonic() + _LONGEST_FOLLOW_SECONDS
+    while clock.monotonic() < end:
+        told = await client.get(_HASHES + node)
+        if told is not None and told.revision > saved.revision:
+            return
+        await clock.sleep(_FOLLOW_SECONDS / 4)
 
 
 async def withdraw(client: EtcdClient, node: str) -> None:

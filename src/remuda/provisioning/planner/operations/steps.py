@@ -19,6 +19,8 @@ from ..tiers import INTERRUPT, Pass, deliver
 
 # A reason in a condition; a host's output may be of any length.
 _LONGEST = 600
+# How often an image is asked for whose registry does not answer: some ten minutes.
+_FETCHES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,12 @@ def _failed(
     assert node is not None
     verdict = plan_failures.judge(machine, node, run.snapshot.now)
     note = verdict.note or plan_failures.noted(machine)
+    if note is not None and node.state != "failed":
+        # The next try, which has not ended: its Secret still counts the failures before.
+        return waiting(Code.PLAN_FAILED, Actor.MACHINE, verdict.message)
+    if attempts and plan_failures.is_out_of_reach(node.failure):
+        # Nothing was done: the image is fetched first.
+        attempts = max(attempts, _FETCHES)
     # Agents of the older kind have tried as often as they were told when they report a failure.
     if attempts and (note is None or note.attempts >= attempts):
         text = verdict.message.partition(f"{waits.PLAN_FAILED} ")[2] or verdict.message

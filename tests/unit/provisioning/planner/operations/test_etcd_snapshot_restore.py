@@ -33,6 +33,8 @@ FILE = "on-demand-b-1700000000"
 LOCAL = StoredSnapshot(
     FILE, "demo", machine="b", size=4096, sha256="5" * 64, spec={"kubernetesVersion": VERSION, "rkeConfig": {}}
 )
+UNREACHED = "instruction 1 (install): can't pull 127.0.0.1:8443/rancher/installer:v1: https://127.0.0.1:8443: Connection refused"
+REFUSED = "instruction 1 (install): can't pull 127.0.0.1:8443/rancher/installer:v1: https://127.0.0.1:8443: HTTP 401: no right"
 S3 = replace(LOCAL, machine="", s3={"bucket": "backups"}, copy=BucketCopy(Look.FOUND))
 
 
@@ -450,6 +452,23 @@ def test_a_failed_restore_keeps_everything_stopped_until_it_is_requested_again()
     until(place, "Finished", passes=160)
     assert data.restored_on == ["b"] and data.wrong == [] and data.up == {"a", "b", "c", "w"}
     assert place.picture.control_plane.config_generation == 1
+
+
+def test_a_registry_that_does_not_answer_for_a_moment_ends_no_restore() -> None:
+    place, data = world(asked())
+    until(place, "Restore")
+    place.failure, place.failing = UNREACHED, {"b": 2}
+    until(place, "Finished", passes=160)
+    assert data.restored_on == ["b"] and data.wrong == []
+
+
+@pytest.mark.parametrize(("failure", "tries"), [(UNREACHED, 6), (REFUSED, 1)])
+def test_an_image_that_can_not_be_had_ends_a_restore_with_the_reason(failure: str, tries: int) -> None:
+    place, _ = world(asked())
+    until(place, "Restore")
+    place.failure, place.failing = failure, {"b": tries}
+    until(place, "Failed", passes=400)
+    assert place.failing == {"b": 0} and failure in verdict(place.picture)[1]
 
 
 def test_the_machine_with_the_file_may_go_and_another_snapshot_be_taken_instead() -> None:
