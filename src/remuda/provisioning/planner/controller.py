@@ -55,11 +55,10 @@ from ..releases.catalog import Release, ReleaseError, Releases
 from ..releases.distributions import RKE2
 from ..well_known import plan_name
 from . import beacon as beacons
-from . import change_budgets, decision_writer, snapshot_reader
+from . import change_budgets, snapshot_reader
 from .certificate_expiry import CONDITION as CERTIFICATES_EXPIRING
 from .decide import plan
-from .decision import Decision, MachineChange
-from .file_work import file_requests
+from .decision import Decision, MachineChange, changed_cluster, changed_control_plane, changed_machine, changed_secret
 from .inputs import GatewayPort, PlanInputReader
 from .join_tokens import TokensError, state_name, state_secret, tokens_of
 from .managesystemagent import CONDITION as AGENT_UPDATED
@@ -287,7 +286,7 @@ class Planner:
             agent=self._surroundings.agent(),
             stored=await self._surroundings.stored(plane, releases),
             surveyed=await self._surroundings.surveyed(plane, recover.snapshot_to_read(control_plane), releases),
-            file_requests=file_requests(control_plane, planned, self._snapshots.indexed(_REQUESTED, key)),
+            file_requests=snapshot_reader.file_requests(control_plane, planned, self._snapshots.indexed(_REQUESTED, key)),
             said_at=self._door.said_at(*key),
             namespace_budget=await namespace_budget(self._client, key.namespace),
         )
@@ -342,7 +341,7 @@ class Planner:
         now = seen.snapshot.now
         for name, change in decision.secrets.items():
             try:
-                await self._write_secret(seen, name, decision_writer.plan_secret(seen.secrets[name], change, now))
+                await self._write_secret(seen, name, changed_secret(seen.secrets[name], change, now))
             except ApiError as error:
                 # Labels move from one machine to another in order: after one that can't be moved, nothing more may be written.
                 if error.code not in _REFUSALS or change.labels:
@@ -360,7 +359,7 @@ class Planner:
             decision.unpause_cluster or decision.pause_for is not None or decision.cluster_condition is not None
         ):
             owned = {decision.cluster_condition.type} if decision.cluster_condition else set()
-            await self._patch(seen, capi.CLUSTERS, seen.cluster, decision_writer.cluster(seen.cluster, decision, now), owned)
+            await self._patch(seen, capi.CLUSTERS, seen.cluster, changed_cluster(seen.cluster, decision, now), owned)
         await self._record_event(seen, decision)
         if decision.applied:
             await self._hold(seen, beacon, beacons.released(beacon))
@@ -392,9 +391,7 @@ class Planner:
                 patch = {"metadata": {"annotations": dict(change.bootstrap_annotations)}}
                 written = await self._client.patch(rke.RKE_BOOTSTRAPS, key.name, patch, key.namespace, field_manager=CONTROLLER)
                 self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._views.bootstraps, written)
-        await self._patch(
-            seen, capi.MACHINES, machine, decision_writer.machine(machine, change, seen.snapshot.now), {"Reconciled"}
-        )
+        await self._patch(seen, capi.MACHINES, machine, changed_machine(machine, change, seen.snapshot.now), {"Reconciled"})
         if change.delete:
             await remove(self._client, capi.MACHINES, machine)
             self._manager.freshness.deleted((CONTROLLER, Key.of(seen.plane)), self._views.machines, machine)
@@ -407,7 +404,7 @@ class Planner:
         self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), informer, written)
 
     async def _record_event(self, seen: _PassInputs, decision: Decision) -> None:
-        after = decision_writer.control_plane(seen.plane, decision, seen.snapshot.now)
+        after = changed_control_plane(seen.plane, decision, seen.snapshot.now)
         if after is not seen.plane and dig(after, "status", "observedGeneration") is None:
             # The status must have it; from then on the other controller of control planes keeps it.
             after = with_path(after, ("status", "observedGeneration"), seen.snapshot.control_plane.generation)

@@ -1,7 +1,7 @@
 """A :class:`~.snapshot.Snapshot` from the objects themselves. Pure: the controller chooses the objects and their freshness.
 
 A host may have written garbage into its plan secret. That only affects the state of its own plan.
-:mod:`.decision_writer` is the opposite direction.
+:mod:`.decision` has the opposite direction.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from remuda.kube.objects import (
 from remuda.kube.redaction import redacted
 
 from ..bootstrap.machine_objects import trusted_labels
+from ..etcd.file_requests import FileRequest, of_machines
 from ..plans.machine_plan_secret import Delivered, PlanSecretError, decode
-from ..plans.plan import Plan, PlanError
+from ..plans.plan import Plan, PlanError, without_file_work
 from ..well_known import PAUSED_FOR
+from . import operations
 from .snapshot import Address, Cluster, Condition, ControlPlane, Machine, Periodic, PlanNode, PlanSecret
 
 _LONGEST_FAILURE = 4000
@@ -214,3 +216,25 @@ def _non_ready(obj: Obj) -> Iterable[str]:
         if found is not None and found.get("status") != conditions.TRUE and found.get("reason") != "Error":
             message = str(found.get("message") or found.get("reason") or "")
             yield f"{kind}: {message}" if message else kind
+
+
+def file_requests(
+    control_plane: ControlPlane, machines: Iterable[Machine], snapshots: Iterable[Obj]
+) -> Mapping[str, tuple[FileRequest, ...]]:
+    """What the hosts do with files of snapshots now, by Machine (docs/reference/operations.md#files). `snapshots` are the
+    cluster's ETCDSnapshots.
+
+    Nothing while an operation runs, which may need the very files; and a plan that has failed is not written for them, since that
+    would try it again.
+    """
+    if operations.is_running(control_plane):
+        return {}
+    asked = of_machines(snapshots)
+    return {each.name: asked[each.name] for each in machines if each.name in asked and _takes_work(each)}
+
+
+def _takes_work(machine: Machine) -> bool:
+    node = machine.node
+    if node is None or machine.deleting or not machine.is_etcd:
+        return False
+    return not node.failed or without_file_work(node.plan) is not node.plan

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.provisioning.etcd.file_requests import FileRequest
-from remuda.provisioning.planner.file_work import file_requests
 from remuda.provisioning.planner.snapshot import ClusterSnapshot, Machine
+from remuda.provisioning.planner.snapshot_reader import file_requests
 from remuda.provisioning.plans.plan import PeriodicInstruction, Plan, restarts_nothing, without_file_work
 
 from .world import named, running, with_machine, with_node

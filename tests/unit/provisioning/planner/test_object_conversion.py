@@ -12,8 +12,16 @@ import pytest
 from remuda.kube.clock import rfc3339
 from remuda.provisioning import well_known
 from remuda.provisioning import well_known as keys
-from remuda.provisioning.planner import decision_writer, machine_health, snapshot_reader
-from remuda.provisioning.planner.decision import Decision, MachineChange, SecretChange
+from remuda.provisioning.planner import machine_health, snapshot_reader
+from remuda.provisioning.planner.decision import (
+    Decision,
+    MachineChange,
+    SecretChange,
+    changed_cluster,
+    changed_control_plane,
+    changed_machine,
+    changed_secret,
+)
 from remuda.provisioning.planner.snapshot import Address, Condition, Join
 from remuda.provisioning.plans.machine_plan_secret import PlanSecretError
 from remuda.provisioning.plans.plan import checksum, encode
@@ -134,7 +142,7 @@ def test_a_plan_is_written_as_agents_look_for_it() -> None:
     old = secret(
         {"probe-statuses": b"{}"}, annotations={keys.PLAN_FAILURE: "x", "own": "kept"}, labels={well_known.ETCD_ROLE: "true"}
     )
-    new = decision_writer.plan_secret(old, change, NOW)
+    new = changed_secret(old, change, NOW)
     assert base64.b64decode(new["data"]["plan"]) == BYTES and base64.b64decode(new["data"]["plan-state"]) == b"pending"
     assert "probe-statuses" not in new["data"] and base64.b64decode(new["data"]["max-failures"]) == b"-1"
     notes = new["metadata"]["annotations"]
@@ -145,31 +153,31 @@ def test_a_plan_is_written_as_agents_look_for_it() -> None:
 
 def test_a_retry_and_a_mark_leave_the_plan_as_it_is() -> None:
     failed = secret({"plan": BYTES, "plan-state": b"failed", "plan-revision": b"4"})
-    again = decision_writer.plan_secret(failed, SecretChange(retry=True, annotations={keys.PLAN_FAILURE: "{}"}), NOW)
+    again = changed_secret(failed, SecretChange(retry=True, annotations={keys.PLAN_FAILURE: "{}"}), NOW)
     assert base64.b64decode(again["data"]["plan-state"]) == b"pending" and again["data"]["plan"] == failed["data"]["plan"]
-    marked = decision_writer.plan_secret(failed, SecretChange(labels={well_known.INIT_NODE: "true"}), NOW)
+    marked = changed_secret(failed, SecretChange(labels={well_known.INIT_NODE: "true"}), NOW)
     assert marked["metadata"]["labels"] == {well_known.INIT_NODE: "true"} and marked["data"] == failed["data"]
-    cleared = decision_writer.plan_secret(marked, SecretChange(labels={well_known.INIT_NODE: None}), NOW)
+    cleared = changed_secret(marked, SecretChange(labels={well_known.INIT_NODE: None}), NOW)
     assert well_known.INIT_NODE not in (cleared["metadata"].get("labels") or {})
 
 
 def test_conditions_of_both_kinds_are_written() -> None:
     ready = Condition("Reconciled", "True", "Reconciled")
-    new = decision_writer.machine({"metadata": {"name": "a"}}, MachineChange(ready, {keys.EXCLUDE_NODE_DRAINING: "true"}), NOW)
+    new = changed_machine({"metadata": {"name": "a"}}, MachineChange(ready, {keys.EXCLUDE_NODE_DRAINING: "true"}), NOW)
     assert new["metadata"]["annotations"] == {keys.EXCLUDE_NODE_DRAINING: "true"}
     assert new["status"]["conditions"][0]["status"] == new["status"]["deprecated"]["v1beta1"]["conditions"][0]["status"] == "True"
 
 
 def test_what_is_said_is_as_old_as_its_words() -> None:
     first, then = Condition("Reconciled", "Unknown", "Waiting", "m"), Condition("Reconciled", "Unknown", "Waiting", "n")
-    made = decision_writer.machine({"metadata": {"name": "a"}}, MachineChange(first), NOW)
-    made = decision_writer.machine(made, MachineChange(then), NOW + 60)
+    made = changed_machine({"metadata": {"name": "a"}}, MachineChange(first), NOW)
+    made = changed_machine(made, MachineChange(then), NOW + 60)
     read = snapshot_reader.machine(made, None, None).reconciled
     assert read is not None and read.at == rfc3339(NOW + 60)
     plane: Obj = {"metadata": {"name": "demo"}}
     for at, words in ((0, "m"), (60, "n")):
         said = Decision(conditions=(Condition("Ready", "Unknown", "Waiting", words),))
-        plane = decision_writer.control_plane(plane, said, NOW + at)
+        plane = changed_control_plane(plane, said, NOW + at)
     ready = snapshot_reader.control_plane(plane).condition("Ready")
     assert ready is not None and ready.at == rfc3339(NOW + 60)
 
@@ -185,11 +193,11 @@ def test_the_status_of_a_control_plane_is_written() -> None:
     }
     obj: Obj = {"spec": {"kubernetesVersion": "v1"}, "status": {"conditions": [old], "agentConnected": True}}
     waiting = Decision(conditions=(Condition("Ready", "Unknown", "Waiting", "n"), Condition("Stable", "False")), initialized=True)
-    new = decision_writer.control_plane(obj, waiting, NOW)
+    new = changed_control_plane(obj, waiting, NOW)
     assert new["status"]["conditions"][0] == {**old, "message": "n", "lastUpdateTime": rfc3339(NOW)}
     assert new["status"]["conditions"][1]["type"] == "Stable" and new["status"]["agentConnected"]
     assert new["status"]["initialization"] == {"controlPlaneInitialized": True}
-    done = decision_writer.control_plane(new, Decision(conditions=(Condition("Ready", "True"),), applied=True), NOW + 9)
+    done = changed_control_plane(new, Decision(conditions=(Condition("Ready", "True"),), applied=True), NOW + 9)
     assert done["status"]["appliedSpec"] == obj["spec"]
     assert done["status"]["conditions"][0] == {
         "type": "Ready",
@@ -197,19 +205,19 @@ def test_the_status_of_a_control_plane_is_written() -> None:
         "lastUpdateTime": rfc3339(NOW + 9),
         "lastTransitionTime": rfc3339(NOW + 9),
     }
-    assert decision_writer.control_plane(done, Decision(applied=True), NOW + 99) is done
+    assert changed_control_plane(done, Decision(applied=True), NOW + 99) is done
 
 
 def test_a_cluster_is_unpaused_when_it_goes() -> None:
-    assert decision_writer.cluster({"spec": {"paused": True}}, Decision(unpause_cluster=True), NOW)["spec"]["paused"] is False
+    assert changed_cluster({"spec": {"paused": True}}, Decision(unpause_cluster=True), NOW)["spec"]["paused"] is False
 
 
 def test_an_operation_s_pause_is_marked_and_ends_without_a_trace() -> None:
     cluster = {"metadata": {"name": "demo", "annotations": {"a": "b"}}, "spec": {}}
-    paused = decision_writer.cluster(cluster, Decision(pause_for="etcdSnapshotRestore"), NOW)
+    paused = changed_cluster(cluster, Decision(pause_for="etcdSnapshotRestore"), NOW)
     assert paused["spec"] == {"paused": True}
     assert paused["metadata"]["annotations"] == {"a": "b", keys.PAUSED_FOR: "etcdSnapshotRestore"}
     assert snapshot_reader.cluster(paused).paused_for == "etcdSnapshotRestore"
-    ended = decision_writer.cluster(paused, Decision(pause_for=""), NOW)
+    ended = changed_cluster(paused, Decision(pause_for=""), NOW)
     assert ended["spec"] == {"paused": False} and ended["metadata"]["annotations"] == {"a": "b"}
     assert not snapshot_reader.cluster(ended).paused_for
