@@ -1,7 +1,7 @@
 """Requests to check or to delete the files of snapshots, and the answers of hosts (docs/reference/operations.md#files). Pure.
 
 A request is on the ETCDSnapshot itself: an annotation, or a deletion that our finalizer holds. A host gets those about its own
-files in its plan (:mod:`remuda.provisioning.planner.render.snapshot_files`), and prints a line for each; :mod:`.snapshot_files`
+files in its plan (:mod:`remuda.provisioning.planner.render.snapshots`), and prints a line for each; :mod:`.snapshot_files`
 has the rest. All that a host prints may be wrong or hostile.
 """
 

@@ -1,7 +1,7 @@
 """The controller of ETCDSnapshots: the list of a cluster's snapshots, which does not depend on the cluster's API
 (docs/reference/operations.md#inventory).
 
-Hosts print their files (:mod:`remuda.provisioning.planner.render.snapshot_report`), the server lists buckets
+Hosts print their files (:mod:`remuda.provisioning.planner.render.snapshots`), the server lists buckets
 (:mod:`.bucket_inventory`), and a cluster that answers adds what it knows (:mod:`.own_list`). :mod:`.inventory` decides what to
 write. Each pass starts from the objects themselves, so it may end at any line.
 """

@@ -101,7 +101,7 @@ def taken_at(file: str, otherwise: float) -> float:
 
 
 def of_host(machine: str, node: str, text: str) -> Report | None:
-    """A host's report (:mod:`remuda.provisioning.planner.render.snapshot_report`); None if it is no report at all."""
+    """A host's report (:mod:`remuda.provisioning.planner.render.snapshots`); None if it is no report at all."""
     lines = _read(text)
     if not lines.at:
         return None

@@ -3,7 +3,7 @@
 Each module is named as the field of the spec that requests it. An operation runs before the tiers and may block them. Its phase
 is in the control plane's status, so that every pass continues from there. One runs at a time, in the order of `_ALL`; a second
 one waits for the first, but a restore does not wait for one that can't end. Pure, as the whole planner.
-Not here: the commands that hosts run (`..render.tasks`), members that leave (`provisioning.etcd`).
+Not here: the commands that hosts run (`..render`), members that leave (`provisioning.etcd`).
 Read :mod:`.steps`, then :mod:`.etcd_snapshot_create`, then :mod:`.etcd_snapshot_restore`.
 """
 

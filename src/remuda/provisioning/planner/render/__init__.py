@@ -42,9 +42,7 @@ from . import (
     registries,
     rotation,
     selector_files,
-    snapshot_files,
-    snapshot_report,
-    tasks,
+    snapshots,
 )
 from . import idempotent_commands as idempotence
 from .context import ClusterContext, Config, HostContext
@@ -147,10 +145,10 @@ def _plan(site: _Site, machine: Machine, join: Join, snapshot: ClusterSnapshot, 
     if isinstance(task, Rotation):
         return rotation.plan(host, task, files, told)
     if task is not None and not isinstance(task, etcd_restore.TASKS):
-        return Plan(files=tuple(files), instructions=(install.without_start(host), *tasks.instructions(host, task)))
+        return Plan(files=tuple(files), instructions=(install.without_start(host), snapshots.save_instruction(host, task)))
     requests = () if task is not None else snapshot.file_requests.get(machine.name, ())
     normal = Plan(
-        files=(*files, *snapshot_files.files(host, requests)),
+        files=(*files, *snapshots.file_programs(host, requests)),
         instructions=(install.instruction(host, files, drain_content),),
         # An instruction that fails keeps those after it from running: so the least important is the last.
         periodicInstructions=(*install.instructions(host), *_reports(host, told, requests)),
@@ -162,8 +160,8 @@ def _plan(site: _Site, machine: Machine, join: Join, snapshot: ClusterSnapshot, 
 def _reports(host: HostContext, told: Config, requests: Sequence[FileRequest]) -> Iterator[PeriodicInstruction]:
     if host.machine.is_etcd:
         if requests:
-            yield snapshot_files.instruction(host, told, requests)
-        yield snapshot_report.instruction(host, told)
+            yield snapshots.file_instruction(host, told, requests)
+        yield snapshots.report_instruction(host, told)
     yield certificate_report.instruction(host)
 
 
