@@ -33,7 +33,7 @@ from .clusters import directory_errors
 from .machine_pools import pool_errors
 from .protected_machines import admitted as protected_machine_rules
 from .protected_machines import pool_loss_errors
-from .recovery import import_errors, recovery_errors
+from .snapshots import import_errors, recovery_errors
 from .version_changes import Running, change_problem, form_problem, goes_back
 
 Obj = dict[str, Any]

@@ -48,9 +48,8 @@ from .cluster_status import (
 )
 from .generated import why_not_applied
 from .machine_pools import why_roles_are_missing
-from .recovery import with_restore
 from .referenced_objects import MachineConfigs, Missing, PodSecurityTemplates
-from .restored_spec import held, snapshot_to_read, with_restored
+from .restored_spec import held, snapshot_to_read, with_restore, with_restored
 
 Obj = dict[str, Any]
 

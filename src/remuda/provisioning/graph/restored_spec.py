@@ -1,21 +1,25 @@
-"""The part of a restore that concerns the cluster's own spec: fields of the snapshot's time come back
-(docs/reference/operations.md#restore). Pure; :mod:`.provisioningcluster` reads and writes.
+"""The part of a restore and of a recovery that concerns the cluster's own spec (docs/reference/operations.md#restore,
+docs/reference/operations.md#recovery). Pure; :mod:`.provisioningcluster` reads and writes.
 
-The planner has the snapshot checked first. Until then, the control plane keeps the fields in question, so that a restore that is
-refused has changed nothing. They are written once per request, noted by an annotation of the cluster and of its control plane:
-what a user changes afterwards stays.
+A restore brings fields of the snapshot's time back. The planner has the snapshot checked first. Until then, the control plane
+keeps the fields in question, so that a restore that is refused has changed nothing. A recovery ends with a restore, which is
+requested in the spec when machines have taken the places of the lost ones.
+
+Both are written once per request, noted by an annotation of the cluster: what a user changes afterwards stays.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.objects import annotations_of, dig
+from remuda.kube.objects import annotations_of, dig, with_path
 
+from ..etcd.recovery_request import noted, requested
 from ..etcd.snapshot_specs import NONE, SnapshotSpecError, cluster_spec, is_pending, packed_cluster_spec, request_of, restored
-from ..well_known import CLUSTER_SPEC, RESTORED_SPEC
+from ..well_known import CLUSTER_SPEC, RECOVER, RECOVERED, RESTORED_SPEC
 
 Obj = dict[str, Any]
+_RESTORE = ("spec", "rkeConfig", "etcdSnapshotRestore")
 
 
 def held(wanted: Obj, plane: Obj | None) -> Obj:
@@ -58,3 +62,17 @@ def _asked(wanted: Obj) -> Obj:
 
 def _is_verified(asked: Obj, status: Obj) -> bool:
     return status.get("etcdSnapshotRestore") == asked and status.get("etcdSnapshotRestorePhase") not in (None, "", "Started")
+
+
+def with_restore(wanted: Obj, plane: Obj | None) -> Obj:
+    """The cluster with the restore that its recovery has come to; the same one if there is none to request."""
+    said, status = annotations_of(wanted), (plane or {}).get("status") or {}
+    asked = requested(said.get(RECOVER))
+    if asked is None or status.get("recoverPhase") != "Restoring" or noted(status.get("recover")) != asked:
+        return wanted
+    if said.get(RECOVERED) == asked.text():
+        return wanted
+    known = (dig(wanted, *_RESTORE, "generation"), dig(status, "etcdSnapshotRestore", "generation"))
+    generation = max(int(number or 0) for number in known) + 1
+    meta = {**wanted["metadata"], "annotations": {**said, RECOVERED: asked.text()}}
+    return with_path({**wanted, "metadata": meta}, _RESTORE, asked.restore(generation))

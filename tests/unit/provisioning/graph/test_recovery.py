@@ -8,7 +8,7 @@ import pytest
 
 from remuda.kube.objects import annotations_of
 from remuda.provisioning.etcd.recovery_request import RecoveryRequest
-from remuda.provisioning.graph.recovery import with_restore
+from remuda.provisioning.graph.restored_spec import with_restore
 from remuda.provisioning.well_known import RECOVER, RECOVERED
 
 Obj = dict[str, Any]

@@ -4,7 +4,7 @@ Servers that do not answer are deleted, others take their places, and a restore 
 from a snapshot, or from the data of a server that is left. Workers stay and go on running. A machine that answers is never
 deleted.
 The phases before the restore come first of all in a pass, since the cluster may lack every server (:func:`prepare`), and end
-whatever operation was running. The request of the restore is written by the graph's controller (`..graph.recovery`).
+whatever operation was running. The request of the restore is written by the graph's controller (`..graph.restored_spec`).
 """
 
 from __future__ import annotations
