@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remuda.apiserver.crd.conversion import WebhookConverter
-from remuda.apiserver.webhook_client import CallError, Endpoint
+from remuda.apiserver.webhook_client import CallError, WebhookEndpoint
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError, ConversionError
 from tests.integration.apiserver.admission.hookserver import HookServer, respond, serve_hooks
@@ -223,7 +223,7 @@ def test_addresses(place: Place, url: str, bundle: str) -> None:
 
     async def call() -> None:
         try:
-            endpoint = Endpoint.of({"url": url, "caBundle": bundle})
+            endpoint = WebhookEndpoint.of({"url": url, "caBundle": bundle})
         except ValueError:
             return
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from remuda.capi.conversion import DATA_ANNOTATION, convert
-from remuda.capi.conversion.go_structs import Shape
+from remuda.capi.conversion.go_structs import StructFields
 from remuda.capi.conversion.kind_rules import KINDS as TABLE
 from tests.api.harness import RemudaProcess, difference
 from tests.e2e.upstream_capi import Manager
@@ -128,11 +128,11 @@ def test_the_tables_have_the_fields_of_the_crds(found_schemas: dict[tuple[str, s
     for version in ("v1beta1", "v1beta2"):
         schema = found_schemas[kind, version]
         sections = {name: schema["properties"][name] for name in ("spec", "status") if name in schema["properties"]}
-        shape: Shape = getattr(TABLE[kind], version)
+        shape: StructFields = getattr(TABLE[kind], version)
         assert set(_of_shape(shape)) == set(_of_schema({"type": "object", "properties": sections}))
 
 
-def _of_shape(shape: Shape, path: str = "") -> Iterator[str]:
+def _of_shape(shape: StructFields, path: str = "") -> Iterator[str]:
     for name, field in shape.fields.items():
         yield f"{path}.{name}"
         if field.shape is not None:

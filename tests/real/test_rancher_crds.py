@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from remuda import api
-from remuda.access.clusters.server_settings import Server
+from remuda.access.clusters.server_settings import ServerSettings
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.crd_installation import established, install
@@ -59,7 +59,7 @@ class Parts:
     def __init__(self, client: HttpsClient) -> None:
         self.manager = Manager(client, SYSTEM_CLOCK, Rng())
         self.entropy = Entropy()
-        self.server = Server(self.manager.informers, ENVIRONMENT, lambda: CA)
+        self.server = ServerSettings(self.manager.informers, ENVIRONMENT, lambda: CA)
 
 
 async def until(found: Callable[[], Awaitable[Any]], seconds: float = 120) -> Any:

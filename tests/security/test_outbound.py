@@ -21,7 +21,7 @@ from aiohttp import web
 
 import remuda
 from remuda.api.management_cattle_io import SETTINGS
-from remuda.apiserver.webhook_client import CallError, Endpoint, WebhookClient
+from remuda.apiserver.webhook_client import CallError, WebhookClient, WebhookEndpoint
 from remuda.capi.clustercache import HttpsConnector
 from remuda.client.download import FetchError
 from remuda.kube.builtin_resources import SECRETS
@@ -359,8 +359,8 @@ async def test_a_webhook_is_on_this_machine_but_at_no_metadata_service() -> None
             review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
             for host in (METADATA, f"[::ffff:{METADATA}]", "[fe80::1]"):
                 with pytest.raises(CallError, match=r"refused by policy$"):
-                    await client.post(Endpoint.of({"url": f"https://{host}/hook"}), review, 5)
-            here = Endpoint.of({"url": f"https://127.0.0.1:{inside.port}/hook"})
+                    await client.post(WebhookEndpoint.of({"url": f"https://{host}/hook"}), review, 5)
+            here = WebhookEndpoint.of({"url": f"https://127.0.0.1:{inside.port}/hook"})
             with pytest.raises(CallError) as caught:
                 await client.post(here, review, 5)
             assert inside.came == 1 and "policy" not in str(caught.value)

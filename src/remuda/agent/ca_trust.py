@@ -30,7 +30,7 @@ _LARGEST = 1 << 18
 CA_CHECKSUM = "remuda.dev/ca-checksum"
 
 
-class Trusting:
+class CaFollower:
     """`path` is the connection's file."""
 
     def __init__(self, api: KubeApi, path: str, clock: Clock, stop: threading.Event) -> None:

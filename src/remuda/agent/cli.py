@@ -11,15 +11,15 @@ import threading
 from typing import IO, NoReturn
 
 from . import __version__, log, stage_process
-from .ca_trust import Trusting
+from .ca_trust import CaFollower
 from .clock import Clock
 from .config import DEFAULT_CONFIG, Config, load_config, load_connection
 from .errors import AgentError, ConfigError, Departed
 from .local_mode import Local
 from .plan_secret import KubeApi, SecretWatch
 from .plans.apply import Engine
-from .remote_mode import Progress, Remote
-from .selfupdate import Program
+from .remote_mode import ProgressReporter, Remote
+from .selfupdate import AgentProgram
 from .stage_process import archive
 
 #: The exit status after which the unit does not start the agent again (`RestartPreventExitStatus=` in install.sh).
@@ -77,7 +77,7 @@ def _command(args: list[str]) -> int:
     elif args == ["check"]:
         check()
     elif args[:1] == ["stage"] and len(args) == 6:
-        stage_process.main(stage_process.Wish(*args[1:]))
+        stage_process.main(stage_process.StageRequest(*args[1:]))
     elif args in (["version"], ["--version"], ["-v"]):
         print(f"remuda-agent {__version__}")  # noqa: T201
     else:
@@ -93,12 +93,12 @@ def sentinel() -> None:
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, _leave)
     clock, stop = Clock(), threading.Event()
-    progress = Progress(clock)
+    progress = ProgressReporter(clock)
     engine = Engine(config, clock, progress.say)
     lock = _only_one(config)
     try:
         engine.interlock.clear_stale()
-        program = Program(archive(), stop, os.path.join(_state(config), "successors"))
+        program = AgentProgram(archive(), stop, os.path.join(_state(config), "successors"))
         if config.remote_enabled:
             if config.local_enabled:
                 threading.Thread(target=Local(engine, config.local_plan_directory, clock, stop).run, daemon=True).start()
@@ -135,12 +135,14 @@ def _state(config: Config) -> str:
     return os.path.dirname(os.path.abspath(config.work_directory))
 
 
-def _remote(config: Config, engine: Engine, clock: Clock, stop: threading.Event, progress: Progress, program: Program) -> None:
+def _remote(
+    config: Config, engine: Engine, clock: Clock, stop: threading.Event, progress: ProgressReporter, program: AgentProgram
+) -> None:
     connection = load_connection(config.connection_info_file)
     api = KubeApi(connection.kube_config, _strict())
     log.info(f"remuda-agent {__version__}, server {api.url.netloc}, version {api.check()}")
     progress.start(api, stop)
-    trusting = Trusting(api, config.connection_info_file, clock, stop)
+    trusting = CaFollower(api, config.connection_info_file, clock, stop)
     trusting.start()
     watch = SecretWatch(api, connection.namespace, connection.secret_name, clock, stop)
     program.wake = watch.wake

@@ -24,7 +24,7 @@ _LINGER = 5.0
 Say = Callable[[str], None]
 
 
-class Finished(NamedTuple):
+class CommandResult(NamedTuple):
     """The result of a command. -1: it could not be started, or was killed."""
 
     exit_code: int
@@ -40,7 +40,7 @@ def run(
     timeout: float,
     say: Callable[[str, str], None],
     started: Callable[[int], None] = lambda pid: None,
-) -> Finished:
+) -> CommandResult:
     """Run until it ends or its time is up; ``say(stream, line)`` gets each line, ``started(pid)`` the process."""
     try:
         process = subprocess.Popen(
@@ -53,7 +53,7 @@ def run(
             start_new_session=True,
         )
     except (OSError, ValueError) as reason:
-        return Finished(-1, why=f"can't start {argv[0]}: {reason}")
+        return CommandResult(-1, why=f"can't start {argv[0]}: {reason}")
     assert process.stdout is not None and process.stderr is not None
     streams = [
         _Stream(process.stdout, lambda line: say("stdout", line)),
@@ -72,7 +72,7 @@ def run(
         raise
     finally:
         stdout, stderr = (stream.finish() for stream in streams)
-    return Finished(max(code, -1), stdout, stderr, why)
+    return CommandResult(max(code, -1), stdout, stderr, why)
 
 
 def kill_group(pid: int, number: int = signal.SIGKILL) -> None:
@@ -95,7 +95,7 @@ class _Stream:
     def __init__(self, pipe: IO[bytes], say: Say) -> None:
         self._pipe = pipe
         self._say = say
-        self._kept = Kept(KEPT)
+        self._kept = BoundedOutput(KEPT)
         self._logged = 0
         self._finished = False
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -144,7 +144,7 @@ class _Stream:
             self._say("[more follows and is not logged]")
 
 
-class Kept:
+class BoundedOutput:
     """The beginning and the end of a stream, however long it is."""
 
     MARK = b"\n[... left out: too long ...]\n"

@@ -223,7 +223,7 @@ _DEAF_PAUSE = 3600.0
 _HIDDEN = "***"
 
 
-class Progress:
+class ProgressReporter:
     """The ring, and the thread that empties it."""
 
     def __init__(self, clock: Clock) -> None:

@@ -1,8 +1,8 @@
 """Self-update: a plan brings a successor, which is tried before it replaces this agent.
 
-A successor is a file named by its own checksum in a directory that the agent names in its report (:meth:`Program.about`). Its
-checksum must match its name, and it must start on this host: with the host's Python, configuration and connection to the server.
-Only then it replaces the archive that runs, and the agent ends, so that the init system starts the new one. A refused successor
+A successor is a file named by its own checksum in a directory that the agent names in its report
+(:meth:`AgentProgram.about`). Its checksum must match its name, and it must start on this host: with the host's Python,
+configuration and connection to the server. Only then it replaces the archive that runs, and the agent ends, so that the init system starts the new one. A refused successor
 is removed, and the reason reported; nothing was touched that the next start needs.
 
 The archive may also be replaced by hand, or by another user's plan: then it only has to be complete.
@@ -38,7 +38,7 @@ def try_out(path: str) -> str:
     return ": ".join(["it does not start", done.why, *(line.decode(errors="replace").strip() for line in last)])
 
 
-class Program:
+class AgentProgram:
     """The archive this process was started from; none when it runs from plain sources.
 
     `successors` is where plans put the next one; `trial` says why a file can't be it.

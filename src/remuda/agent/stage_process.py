@@ -18,7 +18,7 @@ from .errors import ImageError
 VOICE = "remuda-agent: "
 
 
-class Wish(NamedTuple):
+class StageRequest(NamedTuple):
     """An image and its target directory; the directory of saved images, the file of registries, and the directory for blobs."""
 
     image: str
@@ -28,7 +28,7 @@ class Wish(NamedTuple):
     blobs: str
 
 
-def stage(wish: Wish, say: Callable[[str], None], started: Callable[[int], None] = lambda pid: None) -> None:
+def stage(wish: StageRequest, say: Callable[[str], None], started: Callable[[int], None] = lambda pid: None) -> None:
     """Unpack the image into the directory; ``say`` gets its progress."""
     command, environ = _own_command()
 
@@ -42,7 +42,7 @@ def stage(wish: Wish, say: Callable[[str], None], started: Callable[[int], None]
         raise ImageError(last[len(VOICE) :] if last.startswith(VOICE) else last)
 
 
-def main(wish: Wish) -> None:
+def main(wish: StageRequest) -> None:
     """The command ``stage``."""
     import fcntl
 

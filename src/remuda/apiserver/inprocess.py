@@ -186,7 +186,7 @@ class InProcessClient:
         )
         queue = _Queue()
 
-        async def start() -> tuple[Selection, watch.Start]:
+        async def start() -> tuple[Selection, watch.WatchStart]:
             call = self._call(resource, "watch", namespace, fields=fields)
             selection = watch.selection_of(call, options)
             return selection, await watch.start(self._api, self._server.feeds, call, options, selection, queue)

@@ -26,7 +26,7 @@ from .keys import key_agreement
 from .keys.encryption import Envelope, load_or_create
 from .keys.key_places import Directory, InStore, KeyStorage, OwnFiles
 from .keys.pki import Pki
-from .keys.shared_keys import Material, ensure_directory
+from .keys.shared_keys import KeyMaterial, ensure_directory
 from .replicas.server_leases import ServerLease
 from .storage.memory import MemoryStore
 from .storage.revision_offset import as_noted
@@ -97,7 +97,7 @@ def place_of_keys(config: Config, store: Store) -> KeyStorage | None:
     return OwnFiles(config.data_dir) if config.pki_dir is None else Directory(config.pki_dir, store)
 
 
-async def _material(config: Config, store: Store) -> Material | None:
+async def _material(config: Config, store: Store) -> KeyMaterial | None:
     """The shared keys; None when this server has its own."""
     clock, entropy, directory = config.clock, config.entropy, config.pki_dir
     if config.token:

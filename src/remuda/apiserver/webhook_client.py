@@ -71,7 +71,7 @@ class NoServices:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class WebhookEndpoint:
     """The address of a webhook: a URL, or a Service when `service` is set. Hashable, made once per configuration."""
 
     url: str  # as shown and requested, without a query
@@ -79,7 +79,7 @@ class Endpoint:
     service: tuple[str, str, int] | None = None  # namespace, name, port
 
     @classmethod
-    def of(cls, config: Obj) -> Endpoint:
+    def of(cls, config: Obj) -> WebhookEndpoint:
         """The endpoint of a `clientConfig`; ValueError when it names neither a URL nor a Service."""
         bundle = base64.b64decode(config.get("caBundle") or "")
         if not bundle.strip():
@@ -107,7 +107,7 @@ class WebhookClient:
         self._session: aiohttp.ClientSession | None = None
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
-    async def post(self, endpoint: Endpoint, review: Obj, seconds: int) -> Obj:
+    async def post(self, endpoint: WebhookEndpoint, review: Obj, seconds: int) -> Obj:
         """Post a review as JSON and return the response's review. CallError for every failure."""
         shown = f"{endpoint.url}?timeout={seconds}s"
         try:
@@ -132,7 +132,7 @@ class WebhookClient:
             await self._session.close()
             self._session = None
 
-    async def _exchange(self, endpoint: Endpoint, url: str, data: bytes) -> tuple[int, str, bytes]:
+    async def _exchange(self, endpoint: WebhookEndpoint, url: str, data: bytes) -> tuple[int, str, bytes]:
         headers = {"Content-Type": "application/json", "Accept": "application/json, */*"}
         target = URL(url, encoded=True)
         server_name: str | None = None
@@ -282,7 +282,7 @@ def _generic(status: int, text: str) -> tuple[str, str]:
 # Failures in Go's words
 
 
-def _go_words(error: BaseException, endpoint: Endpoint) -> str:
+def _go_words(error: BaseException, endpoint: WebhookEndpoint) -> str:
     if outbound.is_refusal(error):
         return outbound.REFUSED
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -320,7 +320,7 @@ def _connect_words(error: OSError) -> str:
     return f"connect: {(error.strerror or str(error)).lower()}"
 
 
-def _certificate_words(error: BaseException, endpoint: Endpoint) -> str:
+def _certificate_words(error: BaseException, endpoint: WebhookEndpoint) -> str:
     prefix = "tls: failed to verify certificate: x509: "
     message = getattr(error, "verify_message", "") or str(error)
     host = endpoint.url.partition("://")[2].partition("/")[0].rpartition(":")[0] or endpoint.url

@@ -24,7 +24,7 @@ from remuda.api.crd_installation import InstallError, NotConverted, Outcome, est
 from remuda.capi.admission import admitted
 from remuda.capi.clustercache import HttpsConnector
 from remuda.capi.contracts import Contracts
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.capi.conversion import converter
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import CRDS, NAMESPACES
@@ -79,7 +79,7 @@ class Settings:
     address: Address
     webhooks: Socket
     choice: Choice = field(default_factory=lambda: chosen("*"))
-    options: Options = Options()  # noqa: RUF009 - a constant
+    options: ControllerOptions = ControllerOptions()  # noqa: RUF009 - a constant
     namespace: str = "remuda-system"
     term: Term | None = Term()  # noqa: RUF009 - a constant
     metrics: Socket | None = None

@@ -28,7 +28,7 @@ from remuda.apiserver.replicas import leadership
 from remuda.apiserver.replicas.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
 from remuda.capi.contracts import Contracts
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.client.interface import Client
 from remuda.kcm.serviceaccounts import RootCa
 from remuda.kube.clock import Clock, deadline, yield_to_loop
@@ -73,7 +73,7 @@ async def running(
     controllers: bool = True,
     listen: bool = True,
     choice: Choice = WITHOUT_CORE,
-    options: Options = Options(),  # noqa: B008 - a constant
+    options: ControllerOptions = ControllerOptions(),  # noqa: B008 - a constant
     term: Term = Term(),  # noqa: B008 - a constant
     tls: Files | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -221,7 +221,7 @@ def _as_it_is(client: Client) -> Client:
 async def run_controllers(
     server: Server,
     choice: Choice = WITHOUT_CORE,
-    options: Options = Options(),  # noqa: B008 - a constant
+    options: ControllerOptions = ControllerOptions(),  # noqa: B008 - a constant
     wrap: Wrap = _as_it_is,
     gateway: Embedded | None = None,
     starting: Starting | None = None,
@@ -270,7 +270,7 @@ class _Ours:
         self,
         server: Server,
         choice: Choice,
-        options: Options,
+        options: ControllerOptions,
         client: Client,
         embedded: Embedded | None,
         jobs: Jobs | None,
@@ -383,7 +383,7 @@ class _Ours:
 async def take_turns(
     server: Server,
     choice: Choice,
-    options: Options,
+    options: ControllerOptions,
     term: Term,
     gateway: Embedded | None = None,
     job_runner: str = LOCAL,

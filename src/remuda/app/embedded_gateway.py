@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from remuda.access.clusters import Server as ServerSettings
+from remuda.access.clusters import ServerSettings
 from remuda.access.clusters.management_cluster import SYSTEM_NAMESPACES
 from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL
 from remuda.access.roles.builtin_roles import BUILTIN, KINDS

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from remuda.access.clusters import Server
+    from remuda.access.clusters import ServerSettings
     from remuda.access.downstreams import Agents, Downstreams
     from remuda.access.health.downstream_caches import DownstreamCaches
     from remuda.access.roles.role_caches import Views
-    from remuda.capi.controller_context import Core, Options
+    from remuda.capi.controller_context import ControllerOptions, Core
     from remuda.capi.drain_count import DrainCount
     from remuda.capi.workload_clusters import Connector, Workloads
     from remuda.client.interface import Client
@@ -65,7 +65,7 @@ class Parts:
         *,
         connector: Connector | None = None,
         workloads: Workloads | None = None,
-        options: Options | None = None,
+        options: ControllerOptions | None = None,
         downstreams: Downstreams | None = None,
         agents: Agents | None = None,
         scripts: Scripts | None = None,
@@ -124,10 +124,10 @@ class Parts:
     # --- Cluster API -----------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def options(self) -> Options:
-        from remuda.capi.controller_context import Options
+    def options(self) -> ControllerOptions:
+        from remuda.capi.controller_context import ControllerOptions
 
-        return self._options or Options()
+        return self._options or ControllerOptions()
 
     @cached_property
     def core(self) -> Core:
@@ -159,10 +159,10 @@ class Parts:
     # --- access ----------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def server(self) -> Server:
-        from remuda.access.clusters import Server
+    def server(self) -> ServerSettings:
+        from remuda.access.clusters import ServerSettings
 
-        return Server(self.informers, self.environment, lambda: self.ground.authority.ca)
+        return ServerSettings(self.informers, self.environment, lambda: self.ground.authority.ca)
 
     @cached_property
     def views(self) -> Views:

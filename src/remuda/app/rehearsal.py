@@ -22,7 +22,7 @@ from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.memory import InitialState
 from remuda.capi.admission import admitted
 from remuda.capi.contracts import Contracts
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.capi.conversion import converter
 from remuda.capi.workload_clusters import Connector
 from remuda.client.idempotent import find
@@ -55,7 +55,7 @@ async def embedded(
     *,
     seed: int = 1,
     weather: Weather = Weather(),  # noqa: B008 - a constant
-    options: Options = Options(),  # noqa: B008 - a constant
+    options: ControllerOptions = ControllerOptions(),  # noqa: B008 - a constant
     clock: Clock | None = None,
     pods: bool = False,
     data_dir: Path | None = None,

@@ -142,7 +142,7 @@ def provisioned(obj: Obj, contract: str) -> bool:
     return _flag(obj, *path) is True
 
 
-class Endpoint(NamedTuple):
+class ControlPlaneEndpoint(NamedTuple):
     host: str
     port: int
 
@@ -151,9 +151,11 @@ class Endpoint(NamedTuple):
         return bool(self.host) and self.port != 0
 
 
-def endpoint(obj: Obj) -> Endpoint:
+def endpoint(obj: Obj) -> ControlPlaneEndpoint:
     """`spec.controlPlaneEndpoint` of a Cluster, an InfraCluster or a control plane."""
-    return Endpoint(_text(obj, "spec", "controlPlaneEndpoint", "host"), _number(obj, "spec", "controlPlaneEndpoint", "port") or 0)
+    return ControlPlaneEndpoint(
+        _text(obj, "spec", "controlPlaneEndpoint", "host"), _number(obj, "spec", "controlPlaneEndpoint", "port") or 0
+    )
 
 
 def failure_domains(obj: Obj, contract: str) -> list[Obj]:

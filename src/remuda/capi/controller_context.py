@@ -55,7 +55,7 @@ BY_PROVIDER_ID = "providerID"  # machines: (namespace, cluster name, providerID)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ControllerOptions:
     """The operator's options; names and defaults as the flags of Cluster API's manager. Times are seconds.
 
     concurrency: of each controller. Upstream's 50 and 100 make up for waiting on requests, which here are few.
@@ -82,7 +82,11 @@ def cluster_key_of(obj: Obj) -> Key:
 
 class Core:
     def __init__(
-        self, manager: Manager, workloads: Workloads, options: Options = Options(), drains: DrainCount | None = None
+        self,
+        manager: Manager,
+        workloads: Workloads,
+        options: ControllerOptions = ControllerOptions(),
+        drains: DrainCount | None = None,
     ) -> None:
         """`drains` is the count that other controllers of this process share, if they drain machines, too."""
         self.manager = manager

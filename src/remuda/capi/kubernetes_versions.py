@@ -24,7 +24,7 @@ class VersionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class KubernetesVersion:
     """`pre` and `build` are the dotted parts after `-` and `+`."""
 
     major: int
@@ -39,7 +39,7 @@ class Version:
         return f"{self.major}.{self.minor}.{self.patch}{pre}{build}"
 
 
-def parse(text: str) -> Version:
+def parse(text: str) -> KubernetesVersion:
     found = _VERSION.fullmatch(text)
     if found is None:
         raise VersionError(f"{text!r} is no semantic version")
@@ -47,7 +47,7 @@ def parse(text: str) -> Version:
     pre, build = (tuple(part.split(".")) if part else () for part in found.group(4, 5))
     if max(major, minor, patch) > _LARGEST or not all(build) or not all(_is_prerelease(part) for part in pre):
         raise VersionError(f"{text!r} is no semantic version")
-    return Version(major, minor, patch, pre, build)
+    return KubernetesVersion(major, minor, patch, pre, build)
 
 
 def _is_prerelease(part: str) -> bool:
@@ -63,7 +63,7 @@ _LEADING_ZEROS = re.compile(r"^0+(?=\d)")
 UNORDERED = 2
 
 
-def parse_tolerant(text: str) -> Version | None:
+def parse_tolerant(text: str) -> KubernetesVersion | None:
     """A version with or without `v`, with missing numbers read as 0; None when it is invalid."""
     numbers = [_LEADING_ZEROS.sub("", number) for number in text.strip().removeprefix("v").split(".", 2)]
     numbers += ["0"] * (3 - len(numbers))
@@ -73,7 +73,7 @@ def parse_tolerant(text: str) -> Version | None:
         return None
 
 
-def compare(left: Version, right: Version) -> int:
+def compare(left: KubernetesVersion, right: KubernetesVersion) -> int:
     """-1, 0 or 1, by precedence and then by build; UNORDERED when only the builds differ, and are no numbers."""
     return _compare_precedence(left, right) or _compare_builds(left.build, right.build)
 
@@ -82,7 +82,7 @@ def _sign(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
-def _compare_precedence(left: Version, right: Version) -> int:
+def _compare_precedence(left: KubernetesVersion, right: KubernetesVersion) -> int:
     numbers = _sign((left.major, left.minor, left.patch), (right.major, right.minor, right.patch))
     if numbers:
         return numbers

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from remuda.access.clusters.server_settings import Server
+from remuda.access.clusters.server_settings import ServerSettings
 from remuda.access.clusters.well_known import FLEET_LOCAL
 from remuda.access.default_objects import DefaultObjects
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES, GROUP
@@ -89,7 +89,7 @@ def workspace(name: str) -> Obj:
     return {"apiVersion": API_VERSION, "kind": "FleetWorkspace", "metadata": {"name": name}}
 
 
-def standing(manager: Manager, server: Server) -> DefaultObjects:
+def standing(manager: Manager, server: ServerSettings) -> DefaultObjects:
     """The controller that keeps the required workspaces in place."""
 
     def wanted() -> Mapping[str, Obj]:

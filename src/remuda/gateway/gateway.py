@@ -17,7 +17,7 @@ from aiohttp import web
 
 from remuda.access.roles.holdings import Holdings
 from remuda.access.users.first_user import FirstUser
-from remuda.access.users.passwords import STRONG, Cost, Hashing
+from remuda.access.users.passwords import STRONG, Hashing, ScryptCost
 from remuda.apiserver.auth.authenticator import Authenticator
 from remuda.apiserver.http.connection_limits import DEFAULT_MAX_CONNECTIONS, ConnectionLimits, MaxConnections
 from remuda.capi.workload_clusters import Connector
@@ -210,7 +210,7 @@ class Gateway:
 class Identity:
     """`cost` is that of a password's hash."""
 
-    def __init__(self, services: Services, cost: Cost = STRONG) -> None:
+    def __init__(self, services: Services, cost: ScryptCost = STRONG) -> None:
         hashing = Hashing(services.entropy, cost)
         self.first = FirstUser(
             services.client,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from remuda.agent.commands import KEPT, Finished, Kept, run
+from remuda.agent.commands import KEPT, BoundedOutput, CommandResult, run
 from tests.waiting import wait_until
 
 
-def sh(script: str, directory: Path, timeout: float = 60) -> tuple[Finished, list[str]]:
+def sh(script: str, directory: Path, timeout: float = 60) -> tuple[CommandResult, list[str]]:
     lines: list[str] = []
     result = run(
         ["sh", "-c", script], dict(os.environ), str(directory), timeout, lambda stream, line: lines.append(f"{stream}:{line}")
@@ -62,9 +62,9 @@ def test_a_line_without_end_does_not_block(tmp_path: Path) -> None:
 
 
 def test_kept_is_exact_until_it_is_full() -> None:
-    kept = Kept(10)
+    kept = BoundedOutput(10)
     for piece in (b"abc", b"defg", b"hij"):
         kept.add(piece)
     assert kept.bytes() == b"abcdefghij"
     kept.add(b"klmnop")
-    assert kept.bytes() == b"abcde" + Kept.MARK + b"lmnop"
+    assert kept.bytes() == b"abcde" + BoundedOutput.MARK + b"lmnop"

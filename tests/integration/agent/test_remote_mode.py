@@ -17,7 +17,7 @@ from remuda.agent.clock import Clock
 from remuda.agent.errors import AgentError, ApiError, ConfigError, Departed, UntrustedServer
 from remuda.agent.plan_secret import KubeApi, SecretWatch
 from remuda.agent.plans import outputs
-from remuda.agent.remote_mode import Progress, Remote, Superseded
+from remuda.agent.remote_mode import ProgressReporter, Remote, Superseded
 from tests.unit.certificates import certificate
 
 from .builders import FixedClock, engine, file, plan_bytes, server, shell
@@ -327,7 +327,7 @@ def test_progress_is_sent_in_batches_without_secrets_until_refused() -> None:
 
     with server(listen) as url:
         api = KubeApi(KUBECONFIG.format(url=url, ca=""))
-        progress = Progress(FixedClock())
+        progress = ProgressReporter(FixedClock())
         progress.say("nobody listens yet")
         progress._on, progress._secrets = True, ("s3cret",)
         progress.say("token s3cret is used")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remuda.access.clusters import Server
+from remuda.access.clusters import ServerSettings
 from remuda.access.roles.builtin_roles import BUILTIN
 from remuda.access.settings.settings import FEATURES as KNOWN_FEATURES
 from remuda.access.settings.settings import SETTINGS as KNOWN_SETTINGS
@@ -58,7 +58,7 @@ async def test_who_waited_for_ready_finds_all_of_it(tmp_path: Path, monkeypatch:
 )
 async def test_start_waits_for_no_object_without_a_controller(only: tuple[str, ...], kinds: set[GroupVersionResource]) -> None:
     async with running(Config(None), listen=False, choice=chosen("-capi,-access")) as server:
-        known = Server(Informers(InProcessClient(server), SYSTEM_CLOCK, Rng()))
+        known = ServerSettings(Informers(InProcessClient(server), SYSTEM_CLOCK, Rng()))
         assert {resource for resource, _ in first_objects(known, only)} == kinds
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from remuda import kcm
-from remuda.access.clusters.server_settings import Server as KnownServer
+from remuda.access.clusters.server_settings import ServerSettings as KnownServer
 from remuda.api import crds
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning

@@ -16,7 +16,7 @@ from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINES
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.capi.controller_context import Core, Options
+from remuda.capi.controller_context import ControllerOptions, Core
 from remuda.capi.workload_clusters import PROVIDER_ID, Health
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import NODES
@@ -159,7 +159,7 @@ class MemoryWorkloads:
 class World:
     """The management cluster. Make objects, let time pass with `settle`, look at what came of it."""
 
-    def __init__(self, server: Server, clock: VirtualClock, rng: Rng, options: Options) -> None:
+    def __init__(self, server: Server, clock: VirtualClock, rng: Rng, options: ControllerOptions) -> None:
         self.server = server
         self.clock = clock
         self.client = InProcessClient(server, manager="kubectl")
@@ -273,7 +273,7 @@ _BEGINNING = Beginning(lambda: (*crds(), *(provider_crd(group, kind) for kind, g
 @contextlib.asynccontextmanager
 async def world(
     *make: Callable[[Core], Reconciler],
-    options: Options = Options(),  # noqa: B008 - a constant
+    options: ControllerOptions = ControllerOptions(),  # noqa: B008 - a constant
     seed: int = 1,
 ) -> AsyncIterator[World]:
     """A world in which the given controllers (each made from the Core) and kube-controller-manager's run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.capi.cluster import Clusters
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import Key, dig
 
@@ -12,7 +12,7 @@ from .memory_clusters import INFRA, NAMESPACE, TEST_CLUSTERS, core_object, thing
 
 
 async def test_who_looks_after_one_namespace_reads_nothing_of_others() -> None:
-    async with world(Clusters, options=Options(namespace=NAMESPACE)) as w:
+    async with world(Clusters, options=ControllerOptions(namespace=NAMESPACE)) as w:
         await w.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
         await w.cluster("ours", control_plane=False)
         spec = {"infrastructureRef": {"apiGroup": INFRA, "kind": "TestCluster", "name": "theirs"}}

@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.capi.kubernetes_versions import Version, VersionError, parse
+from remuda.capi.kubernetes_versions import KubernetesVersion, VersionError, parse
 
 
 @pytest.mark.parametrize(
     ("text", "version"),
     [
-        ("1.33.1", Version(1, 33, 1)),
-        ("0.0.0", Version(0, 0, 0)),
-        ("1.33.1+rke2r1", Version(1, 33, 1, (), ("rke2r1",))),
-        ("1.33.1-rc.0+a.b-c", Version(1, 33, 1, ("rc", "0"), ("a", "b-c"))),
-        ("1.2.3--", Version(1, 2, 3, ("-",))),
-        ("1.2.3-0a+007", Version(1, 2, 3, ("0a",), ("007",))),
+        ("1.33.1", KubernetesVersion(1, 33, 1)),
+        ("0.0.0", KubernetesVersion(0, 0, 0)),
+        ("1.33.1+rke2r1", KubernetesVersion(1, 33, 1, (), ("rke2r1",))),
+        ("1.33.1-rc.0+a.b-c", KubernetesVersion(1, 33, 1, ("rc", "0"), ("a", "b-c"))),
+        ("1.2.3--", KubernetesVersion(1, 2, 3, ("-",))),
+        ("1.2.3-0a+007", KubernetesVersion(1, 2, 3, ("0a",), ("007",))),
     ],
 )
-def test_versions_are_read_and_shown_again(text: str, version: Version) -> None:
+def test_versions_are_read_and_shown_again(text: str, version: KubernetesVersion) -> None:
     assert parse(text) == version
     assert str(version) == text
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from .clusterregistrationtoken import RegistrationTokens, revealed
 from .management_cluster import ManagedClusters, local_clusters, system_namespaces
-from .server_settings import Server, ServerFacts, server_facts
+from .server_settings import ServerFacts, ServerSettings, server_facts
 
 __all__ = [
     "ManagedClusters",
     "RegistrationTokens",
-    "Server",
     "ServerFacts",
+    "ServerSettings",
     "local_clusters",
     "revealed",
     "server_facts",

@@ -33,7 +33,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Retry, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
-from .server_settings import Server, ServerFacts
+from .server_settings import ServerFacts, ServerSettings
 from .well_known import NODE_TOKEN, ROTATE, SECRETS, TOKEN_LABEL, token_secret
 
 log = logger(__name__)
@@ -54,7 +54,7 @@ _OURS = frozenset({*FIELDS, "token", "tokenSecretName", "expiresAt", "gracePerio
 class RegistrationTokens:
     controller = Controller(CONTROLLER, CLUSTER_REGISTRATION_TOKENS)
 
-    def __init__(self, manager: Manager, server: Server, entropy: Entropy) -> None:
+    def __init__(self, manager: Manager, server: ServerSettings, entropy: Entropy) -> None:
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -100,14 +100,14 @@ class RegistrationTokens:
 
     # --- the Secret -----------------------------------------------------------------------------------------------------
 
-    async def _issue(self, crt: Obj, facts: ServerFacts, now: float) -> Issued:
+    async def _issue(self, crt: Obj, facts: ServerFacts, now: float) -> IssuedToken:
         """The token as it is stored now, created or rotated if it was time."""
         key, name = Key.of(crt), token_secret(name_of(crt))
         secret = self._secrets.get(key.namespace, name)
         if secret is None or is_being_deleted(secret):
             # The Secret may exist without the label, and then it is not in the cache.
             secret = await find(self._client, SECRETS, name, key.namespace)
-        found = Issued.of((secret or {}).get("data"))
+        found = IssuedToken.of((secret or {}).get("data"))
         if not found.token:
             # Older objects have it there.
             found = replace(found, token=dig(crt, "status", "token") or "")
@@ -137,7 +137,7 @@ class RegistrationTokens:
                 self._events.event(crt, NORMAL, "Rotated", f"the token was replaced; the previous one is valid until {until}")
         return issued
 
-    async def _rewrite(self, secret: Obj, crt: Obj, issued: Issued, marks: dict[str, str]) -> Obj | None:
+    async def _rewrite(self, secret: Obj, crt: Obj, issued: IssuedToken, marks: dict[str, str]) -> Obj | None:
         patch: Obj = {}
         if (secret.get("data") or {}) != issued.data():
             patch = create_merge_patch({"data": secret.get("data") or {}}, {"data": issued.data()})
@@ -156,7 +156,7 @@ class RegistrationTokens:
 
     # --- the object -----------------------------------------------------------------------------------------------------
 
-    async def _tell(self, crt: Obj, cluster: Obj, facts: ServerFacts, issued: Issued) -> None:
+    async def _tell(self, crt: Obj, cluster: Obj, facts: ServerFacts, issued: IssuedToken) -> None:
         before = crt.get("status") or {}
         wanted = wanted_status(crt, cluster, facts, issued)
         after = {**{name: value for name, value in before.items() if name not in _OURS}, **wanted}
@@ -169,7 +169,7 @@ class RegistrationTokens:
         self._manager.freshness.wrote((CONTROLLER, Key.of(crt)), self._tokens, written)
 
 
-def wanted_status(crt: Obj, cluster: Obj, facts: ServerFacts, issued: Issued) -> dict[str, str]:
+def wanted_status(crt: Obj, cluster: Obj, facts: ServerFacts, issued: IssuedToken) -> dict[str, str]:
     """The wanted status. A token for nodes can't import a cluster, so its status has no such commands."""
     found = commands(facts.url, facts.ca_checksum, name_of(cluster), dig(cluster, "spec", "agentEnvVars"))
     if name_of(crt) == NODE_TOKEN:
@@ -178,7 +178,7 @@ def wanted_status(crt: Obj, cluster: Obj, facts: ServerFacts, issued: Issued) ->
     return {field: text for field, text in said.items() if text}
 
 
-def _secret(crt: Obj, issued: Issued, annotations: dict[str, str]) -> Obj:
+def _secret(crt: Obj, issued: IssuedToken, annotations: dict[str, str]) -> Obj:
     metadata: Obj = {
         "name": token_secret(name_of(crt)),
         "namespace": namespace_of(crt),
@@ -316,7 +316,7 @@ _MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TokenLifetime:
     """Times in seconds. `rotates`: tokens are replaced automatically."""
 
     ttl: float
@@ -329,11 +329,11 @@ class Terms:
         return min(self.ttl / 10, _LONGEST_SPREAD)
 
 
-def terms_of(spec: Mapping[str, Any], facts: ServerFacts) -> Terms:
+def terms_of(spec: Mapping[str, Any], facts: ServerFacts) -> TokenLifetime:
     """The terms that a ClusterRegistrationToken asks for, within bounds; 0 means the settings' value."""
     ttl = min(max(_minutes(spec, "ttl") or facts.ttl, SHORTEST_TTL), LONGEST_TTL)
     grace = max(_minutes(spec, "gracePeriod") or facts.grace, SHORTEST_GRACE)
-    return Terms(ttl * _MINUTE, min(grace, ttl - 1) * _MINUTE, facts.rotates)
+    return TokenLifetime(ttl * _MINUTE, min(grace, ttl - 1) * _MINUTE, facts.rotates)
 
 
 def _minutes(spec: Mapping[str, Any], field: str) -> int:
@@ -342,7 +342,7 @@ def _minutes(spec: Mapping[str, Any], field: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedToken:
     """The contents of the Secret. Times are seconds since the epoch, or None."""
 
     token: str = ""
@@ -351,7 +351,7 @@ class Issued:
     grace_ends: float | None = None
 
     @classmethod
-    def of(cls, data: Mapping[str, Any] | None) -> Issued:
+    def of(cls, data: Mapping[str, Any] | None) -> IssuedToken:
         """Read from a Secret's data; an unreadable value counts as missing."""
         return cls(
             _text(data, "token"),
@@ -387,17 +387,23 @@ def _text(data: Mapping[str, Any] | None, name: str) -> str:
 
 
 def aged(
-    found: Issued, terms: Terms, now: float, *, asked: bool, fresh: Callable[[], str], spread: Callable[[float], float]
-) -> Issued:
+    found: IssuedToken,
+    terms: TokenLifetime,
+    now: float,
+    *,
+    asked: bool,
+    fresh: Callable[[], str],
+    spread: Callable[[float], float],
+) -> IssuedToken:
     """The token to store now. `asked`: a new token is requested; `fresh` makes one; `spread` picks up to so many seconds."""
 
     def end() -> float | None:
         return float(int(now + terms.ttl + spread(terms.spread))) if terms.rotates else None
 
     if not found.token:
-        return Issued(fresh(), expires=end())
+        return IssuedToken(fresh(), expires=end())
     if asked or (terms.rotates and found.expires is not None and now >= found.expires):
-        return Issued(fresh(), found.token, end(), float(int(now + terms.grace)))
+        return IssuedToken(fresh(), found.token, end(), float(int(now + terms.grace)))
     kept = found
     if found.previous or found.grace_ends is not None:
         # A grace period without an end is over.
@@ -414,7 +420,7 @@ def aged(
     return kept
 
 
-def look_again(issued: Issued, now: float) -> float | None:
+def look_again(issued: IssuedToken, now: float) -> float | None:
     """Seconds until the next expiry; None: never."""
     ends = [moment for moment in (issued.expires, issued.grace_ends) if moment is not None]
     return max(0.0, min(ends) - now) if ends else None

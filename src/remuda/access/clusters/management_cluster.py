@@ -31,7 +31,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, cr
 
 from ..default_objects import DefaultObjects
 from ..rancher_conditions import ERROR, FALSE, TRUE, condition_of, tell_status, with_condition
-from .server_settings import Server
+from .server_settings import ServerSettings
 from .well_known import (
     DEFAULT_TOKEN,
     EXTERNALLY_MANAGED,
@@ -56,7 +56,7 @@ _BY_NAMESPACE = "cluster"
 class ManagedClusters:
     controller = Controller(CONTROLLER, CLUSTERS)
 
-    def __init__(self, manager: Manager, server: Server) -> None:
+    def __init__(self, manager: Manager, server: ServerSettings) -> None:
         self._manager = manager
         self._client = manager.client
         self._server = server

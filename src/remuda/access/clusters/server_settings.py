@@ -84,7 +84,7 @@ def server_facts(settings: Settings, features: Features, authority: str = "") ->
     )
 
 
-class Server:
+class ServerSettings:
     """The facts as the caches have them; `authority` gives the CA of this server's certificate."""
 
     def __init__(

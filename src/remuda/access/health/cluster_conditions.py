@@ -14,7 +14,7 @@ from typing import Any, Final
 from remuda.kube.objects import annotations_of, dig, with_path
 
 from ..rancher_conditions import FALSE, TRUE, UNKNOWN, condition_of, is_true, with_condition
-from .cluster_resources import Summary
+from .cluster_resources import ClusterCapacity
 
 Obj = dict[str, Any]
 
@@ -29,14 +29,14 @@ API_FAILED: Final = "ComponentStatusFetchingFailure"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterObservation:
     """`problem`: the reason why the agent does not count as connected. `api`: the problem with the API; None if it was not asked,
     or not often enough to say. Both are empty if all is well."""
 
     problem: str
     api: str | None = None
     version: Obj | None = None
-    summary: Summary | None = None
+    summary: ClusterCapacity | None = None
 
 
 def is_administrated(cluster: Obj) -> bool:
@@ -47,7 +47,7 @@ def is_internal(cluster: Obj) -> bool:
     return bool(dig(cluster, "spec", "internal"))
 
 
-def judged(cluster: Obj, seen: Seen, now: float) -> Obj:
+def judged(cluster: Obj, seen: ClusterObservation, now: float) -> Obj:
     """The cluster with the observations in its status; the same object if nothing is new."""
     said = _beginning(cluster, seen, now)
     if seen.problem:
@@ -60,7 +60,7 @@ def judged(cluster: Obj, seen: Seen, now: float) -> Obj:
     return _described(said, seen)
 
 
-def _beginning(cluster: Obj, seen: Seen, now: float) -> Obj:
+def _beginning(cluster: Obj, seen: ClusterObservation, now: float) -> Obj:
     if is_administrated(cluster):
         return cluster
     if is_internal(cluster) or dig(cluster, "status", "apiEndpoint"):
@@ -76,7 +76,7 @@ def _beginning(cluster: Obj, seen: Seen, now: float) -> Obj:
     return said if is_true(said, WAITING) else with_condition(said, WAITING, UNKNOWN, "", WAITING_FOR_API, now=now)
 
 
-def _ready(cluster: Obj, seen: Seen, now: float) -> Obj:
+def _ready(cluster: Obj, seen: ClusterObservation, now: float) -> Obj:
     if dig(cluster, "status", "readyReconciling"):
         return cluster
     if not is_true(cluster, PROVISIONED):
@@ -91,7 +91,7 @@ def _ready(cluster: Obj, seen: Seen, now: float) -> Obj:
     return with_condition(cluster, READY, TRUE, now=now)
 
 
-def _described(cluster: Obj, seen: Seen) -> Obj:
+def _described(cluster: Obj, seen: ClusterObservation) -> Obj:
     said = cluster
     if seen.version is not None:
         said = _with(said, ("version",), seen.version)

@@ -23,8 +23,8 @@ from remuda.runtime import DONE, Controller, Manager, Result, changed, logger, s
 
 from ..downstreams import Agents, Downstreams, while_working
 from ..rancher_conditions import tell_status
-from .cluster_conditions import ADMINISTRATED, Seen, is_internal, judged
-from .cluster_resources import Summary, summary_of
+from .cluster_conditions import ADMINISTRATED, ClusterObservation, is_internal, judged
+from .cluster_resources import ClusterCapacity, summary_of
 from .downstream_caches import DownstreamCache, DownstreamCaches
 
 log = logger(__name__)
@@ -64,7 +64,7 @@ class _Memory:
     read_at: float = 0.0
     # The Secret for the cluster's keys when they were read; without keys it can't prove itself from another address.
     place: str = ""
-    summary: Summary | None = None
+    summary: ClusterCapacity | None = None
     made_of: tuple[DownstreamCache, int, str] | None = None
 
 
@@ -124,17 +124,17 @@ class ClusterHealth:
         away = not is_internal(cluster) and not self._agents.is_connected(str(dig(cluster, "metadata", "name")))
         return away and made is not None and self._clock.time() - made < _NEW
 
-    async def _see(self, cluster: Obj, memory: _Memory) -> Seen:
+    async def _see(self, cluster: Obj, memory: _Memory) -> ClusterObservation:
         name = str(dig(cluster, "metadata", "name"))
         problem = "" if is_internal(cluster) else await self._agents.ping(name)
         if problem:
             memory.failures, memory.asked_at = 0, -inf
-            return Seen(problem)
+            return ClusterObservation(problem)
         if self._is_due(name, cluster, memory):
             memory.api = await self._api(name, cluster, memory)
         following = self._followings.get(name)
         summary = self._sum(following, memory) if following is not None and following.client is memory.client else None
-        return Seen("", memory.api, memory.version, summary)
+        return ClusterObservation("", memory.api, memory.version, summary)
 
     def _is_due(self, name: str, cluster: Obj, memory: _Memory) -> bool:
         downstream = self._downstreams.get(name)
@@ -145,7 +145,7 @@ class ClusterHealth:
         return self._clock.monotonic() - memory.asked_at >= _API_EVERY
 
     @staticmethod
-    def _sum(following: DownstreamCache, memory: _Memory) -> Summary:
+    def _sum(following: DownstreamCache, memory: _Memory) -> ClusterCapacity:
         version = str((memory.version or {}).get("gitVersion") or "")
         made_of = (following, following.changes, version)
         if memory.summary is None or memory.made_of != made_of:

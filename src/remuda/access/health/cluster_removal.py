@@ -83,7 +83,7 @@ _WORKLOADS = (
 
 
 @dataclass(slots=True)
-class Left:
+class RemainingObjects:
     """Descriptions of the objects that still exist."""
 
     things: list[str] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Removal:
         problem = "it needs no cleaning" if is_administrated(cluster) else "its agent is not connected"
         downstream = None if is_administrated(cluster) else self._downstreams.get(name)
         if downstream is not None:
-            left = Left()
+            left = RemainingObjects()
             try:
                 async with deadline(self._clock, _SECONDS):
                     await clean(downstream.client, name, left)
@@ -180,7 +180,7 @@ class Removal:
             log.warning("removed without cleaning: %s", problem)
         return await self._let_go(cluster)
 
-    def _tell(self, cluster: Obj, left: Left) -> None:
+    def _tell(self, cluster: Obj, left: RemainingObjects) -> None:
         if left.things:
             listed = ", ".join(left.things)
             self._events.event(cluster, WARNING, "DownstreamPartlyCleaned", f"what was left in the cluster: {listed}")
@@ -202,7 +202,7 @@ def is_ours(obj: Obj, cluster: str) -> bool:
     return made_for == cluster or (made_for is None and annotations.get(MADE_BY) == BY_AGENT)
 
 
-async def clean(client: Client, cluster: str, left: Left) -> None:
+async def clean(client: Client, cluster: str, left: RemainingObjects) -> None:
     """Remove our objects. If it is interrupted, it can start again: every step is repeatable."""
     last = {(BINDINGS, ADMIN_BINDING), (ROLES, ADMIN_ROLE)}
     for resource in (BINDINGS, ROLES, PRIORITIES, CRDS):
@@ -236,7 +236,7 @@ async def _hand_over(client: Client, resource: GroupVersionResource, obj: Obj, o
     await client.patch(resource, name_of(obj), patch, namespace_of(obj), field_manager=CONTROLLER)
 
 
-async def _clean_impersonation(client: Client, cluster: str, left: Left) -> None:
+async def _clean_impersonation(client: Client, cluster: str, left: RemainingObjects) -> None:
     namespace = await find(client, NAMESPACES, IMPERSONATION_NAMESPACE)
     if namespace is None:
         return
@@ -253,7 +253,7 @@ async def _clean_impersonation(client: Client, cluster: str, left: Left) -> None
         await remove(client, NAMESPACES, namespace)
 
 
-async def _clean_namespace(client: Client, cluster: str, namespace: Obj, binding: Obj | None, left: Left) -> None:
+async def _clean_namespace(client: Client, cluster: str, namespace: Obj, binding: Obj | None, left: RemainingObjects) -> None:
     others = await _others(client, cluster)
     if is_ours(namespace, cluster) and not others:
         if binding is not None and is_ours(binding, cluster):

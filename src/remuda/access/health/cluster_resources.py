@@ -152,13 +152,13 @@ def read(said: Any, names: Iterable[str] = COUNTED) -> Amounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
+class RoleCounts:
     control_plane: bool
     etcd: bool
     worker: bool
 
 
-def roles_of(node: Obj) -> Roles:
+def roles_of(node: Obj) -> RoleCounts:
     """Roles by a node's labels. A node without any is a worker, and so is any other node that admits ordinary pods."""
     labels = labels_of(node)
 
@@ -166,7 +166,7 @@ def roles_of(node: Obj) -> Roles:
         return any(labels.get(_ROLE + name) in _YES for name in names if _ROLE + name in labels)
 
     etcd, control_plane, worker = has("etcd"), has("controlplane", "control-plane", "master"), has("worker")
-    return Roles(control_plane, etcd, worker or not (etcd or control_plane) or not is_closed(node))
+    return RoleCounts(control_plane, etcd, worker or not (etcd or control_plane) or not is_closed(node))
 
 
 def is_closed(node: Obj) -> bool:
@@ -177,20 +177,20 @@ def is_closed(node: Obj) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ResourceTotals:
     """The sum of requests and limits of the pods of a node, or of all."""
 
     requested: Amounts
     limits: Amounts
 
-    def and_(self, other: Load) -> Load:
-        return Load(added(self.requested, other.requested), added(self.limits, other.limits))
+    def and_(self, other: ResourceTotals) -> ResourceTotals:
+        return ResourceTotals(added(self.requested, other.requested), added(self.limits, other.limits))
 
 
-NO_LOAD: Final = Load({}, {})
+NO_LOAD: Final = ResourceTotals({}, {})
 
 
-def load_of(pods: Iterable[Obj]) -> Load:
+def load_of(pods: Iterable[Obj]) -> ResourceTotals:
     requested: Amounts = {}
     limits: Amounts = {}
     count = 0
@@ -198,14 +198,14 @@ def load_of(pods: Iterable[Obj]) -> Load:
         requested = added(requested, read(pod.get("requests")))
         limits = added(limits, read(pod.get("limits")))
         count += 1
-    return Load(added(requested, {"pods": Quantity(count)}), limits)
+    return ResourceTotals(added(requested, {"pods": Quantity(count)}), limits)
 
 
 # --- a cluster ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ClusterCapacity:
     nodes: int
     linux_workers: int
     windows_workers: int
@@ -219,16 +219,16 @@ class Summary:
     limits: dict[str, str] = field(default_factory=dict)
 
 
-def summary_of(version: str, nodes: Iterable[Obj], loads: Mapping[str, Load]) -> Summary:
+def summary_of(version: str, nodes: Iterable[Obj], loads: Mapping[str, ResourceTotals]) -> ClusterCapacity:
     """`version` is the API's gitVersion; `loads` are by name of node."""
     listed = sorted(nodes, key=name_of)
     counting = [node for node in listed if roles_of(node).worker or not is_closed(node)]
-    load = reduce(Load.and_, (loads.get(name_of(node), NO_LOAD) for node in counting), NO_LOAD)
+    load = reduce(ResourceTotals.and_, (loads.get(name_of(node), NO_LOAD) for node in counting), NO_LOAD)
     workers = [_system(node) for node in listed if roles_of(node).worker]
     architectures = {
         (_label(node, "arch") or str(dig(node, "status", "nodeInfo", "architecture") or ""))[:_LONGEST_WORD] for node in listed
     } - {""}
-    return Summary(
+    return ClusterCapacity(
         nodes=len(listed),
         linux_workers=workers.count("linux"),
         windows_workers=workers.count("windows"),

@@ -22,7 +22,7 @@ from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.runtime import Informer, Manager
 
 from ..downstreams import Downstreams
-from .cluster_resources import PODS_AT_WORK, Load, load_of, slim_node, slim_pod
+from .cluster_resources import PODS_AT_WORK, ResourceTotals, load_of, slim_node, slim_pod
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class DownstreamCache:
         self.looked_at = clock.monotonic()
         # Incremented with every change that matters, so that sums need not be computed twice.
         self.changes = 0
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, ResourceTotals] = {}
 
     @property
     def filled(self) -> bool:
@@ -67,13 +67,13 @@ class DownstreamCache:
         """The node of the management Node with this name."""
         return next(iter(self.nodes.indexed(_BY_MACHINE, machine)), None)
 
-    def load(self, node: str) -> Load:
+    def load(self, node: str) -> ResourceTotals:
         found = self._loads.get(node)
         if found is None:
             found = self._loads[node] = load_of(self.pods.indexed(_BY_NODE, node))
         return found
 
-    def loads(self) -> dict[str, Load]:
+    def loads(self) -> dict[str, ResourceTotals]:
         return {name_of(node): self.load(name_of(node)) for node in self.nodes.objects()}
 
     async def run(self, changed: Callable[[Iterable[str]], None], nodes_changed: Callable[[], None]) -> None:

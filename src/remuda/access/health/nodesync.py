@@ -19,7 +19,7 @@ from remuda.kube.objects import Obj as _Obj
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
 from ..rancher_conditions import condition_of, with_condition
-from .cluster_resources import Load, roles_of, shown
+from .cluster_resources import ResourceTotals, roles_of, shown
 from .downstream_caches import DownstreamCaches, machine_name
 
 log = logger(__name__)
@@ -93,7 +93,7 @@ class NodeSync:
         return Result(rest=_REST)
 
 
-def management_node(cluster: str, node: Obj, load: Load, before: Obj | None, now: float) -> Obj:
+def management_node(cluster: str, node: Obj, load: ResourceTotals, before: Obj | None, now: float) -> Obj:
     """The wanted object. Other fields of `before` stay (such as requests by users about the node)."""
     name, roles = name_of(node), roles_of(node)
     labels = {} if label_value_problems(name) else {NODE_NAME: name}

@@ -40,7 +40,7 @@ _HOW_FAR = ("ttl", "expiresAt", "expired", "clusterName")
 _WORDS = ("displayName", "description")
 
 
-class Held(Protocol):
+class HeldPermissions(Protocol):
     """The permissions of users (:class:`~..roles.holdings.Holdings`)."""
 
     def may_stand_for(self, user: User, name: str) -> bool:
@@ -48,7 +48,7 @@ class Held(Protocol):
 
 
 class IdentityRules:
-    def __init__(self, source: ObjectSource, rbac: Rbac, held: Held) -> None:
+    def __init__(self, source: ObjectSource, rbac: Rbac, held: HeldPermissions) -> None:
         self._source = source
         self._authorizer = rbac
         self._held = held
@@ -160,5 +160,5 @@ def _principal(found: object) -> str:
     return str(named or found.get("name") or "")
 
 
-def admitted(source: ObjectSource, rbac: Rbac, held: Held) -> tuple[AdmittedType, ...]:
+def admitted(source: ObjectSource, rbac: Rbac, held: HeldPermissions) -> tuple[AdmittedType, ...]:
     return IdentityRules(source, rbac, held).admitted_types()

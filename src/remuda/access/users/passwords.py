@@ -49,7 +49,7 @@ class Busy(Exception):
     """Too many comparisons are waiting; the caller should retry later."""
 
 
-class Cost(NamedTuple):
+class ScryptCost(NamedTuple):
     """scrypt's parameters: 2**log_n rounds; memory is 128 * 2**log_n * r bytes."""
 
     log_n: int = 16
@@ -57,15 +57,15 @@ class Cost(NamedTuple):
     p: int = 2
 
 
-class Verdict(NamedTuple):
+class PasswordCheck(NamedTuple):
     """The result of a comparison: is the password right, and should its hash be replaced by a stronger one."""
 
     right: bool
     rehash: bool = False
 
 
-WRONG = Verdict(False)
-STRONG = Cost()
+WRONG = PasswordCheck(False)
+STRONG = ScryptCost()
 
 
 def check_new(password: str, user_name: str = "", shortest: int = SHORTEST) -> None:
@@ -96,13 +96,13 @@ def _prepared(password: str) -> bytes:
     return data
 
 
-def hashed(password: str, entropy: Entropy, cost: Cost = STRONG) -> str:
+def hashed(password: str, entropy: Entropy, cost: ScryptCost = STRONG) -> str:
     """The stored form of the password. Slow on purpose: see :class:`Hashing`."""
     salt = entropy.token_bytes(_SALT)
     return _rendered(salt, _stretched(_prepared(password), salt, cost, _HASH), cost)
 
 
-def verify(password: str, stored: str, cost: Cost = STRONG) -> Verdict:
+def verify(password: str, stored: str, cost: ScryptCost = STRONG) -> PasswordCheck:
     """Compare with the stored hash; an unreadable one is never right, and takes as long."""
     try:
         data = _prepared(password)
@@ -117,26 +117,26 @@ def verify(password: str, stored: str, cost: Cost = STRONG) -> Verdict:
     used, salt, expected = parsed
     if not hmac.compare_digest(_stretched(data, salt, used, len(expected)), expected):
         return WRONG
-    return Verdict(True, _is_weaker(used, cost) or len(expected) < _HASH or len(salt) < _SALT)
+    return PasswordCheck(True, _is_weaker(used, cost) or len(expected) < _HASH or len(salt) < _SALT)
 
 
-def verify_nobody(password: str, cost: Cost = STRONG) -> Verdict:
+def verify_nobody(password: str, cost: ScryptCost = STRONG) -> PasswordCheck:
     """Take as long as a comparison, for a user who does not exist."""
     _stretched(password[:LONGEST_BYTES].encode(errors="replace"), b"\0" * _SALT, cost, _HASH)
     return WRONG
 
 
-def _is_weaker(used: Cost, wanted: Cost) -> bool:
+def _is_weaker(used: ScryptCost, wanted: ScryptCost) -> bool:
     """True if `used` needs less memory, or less work in all."""
     memory, least = used.r << used.log_n, wanted.r << wanted.log_n
     return memory < least or memory * used.p < least * wanted.p
 
 
-def _parsed(stored: str) -> tuple[Cost, bytes, bytes] | None:
+def _parsed(stored: str) -> tuple[ScryptCost, bytes, bytes] | None:
     found = _STORED.fullmatch(stored)
     if found is None:
         return None
-    cost = Cost(int(found[1]), int(found[2]), int(found[3]))
+    cost = ScryptCost(int(found[1]), int(found[2]), int(found[3]))
     if not (1 <= cost.log_n <= _LARGEST_LOG_N and 1 <= cost.r <= _LARGEST_R and 1 <= cost.p <= _LARGEST_P):
         return None
     try:
@@ -145,11 +145,11 @@ def _parsed(stored: str) -> tuple[Cost, bytes, bytes] | None:
         return None
 
 
-def _rendered(salt: bytes, value: bytes, cost: Cost) -> str:
+def _rendered(salt: bytes, value: bytes, cost: ScryptCost) -> str:
     return f"$scrypt$ln={cost.log_n},r={cost.r},p={cost.p}${_text(salt)}${_text(value)}"
 
 
-def _stretched(data: bytes, salt: bytes, cost: Cost, length: int) -> bytes:
+def _stretched(data: bytes, salt: bytes, cost: ScryptCost, length: int) -> bytes:
     memory = 128 * cost.r * ((1 << cost.log_n) + cost.p + 2)
     return hashlib.scrypt(data, salt=salt, n=1 << cost.log_n, r=cost.r, p=cost.p, maxmem=memory + (1 << 20), dklen=length)
 
@@ -193,7 +193,7 @@ def bootstrap_password(entropy: Entropy, environment: Mapping[str, str]) -> Boot
 class Hashing:
     """Hashes and compares in threads, `at_once` at a time; beyond `waiting` in line it raises :class:`Busy`."""
 
-    def __init__(self, entropy: Entropy, cost: Cost = STRONG, at_once: int = 2, waiting: int = 32) -> None:
+    def __init__(self, entropy: Entropy, cost: ScryptCost = STRONG, at_once: int = 2, waiting: int = 32) -> None:
         self._entropy = entropy
         self._cost = cost
         self._turn = asyncio.Semaphore(at_once)
@@ -203,7 +203,7 @@ class Hashing:
     async def hashed(self, password: str) -> str:
         return await self._done(lambda: hashed(password, self._entropy, self._cost))
 
-    async def verify(self, password: str, stored: str | None) -> Verdict:
+    async def verify(self, password: str, stored: str | None) -> PasswordCheck:
         """`stored` is None for a user who does not exist."""
         if stored is None:
             return await self._done(lambda: verify_nobody(password, self._cost))

@@ -8,7 +8,7 @@ Read ``stager`` first.
 
 from __future__ import annotations
 
-from .registries import Reference, parse
+from .registries import ImageReference, parse
 from .stager import Stager
 
-__all__ = ["Reference", "Stager", "parse"]
+__all__ = ["ImageReference", "Stager", "parse"]

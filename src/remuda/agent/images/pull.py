@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from ..errors import ImageError
 from ..http_client import Trust, WebError, connect, read_all, request, target_of
-from .registries import Endpoint, Reference, Registries
+from .registries import ImageReference, Registries, RegistryEndpoint
 
 _LISTS = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -59,7 +59,7 @@ class Puller:
     architecture: str = field(default_factory=host_architecture)
     say: Callable[[str], None] = lambda line: None
 
-    def pull(self, reference: Reference) -> list[Layer]:
+    def pull(self, reference: ImageReference) -> list[Layer]:
         """The layers, lowest first, from the first place that has the image."""
         os.makedirs(self.blobs, mode=0o700, exist_ok=True)
         said: list[str] = []
@@ -75,14 +75,14 @@ class Puller:
 class _Session:
     """One image at one endpoint; the token is asked for once."""
 
-    def __init__(self, endpoint: Endpoint, registries: Registries, puller: Puller) -> None:
+    def __init__(self, endpoint: RegistryEndpoint, registries: Registries, puller: Puller) -> None:
         self.endpoint = endpoint
         self.registries = registries
         self.puller = puller
         self.authorization = ""
         self._contexts: dict[Trust, ssl.SSLContext] = {}
 
-    def layers(self, reference: Reference) -> list[Layer]:
+    def layers(self, reference: ImageReference) -> list[Layer]:
         manifest = self._manifest(reference.version, reference.digest)
         if manifest.get("mediaType") in _LISTS or "manifests" in manifest:
             digest = self._choose(manifest)

@@ -39,7 +39,7 @@ class Auth:
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class RegistryEndpoint:
     """One place to ask for an image. ``namespace`` tells a mirror the registry that it stands in for."""
 
     url: SplitResult
@@ -56,12 +56,12 @@ class Registries:
     mirrors: Mapping[str, Any] = field(default_factory=dict)
     configs: Mapping[str, Any] = field(default_factory=dict)
 
-    def endpoints(self, reference: Reference) -> list[Endpoint]:
+    def endpoints(self, reference: ImageReference) -> list[RegistryEndpoint]:
         """The endpoints for an image, in order; the registry itself is always the last."""
         mirror = self._mirror_of(reference.registry)
         found = [self._mirror(url, mirror, reference) for url in _urls(mirror)]
         own = _endpoint_url(reference.registry)
-        found.append(Endpoint(own, reference.repository, "", self.auth(reference.registry), self.trust(own)))
+        found.append(RegistryEndpoint(own, reference.repository, "", self.auth(reference.registry), self.trust(own)))
         return found
 
     def _mirror_of(self, registry: str) -> Mapping[str, Any]:
@@ -71,7 +71,7 @@ class Registries:
                 return _map(self.mirrors[name])
         return {}
 
-    def _mirror(self, url: str, mirror: Mapping[str, Any], reference: Reference) -> Endpoint:
+    def _mirror(self, url: str, mirror: Mapping[str, Any], reference: ImageReference) -> RegistryEndpoint:
         place, namespace = _endpoint_url(url), _known_as(reference.registry)
         repository = reference.repository
         if _known_as(place.netloc) == namespace:
@@ -79,7 +79,7 @@ class Registries:
             namespace = ""
         else:
             repository = rewritten(repository, _map(mirror.get("rewrite")))
-        return Endpoint(place, repository, namespace, self.auth(place.netloc), self.trust(place))
+        return RegistryEndpoint(place, repository, namespace, self.auth(place.netloc), self.trust(place))
 
     def _config(self, host: str) -> Mapping[str, Any]:
         name, _, port = host.partition(":")
@@ -222,7 +222,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True)
-class Reference:
+class ImageReference:
     """One image in one registry; ``digest`` is empty when only a tag is given."""
 
     registry: str
@@ -239,7 +239,7 @@ class Reference:
         return self.digest or self.tag
 
 
-def parse(text: str) -> Reference:
+def parse(text: str) -> ImageReference:
     """The whole name."""
     name, at, digest = text.partition("@")
     if at and not _DIGEST.match(digest):
@@ -258,4 +258,4 @@ def parse(text: str) -> Reference:
         repository = f"library/{repository}"
     if not _REGISTRY.match(registry) or not _REPOSITORY.match(repository) or not _TAG.match(tag):
         raise ImageError(f"image {text!r} is no image name")
-    return Reference(registry, repository, tag, digest)
+    return ImageReference(registry, repository, tag, digest)

@@ -18,7 +18,7 @@ from ..clock import Clock
 from ..errors import ImageError
 from .extract import Tree
 from .pull import Puller
-from .registries import Reference, load, parse
+from .registries import ImageReference, load, parse
 
 #: The age at which an abandoned blob is removed.
 _STALE = 24 * 3600.0
@@ -70,7 +70,7 @@ class Stager:
 _ENDINGS = (".tar", ".tar.lz4", ".tar.bz2", ".tbz", ".tar.gz", ".tgz", ".tar.zst", ".tzst")
 
 
-def unpack_saved(directory: str, reference: Reference, tree: Tree, scratch: str) -> bool:
+def unpack_saved(directory: str, reference: ImageReference, tree: Tree, scratch: str) -> bool:
     """Unpack the image from the first file that holds it; false when none does."""
     return any(_unpack(path, reference, tree, scratch) for path in _files(directory))
 
@@ -83,7 +83,7 @@ def _files(directory: str) -> Iterator[str]:
                 yield os.path.join(where, name)
 
 
-def _unpack(path: str, reference: Reference, tree: Tree, scratch: str) -> bool:
+def _unpack(path: str, reference: ImageReference, tree: Tree, scratch: str) -> bool:
     os.makedirs(scratch, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         plain = path
@@ -102,7 +102,7 @@ def _unpack(path: str, reference: Reference, tree: Tree, scratch: str) -> bool:
             raise ImageError(f"{path} is no saved image: {reason}") from reason
 
 
-def _layers(archive: tarfile.TarFile, reference: Reference) -> list[str]:
+def _layers(archive: tarfile.TarFile, reference: ImageReference) -> list[str]:
     for image in _manifest(archive):
         tags = image.get("RepoTags") or [] if isinstance(image, dict) else []
         if any(_same(tag, reference) for tag in tags):
@@ -119,7 +119,7 @@ def _manifest(archive: tarfile.TarFile) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _same(tag: Any, reference: Reference) -> bool:
+def _same(tag: Any, reference: ImageReference) -> bool:
     try:
         return parse(str(tag)) == reference
     except ImageError:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from .. import log, stage_process
 from ..clock import Clock, compact, elapsed, unix_date
-from ..commands import Finished, run
+from ..commands import CommandResult, run
 from ..config import Config
 from ..errors import AgentError, PlanError
 from ..paths import Layout, read_or_none, write_atomically
@@ -135,7 +135,7 @@ class Engine:
                 saved[instruction.name] = stdout or None
         return True, "", outputs.encode_one_time(saved)
 
-    def _with_journal(self, result: Finished) -> Finished:
+    def _with_journal(self, result: CommandResult) -> CommandResult:
         """The result; when a unit did not start, with the end of its journal, where the reason is."""
         unit = failures.unit_that_failed(result.stderr)
         if not unit:
@@ -181,7 +181,7 @@ class Engine:
         attempt: int,
         timeout: int,
         journal: Journal | None,
-    ) -> Finished:
+    ) -> CommandResult:
         label = _label(plan, index, instruction.name)
         directory = os.path.join(place, f"{plan.checksum}_{index}")
         try:
@@ -194,7 +194,7 @@ class Engine:
         except (AgentError, OSError) as reason:
             log.error(f"can't prepare instruction {label}: {reason}")
             self.progress(f"{label}: {reason}")
-            return Finished(-1, why=str(reason))
+            return CommandResult(-1, why=str(reason))
         self._tell(f"running instruction {label}, attempt {attempt}")
         argv = [_program(instruction.command, directory), *instruction.args]
         result = run(
@@ -213,7 +213,7 @@ class Engine:
     def _stage(self, image: str, directory: str, journal: Journal | None) -> None:
         config = self.config
         stage_process.stage(
-            stage_process.Wish(image, directory, config.images_directory, config.agent_registries_file, self._blobs),
+            stage_process.StageRequest(image, directory, config.images_directory, config.agent_registries_file, self._blobs),
             self._tell,
             lambda pid: self._started(journal, pid),
         )
@@ -318,7 +318,7 @@ def due(instruction: Periodic, known: PeriodicOutput | None, now: float, forced:
     return not known.last_failure or elapsed(known.last_failure, cooldown, now)
 
 
-def after(instruction: Periodic, known: PeriodicOutput | None, result: Finished, now: float) -> PeriodicOutput:
+def after(instruction: Periodic, known: PeriodicOutput | None, result: CommandResult, now: float) -> PeriodicOutput:
     """The output and counters after this run."""
     before = known or PeriodicOutput(instruction.name)
     ran = before._replace(

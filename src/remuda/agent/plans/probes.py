@@ -25,7 +25,7 @@ _LONGEST = 24 * 3600.0
 _HEADERS = {"User-Agent": "kube-probe/.", "Accept": "*/*", "Connection": "close"}
 
 
-class Status(NamedTuple):
+class ProbeStatus(NamedTuple):
     healthy: bool = False
     successes: int = 0
     failures: int = 0
@@ -35,16 +35,16 @@ class Status(NamedTuple):
         return {name: value for name, value in known.items() if value}
 
 
-def after(status: Status, probe: Probe, success: bool) -> Status:
+def after(status: ProbeStatus, probe: Probe, success: bool) -> ProbeStatus:
     """The state after one more answer."""
     if success:
         successes = min(status.successes + 1, max(probe.success_threshold, status.successes))
-        return Status(status.healthy or successes >= probe.success_threshold, successes, 0)
+        return ProbeStatus(status.healthy or successes >= probe.success_threshold, successes, 0)
     failures = min(status.failures + 1, max(probe.failure_threshold, status.failures))
-    return Status(status.healthy and failures < probe.failure_threshold, 0, failures)
+    return ProbeStatus(status.healthy and failures < probe.failure_threshold, 0, failures)
 
 
-def decode(data: bytes) -> dict[str, Status]:
+def decode(data: bytes) -> dict[str, ProbeStatus]:
     try:
         value = json.loads(data) if data else {}
     except (ValueError, RecursionError):
@@ -54,13 +54,13 @@ def decode(data: bytes) -> dict[str, Status]:
     return {name: status(item) for name, item in value.items() if isinstance(item, dict)}
 
 
-def status(item: dict[str, Any]) -> Status:
+def status(item: dict[str, Any]) -> ProbeStatus:
     counts = [item.get(name) for name in ("successCount", "failureCount")]
     successes, failures = (count if isinstance(count, int) else 0 for count in counts)
-    return Status(bool(item.get("healthy")), successes, failures)
+    return ProbeStatus(bool(item.get("healthy")), successes, failures)
 
 
-def encode(statuses: dict[str, Status]) -> bytes:
+def encode(statuses: dict[str, ProbeStatus]) -> bytes:
     return json.dumps({name: statuses[name].json() for name in sorted(statuses)}, separators=(",", ":")).encode()
 
 
@@ -74,8 +74,8 @@ class Prober:
         self._lock = threading.Lock()
 
     def ask_all(
-        self, probes: dict[str, Probe], before: dict[str, Status], delay: bool, stop: threading.Event
-    ) -> dict[str, Status]:
+        self, probes: dict[str, Probe], before: dict[str, ProbeStatus], delay: bool, stop: threading.Event
+    ) -> dict[str, ProbeStatus]:
         """The states after asking each probe once; ``delay`` when the one-time instructions have just run."""
         answers: dict[str, bool] = {}
 
@@ -91,7 +91,7 @@ class Prober:
             # Each step of a request has the timeout; a peer that drips could still take many of them.
             wait = 2 * (probe.timeout or _NO_TIMEOUT) + 5 + (probe.initial_delay if delay else 0)
             thread.join(min(wait, _LONGEST))
-        return {name: after(before.get(name, Status()), probe, answers.get(name, False)) for name, probe in probes.items()}
+        return {name: after(before.get(name, ProbeStatus()), probe, answers.get(name, False)) for name, probe in probes.items()}
 
     def ask(self, probe: Probe) -> bool:
         """True if one request succeeds."""

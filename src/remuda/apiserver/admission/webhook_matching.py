@@ -16,7 +16,7 @@ from remuda.kube.errors import ApiError, internal, not_found
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, ObjectSource, labels_of, name_of
 from remuda.kube.selectors import EVERYTHING, LabelSelector, SelectorError, from_structure
 
-from ..webhook_client import Endpoint
+from ..webhook_client import WebhookEndpoint
 
 if TYPE_CHECKING:
     from .match_conditions import MatchConditions
@@ -62,7 +62,7 @@ class KindRegistry(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class WebhookRule:
     groups: frozenset[str]
     versions: frozenset[str]
     operations: frozenset[str]
@@ -70,7 +70,7 @@ class Rule:
     scope: str
 
     @classmethod
-    def of(cls, rule: Obj) -> Rule:
+    def of(cls, rule: Obj) -> WebhookRule:
         split = [entry.partition("/") for entry in rule.get("resources") or ()]
         return cls(
             frozenset(rule.get("apiGroups") or ()),
@@ -105,12 +105,12 @@ class Webhook:
     configuration: str
     name: str
     index: int
-    rules: tuple[Rule, ...]
+    rules: tuple[WebhookRule, ...]
     equivalent: bool
     namespace_selector: LabelSelector | None  # None: the selector can't be parsed
     object_selector: LabelSelector | None
     conditions: MatchConditions | None
-    endpoint: Endpoint | str  # text: the reason why there is no endpoint
+    endpoint: WebhookEndpoint | str  # text: the reason why there is no endpoint
     fail_open: bool
     timeout: int
     side_effects: str
@@ -142,7 +142,7 @@ def compile_webhooks(configurations: Iterable[Obj]) -> list[Webhook]:
 def _webhook(configuration: str, entry: Obj, count: int, index: int) -> Webhook:
     name = entry.get("name", "")
     try:
-        endpoint: Endpoint | str = Endpoint.of(entry.get("clientConfig") or {})
+        endpoint: WebhookEndpoint | str = WebhookEndpoint.of(entry.get("clientConfig") or {})
     except ValueError as error:
         endpoint = str(error)
     fail_open = entry.get("failurePolicy") == "Ignore"
@@ -151,7 +151,7 @@ def _webhook(configuration: str, entry: Obj, count: int, index: int) -> Webhook:
         configuration=configuration,
         name=name,
         index=index,
-        rules=tuple(Rule.of(rule) for rule in entry.get("rules") or ()),
+        rules=tuple(WebhookRule.of(rule) for rule in entry.get("rules") or ()),
         equivalent=(entry.get("matchPolicy") or "Equivalent") == "Equivalent",
         namespace_selector=_selector(entry.get("namespaceSelector")),
         object_selector=_selector(entry.get("objectSelector")),

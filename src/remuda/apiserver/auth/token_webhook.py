@@ -14,7 +14,7 @@ from typing import Any
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import Clock
 
-from ..webhook_client import CallError, Endpoint, WebhookClient
+from ..webhook_client import CallError, WebhookClient, WebhookEndpoint
 from .authenticator import BadCredentials, Credentials, Identity
 
 Obj = dict[str, Any]
@@ -36,7 +36,7 @@ class WebhookAuthenticator:
     """`keep` is the lifetime of a cached answer, in seconds."""
 
     def __init__(
-        self, client: WebhookClient, endpoint: Endpoint, clock: Clock, *, version: str = "v1beta1", keep: float = 120.0
+        self, client: WebhookClient, endpoint: WebhookEndpoint, clock: Clock, *, version: str = "v1beta1", keep: float = 120.0
     ) -> None:
         self._client = client
         self._endpoint = endpoint

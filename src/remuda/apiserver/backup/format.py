@@ -19,7 +19,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from ..keys.token_sealing import Cost
+from ..keys.token_sealing import ScryptCost
 
 FORMAT = 1
 # The first line of a file, up to the number of its format.
@@ -291,7 +291,7 @@ def _read_header(file: BinaryIO, path: Path) -> tuple[bytes, Header]:
         header = msgspec.json.decode(second, type=Header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _damaged(path, "its header can't be read") from None
-    if problem := Cost(header.scrypt.n, header.scrypt.r, header.scrypt.p).problem():
+    if problem := ScryptCost(header.scrypt.n, header.scrypt.r, header.scrypt.p).problem():
         raise _damaged(path, f"its header can't be right, {problem}")
     return first + second, header
 

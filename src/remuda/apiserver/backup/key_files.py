@@ -14,7 +14,7 @@ from remuda.kube.certificates import PkiError
 
 from ..keys.encryption import BadConfiguration
 from ..keys.key_agreement import fingerprints
-from ..keys.shared_keys import CA_CERTIFICATE, CA_KEY, ENCRYPTION, FILES, SERVICE_ACCOUNT_KEY, Material, read_directory
+from ..keys.shared_keys import CA_CERTIFICATE, CA_KEY, ENCRYPTION, FILES, SERVICE_ACCOUNT_KEY, KeyMaterial, read_directory
 from .format import BackupError, Damaged, File
 
 DATABASE = "state.db"
@@ -31,7 +31,7 @@ def places(data_dir: Path) -> dict[str, Path]:
     return {**found, ENCRYPTION: data_dir / ENCRYPTION}
 
 
-def of_data_directory(data_dir: Path, pki_dir: Path | None) -> Material:
+def of_data_directory(data_dir: Path, pki_dir: Path | None) -> KeyMaterial:
     """The keys of a server whose state is in its data directory. Raises BackupError."""
     try:
         if pki_dir is not None:
@@ -40,7 +40,7 @@ def of_data_directory(data_dir: Path, pki_dir: Path | None) -> Material:
         missing = [path for path in found.values() if not path.exists()]
         if missing:
             raise BackupError(f"{missing[0]} is missing: if the server was started with --pki-dir, say that here, too")
-        material = Material.of({name: path.read_bytes() for name, path in found.items()})
+        material = KeyMaterial.of({name: path.read_bytes() for name, path in found.items()})
         material.check(str(data_dir))
         return material
     except (PkiError, BadConfiguration) as error:
@@ -58,7 +58,7 @@ def own_files(data_dir: Path) -> dict[str, bytes]:
     return found
 
 
-def records(material: Material, own: Mapping[str, bytes]) -> Iterable[File]:
+def records(material: KeyMaterial, own: Mapping[str, bytes]) -> Iterable[File]:
     yield from (File(_KEYS + name, content) for name, content in material.files().items())
     yield from (File(_DATA + name, content) for name, content in own.items())
 
@@ -74,9 +74,9 @@ class Keyring:
         self._files[file.name] = file.content
 
     @property
-    def material(self) -> Material:
+    def material(self) -> KeyMaterial:
         try:
-            found = Material.of({name: self._files[_KEYS + name] for name in FILES})
+            found = KeyMaterial.of({name: self._files[_KEYS + name] for name in FILES})
             found.check(str(self._path))
         except (KeyError, PkiError, BadConfiguration) as error:
             raise Damaged(f"{self._path} has no keys that can be used ({error}): take another backup") from None
@@ -88,6 +88,6 @@ class Keyring:
         return {name: self._files[_DATA + name] for name in OWN_FILES if _DATA + name in self._files}
 
 
-def are_the_same(one: Material, other: Material) -> bool:
+def are_the_same(one: KeyMaterial, other: KeyMaterial) -> bool:
     """True when all keys are equal; the CA's certificate may differ, since it may have been renewed."""
     return fingerprints(one) == fingerprints(other)

@@ -21,7 +21,7 @@ from remuda.kube.private_files import write_private
 
 from ..keys import rotation_record
 from ..keys.encryption import EncryptionError
-from ..keys.shared_keys import Material, fill_directory, is_unmade, read_directory
+from ..keys.shared_keys import KeyMaterial, fill_directory, is_unmade, read_directory
 from ..storage.sqlite import reader, tables
 from ..storage.sqlite.files import speaking, transaction
 from ..storage.store import StoreError
@@ -47,7 +47,7 @@ class Restored(NamedTuple):
 class Contents(NamedTuple):
     """The contents of a backup; `notes` by their keys."""
 
-    material: Material
+    material: KeyMaterial
     own: dict[str, bytes]
     notes: dict[str, bytes]
     objects: Iterator[Object]
@@ -71,7 +71,7 @@ def contents(backup: Backup, key: bytes) -> Contents:
     return Contents(material, keyring.own, notes, chain(first, _objects(records, backup.path)))
 
 
-def _arranged(material: Material, noted: bytes | None, path: Path) -> Material:
+def _arranged(material: KeyMaterial, noted: bytes | None, path: Path) -> KeyMaterial:
     """The keys in the order given by a rotation."""
     if noted is None:
         return material
@@ -93,7 +93,7 @@ def timed_name(clock: Clock) -> str:
     return datetime.fromtimestamp(clock.time(), UTC).strftime("before-restore-%Y%m%dT%H%M%S%fZ")
 
 
-def share_keys(pki_dir: Path, material: Material) -> None:
+def share_keys(pki_dir: Path, material: KeyMaterial) -> None:
     """Write these keys into the directory. Existing other keys are never replaced: another state may depend on them."""
     try:
         if is_unmade(pki_dir):
@@ -105,7 +105,7 @@ def share_keys(pki_dir: Path, material: Material) -> None:
         raise BackupError(str(error)) from error
 
 
-def check_keys_fit(pki_dir: Path | None, material: Material) -> None:
+def check_keys_fit(pki_dir: Path | None, material: KeyMaterial) -> None:
     """Raise the errors of :func:`share_keys`, before any change."""
     if pki_dir is None or is_unmade(pki_dir):
         return

@@ -18,7 +18,7 @@ from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Clock, Entropy, Rng
 
 from ..keys import key_agreement
-from ..keys.token_sealing import Cost
+from ..keys.token_sealing import ScryptCost
 from ..replicas import server_leases
 from ..replicas.server_leases import ServerLease
 from ..storage import key_layout
@@ -54,7 +54,7 @@ async def restore(
     *,
     force: bool,
     progress: Progress,
-    cost: Cost = Cost(),  # noqa: B008 - a constant
+    cost: ScryptCost = ScryptCost(),  # noqa: B008 - a constant
 ) -> Restored:
     """Restore the backup. Raises BackupError and StoreError. If it is interrupted, no server starts until it is repeated."""
     # Read everything once: a damaged backup must be detected before the first write.
@@ -160,7 +160,9 @@ class RestoreMark:
             await _write(self.store, [Delete(server_leases.RESTORING, self._mark)])
 
 
-async def _put_aside(store: EtcdStore, place: EtcdTarget, passphrase: str, clock: Clock, entropy: Entropy, cost: Cost) -> Path:
+async def _put_aside(
+    store: EtcdStore, place: EtcdTarget, passphrase: str, clock: Clock, entropy: Entropy, cost: ScryptCost
+) -> Path:
     """A backup of the old state, sealed with the same passphrase."""
     try:
         source = await of_store(store, place.etcd.prefix, place.pki_dir, place.token, entropy)

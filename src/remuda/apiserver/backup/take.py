@@ -18,8 +18,8 @@ from remuda.kube.clock import Clock, Entropy, Rng
 
 from ..keys import key_agreement, rotation_record
 from ..keys.encryption import EncryptionError, Envelope
-from ..keys.shared_keys import Material
-from ..keys.token_sealing import Cost
+from ..keys.shared_keys import KeyMaterial
+from ..keys.token_sealing import ScryptCost
 from ..replicas import allocation_locks, server_leases
 from ..storage import key_layout, revision_offset
 from ..storage.etcd import EtcdConfig, EtcdStore
@@ -45,7 +45,7 @@ async def take(
     *,
     force: bool = False,
     progress: Progress = _quiet,
-    cost: Cost = Cost(),  # noqa: B008 - a constant
+    cost: ScryptCost = ScryptCost(),  # noqa: B008 - a constant
 ) -> Header:
     """Write `path`, completely or not at all. Raises BackupError and StoreError."""
     key, how = stretch(passphrase, Stretching(*cost, entropy.token_bytes(16)))
@@ -168,7 +168,7 @@ class Source(NamedTuple):
     kind: str
     revision: int
     objects: int
-    material: Material
+    material: KeyMaterial
     own: dict[str, bytes]
     notes: list[Note]
     batches: AsyncIterator[list[Object]]

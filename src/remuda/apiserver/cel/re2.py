@@ -1,7 +1,7 @@
 """Regular expressions with RE2's guarantee: time linear in the text, for any pattern.
 
 Python's `re` backtracks and can take exponential time, so it only gets patterns (and text lengths) where that is
-harmless. All others run on an automaton (:class:`Machine`). :mod:`.re2_syntax` parses patterns.
+harmless. All others run on an automaton (:class:`Automaton`). :mod:`.re2_syntax` parses patterns.
 
 A lazily built DFA tests for a match. The live threads are the bits of one integer, so that a step of a thousand threads takes
 a few operations: threads that move to their neighbour shift together, only the others are processed one by one. A Pike
@@ -57,7 +57,7 @@ class _State:
 _Closure = tuple[int, bool, bool]
 
 
-class Machine:
+class Automaton:
     """An instruction list: entry is `self.start`, -1 is the match."""
 
     def __init__(self, tree: Regex) -> None:
@@ -291,7 +291,7 @@ class Pattern:
         if program_size(tree) > MAX_PROGRAM:
             raise RegexError("expression too large", "")
         self._quick, self._degree = _translate(tree)
-        self._machine: Machine | None = None
+        self._machine: Automaton | None = None
         self._tree = tree
 
     def matches(self, text: str) -> bool:
@@ -328,9 +328,9 @@ class Pattern:
     def _is_cheap(self, text: str) -> bool:
         return self._degree <= 1 or bool(len(text) ** self._degree <= _BACKTRACK_LIMIT)
 
-    def _automaton(self) -> Machine:
+    def _automaton(self) -> Automaton:
         if self._machine is None:
-            self._machine = Machine(self._tree)
+            self._machine = Automaton(self._tree)
         return self._machine
 
 

@@ -35,7 +35,7 @@ class _Stop(Exception):
 
 
 @dataclass(slots=True)
-class Rule:
+class ValidationRule:
     """One entry of `x-kubernetes-validations`."""
 
     rule: str
@@ -84,7 +84,7 @@ class RuleTree:
     """The rules at one place of a schema and below."""
 
     schema: Schema
-    rules: list[Rule]
+    rules: list[ValidationRule]
     items: RuleTree | None = None
     properties: dict[str, RuleTree] = field(default_factory=dict)
     additional: RuleTree | None = None
@@ -114,7 +114,7 @@ class RuleTree:
             run.budget.remaining = -1
         return run.errors
 
-    def all_rules(self) -> Iterator[Rule]:
+    def all_rules(self) -> Iterator[ValidationRule]:
         yield from self.rules
         for below in (self.items, self.additional, *self.properties.values(), *self.all_of):
             if below is not None:
@@ -193,7 +193,7 @@ class RuleTree:
                 continue
             self._fail(run, rule, obj, old, place)
 
-    def _fail(self, run: _Run, rule: Rule, obj: Any, old: Any, place: _Place) -> None:
+    def _fail(self, run: _Run, rule: ValidationRule, obj: Any, old: Any, place: _Place) -> None:
         kind = str(self.schema.get("type") or "")
         path = place.path
         if rule.field_path:
@@ -229,7 +229,7 @@ def _is_ratcheted(run: _Run, place: _Place) -> bool:
     return pair is not None and run.unchanged(*pair)
 
 
-def _explain(error: CelError, rule: Rule) -> str:
+def _explain(error: CelError, rule: ValidationRule) -> str:
     text = str(error)
     if text.startswith("no such overload"):
         return f"'{text}': call arguments did not match a supported operator, function or macro signature for rule: {rule.shown}"
@@ -330,8 +330,8 @@ def _tree(rules: Schema, schema: Schema, node: SchemaNode | None, resolve: Resol
     return found if useful else None
 
 
-def read_rule(entry: Schema, schema: Schema, node: SchemaNode | None, resolve: Resolve | None) -> Rule:
-    rule = Rule(
+def read_rule(entry: Schema, schema: Schema, node: SchemaNode | None, resolve: Resolve | None) -> ValidationRule:
+    rule = ValidationRule(
         str(entry.get("rule") or ""),
         str(entry.get("message") or ""),
         str(entry.get("reason") or ""),

@@ -14,7 +14,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import ConversionError, aggregate_text, go_quote
 from remuda.kube.objects import GroupResource, GroupVersion, GroupVersionKind, metadata
 
-from ..webhook_client import CallError, Endpoint, WebhookClient, json_word
+from ..webhook_client import CallError, WebhookClient, WebhookEndpoint, json_word
 
 Obj = dict[str, Any]
 
@@ -82,7 +82,7 @@ class _Invalid(Exception):
 class WebhookConverter:
     def __init__(self, conversion: Obj, client: WebhookClient, entropy: Entropy) -> None:
         """`conversion` is a CRD's `spec.conversion.webhook`."""
-        self._endpoint = Endpoint.of(conversion.get("clientConfig") or {})
+        self._endpoint = WebhookEndpoint.of(conversion.get("clientConfig") or {})
         versions = conversion.get("conversionReviewVersions") or ()
         self._version = next((version for version in versions if version in ("v1", "v1beta1")), None)
         self._client = client

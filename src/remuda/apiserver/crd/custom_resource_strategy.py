@@ -18,7 +18,7 @@ from remuda.kube.errors import FieldError, go_float, go_quote, invalid_value
 
 from ..cel.validation_rules import RuleTree, compile_schema_rules, unchanged
 from ..registry import object_meta
-from ..registry.strategy import NAME, Column, Moment, Strategy, warn
+from ..registry.strategy import NAME, Column, Elapsed, Strategy, warn
 from ..schema import CompiledSchema, compile_schema
 from .internal_version import Obj, dict_of, list_of
 
@@ -348,7 +348,7 @@ def _date(value: Any) -> Any:
         parse_rfc3339(value)
     except ValueError:
         return "<invalid>"
-    return Moment(value)
+    return Elapsed(value)
 
 
 _CELLS: dict[str, Cell] = {

@@ -30,7 +30,7 @@ _BREAK = re.compile(r"[\n\r]")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SchemaChecks:
     """The checks that apply. An update need not fix errors that the old object already had."""
 
     immutable_names: bool = False
@@ -64,14 +64,14 @@ class Findings:
     rules: list[FieldError] = field(default_factory=list)
 
 
-def schema_errors(schema: Obj, path: str, options: Options, context: cel_rules.Context | None) -> list[FieldError]:
+def schema_errors(schema: Obj, path: str, options: SchemaChecks, context: cel_rules.Context | None) -> list[FieldError]:
     found = Findings()
     _visit(schema, path, _Place(), True, options, context, found)
     return found.schema + found.rules
 
 
 def _visit(
-    schema: Any, path: str, place: _Place, root: bool, options: Options, context: cel_rules.Context | None, found: Findings
+    schema: Any, path: str, place: _Place, root: bool, options: SchemaChecks, context: cel_rules.Context | None, found: Findings
 ) -> None:
     if not isinstance(schema, dict) or _nothing_to_refuse(schema):
         return
@@ -109,7 +109,7 @@ def _visit_fields(
     path: str,
     place: _Place,
     root: bool,
-    options: Options,
+    options: SchemaChecks,
     context: cel_rules.Context | None,
     found: Findings,
 ) -> None:
@@ -139,7 +139,7 @@ def _visit_fields(
 
 
 def _visit_items(
-    schema: Obj, path: str, place: _Place, options: Options, context: cel_rules.Context | None, found: Findings
+    schema: Obj, path: str, place: _Place, options: SchemaChecks, context: cel_rules.Context | None, found: Findings
 ) -> None:
     items = schema.get("items")
     if items is None:
@@ -164,7 +164,7 @@ _REFUSED = (
 _REFUSED_WHEN_PRESENT = frozenset(("additionalItems", "dependencies", "$ref"))
 
 
-def _keyword_errors(schema: Obj, path: str, place: _Place, options: Options) -> list[FieldError]:
+def _keyword_errors(schema: Obj, path: str, place: _Place, options: SchemaChecks) -> list[FieldError]:
     errors: list[FieldError] = []
     kind = schema.get("type") or ""
     if options.valid_types and kind and kind not in TYPES:
@@ -196,7 +196,7 @@ def _needs_type(schema: Obj, path: str, wanted: str, because: str) -> list[Field
     return [invalid_value(f"{path}.type", kind, why) if kind else required(f"{path}.type", why)]
 
 
-def _extension_errors(schema: Obj, path: str, options: Options) -> list[FieldError]:
+def _extension_errors(schema: Obj, path: str, options: SchemaChecks) -> list[FieldError]:
     errors: list[FieldError] = []
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         errors.append(invalid_value(f"{path}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined"))
@@ -211,7 +211,7 @@ def _extension_errors(schema: Obj, path: str, options: Options) -> list[FieldErr
     return errors
 
 
-def _list_errors(schema: Obj, path: str, options: Options) -> list[FieldError]:
+def _list_errors(schema: Obj, path: str, options: SchemaChecks) -> list[FieldError]:
     errors: list[FieldError] = []
     list_type = schema.get("x-kubernetes-list-type")
     keys = list_of(schema.get("x-kubernetes-list-map-keys"))

@@ -15,7 +15,7 @@ from ..webhook_client import service_errors, url_errors
 from . import structural
 from .conditions import is_established
 from .internal_version import Internal, Obj, dict_of, list_of, schema_of, shown_text
-from .schema_rules import Options
+from .schema_rules import SchemaChecks
 from .structural import conversion_problem
 
 Errors = list[FieldError]
@@ -73,7 +73,7 @@ def column_errors(column: Obj, path: str) -> Errors:
     return errors
 
 
-def top_selectable_errors(form: Internal, options: Options) -> Errors:
+def top_selectable_errors(form: Internal, options: SchemaChecks) -> Errors:
     if form.validation is None:
         why = "may only be set when validations.schema is included"
         return [invalid_value("spec.selectableFields", "", why)]
@@ -99,7 +99,7 @@ def unreadable_selectable_errors(fields: list[Any], path: str) -> Errors:
     return errors
 
 
-def selectable_errors(fields: list[Any], schema: Obj, path: str, options: Options, version: str) -> Errors:
+def selectable_errors(fields: list[Any], schema: Obj, path: str, options: SchemaChecks, version: str) -> Errors:
     errors: Errors = []
     seen: set[str] = set()
     for index, each in enumerate(fields):
@@ -136,7 +136,7 @@ def selectable_errors(fields: list[Any], schema: Obj, path: str, options: Option
 REVIEW_VERSIONS = ("v1", "v1beta1")
 
 
-def conversion_errors(conversion: Any, options: Options) -> Errors:
+def conversion_errors(conversion: Any, options: SchemaChecks) -> Errors:
     if not isinstance(conversion, dict):
         return []
     path = "spec.conversion"
@@ -163,7 +163,7 @@ def conversion_errors(conversion: Any, options: Options) -> Errors:
     return errors + _review_errors(reviews, f"{path}.conversionReviewVersions", options.recognised_review_versions)
 
 
-def _client_config_errors(config: Obj, path: str, options: Options) -> Errors:
+def _client_config_errors(config: Obj, path: str, options: SchemaChecks) -> Errors:
     url, service = config.get("url"), config.get("service")
     errors: Errors = []
     if (url is None) == (service is None):

@@ -30,7 +30,7 @@ from .internal_version import (
     shown_text,
     shown_versions,
 )
-from .schema_rules import Options, default_errors
+from .schema_rules import SchemaChecks, default_errors
 from .spec_rules import MAX_SELECTABLE_FIELDS
 from .structural import conversion_problem, every_schema, structural_errors
 
@@ -65,7 +65,7 @@ def _validate(crd: Obj) -> Errors:
     name = dict_of(crd.get("metadata")).get("name") or ""
     errors = [invalid_value("metadata.name", name, why) for why in name_problems(crd)] if name else []
     form = internal(crd)
-    errors += _spec_errors(form, Options())
+    errors += _spec_errors(form, SchemaChecks())
     errors += _status_errors(crd, form)
     errors += _approval_errors(crd, None)
     return errors + _preserve_errors(crd, None)
@@ -118,7 +118,7 @@ def _immutable(new: Any, old: Any, path: str) -> Errors:
 # --- spec ------------------------------------------------------------------------------------------------------------
 
 
-def _spec_errors(form: Internal, options: Options) -> Errors:
+def _spec_errors(form: Internal, options: SchemaChecks) -> Errors:
     spec = form.spec
     errors = _group_errors(spec.get("group") or "")
     errors += _enum_errors("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced"))
@@ -179,7 +179,7 @@ def _enum_errors(path: str, value: str, accepted: tuple[str, ...]) -> Errors:
     return [] if value in accepted else [not_supported(path, value, accepted)]
 
 
-def _missing_schema_errors(form: Internal, options: Options, preserve: bool) -> Errors:
+def _missing_schema_errors(form: Internal, options: SchemaChecks, preserve: bool) -> Errors:
     if schema_of(form.validation) is not None:
         return []
     errors: Errors = []
@@ -194,7 +194,7 @@ def _missing_schema_errors(form: Internal, options: Options, preserve: bool) -> 
     return errors
 
 
-def _version_errors(form: Internal, options: Options, structural: bool) -> Errors:
+def _version_errors(form: Internal, options: SchemaChecks, structural: bool) -> Errors:
     errors: Errors = []
     for index, version in enumerate(form.versions):
         path = f"spec.versions[{index}]"
@@ -304,7 +304,7 @@ def _each_label(names: Obj, field: str, path: str) -> Errors:
 # --- schema ------------------------------------------------------------------------------------------------------------
 
 
-def _schema_errors(holder: Any, path: str, status: bool, options: Options, structural: bool, unchanged: bool) -> Errors:
+def _schema_errors(holder: Any, path: str, status: bool, options: SchemaChecks, structural: bool, unchanged: bool) -> Errors:
     schema = schema_of(holder)
     if schema is None:
         return []
@@ -403,7 +403,7 @@ def schemas(form: Internal) -> list[Obj]:
     return [schema for schema in map(schema_of, places) if schema is not None]
 
 
-def update_options(form: Internal, old: Obj, before: Internal) -> Options:
+def update_options(form: Internal, old: Obj, before: Internal) -> SchemaChecks:
     old_schemas = schemas(before)
     every = [each for schema in old_schemas for each in every_schema(schema)]
     has_all = schema_of(before.validation) is not None or all(
@@ -412,7 +412,7 @@ def update_options(form: Internal, old: Obj, before: Internal) -> Options:
     structural = not any(conversion_problem(schema) or structural_errors(schema, "") for schema in old_schemas)
     webhook = dict_of(dict_of(before.spec.get("conversion")).get("webhook"))
     reviews = list_of(webhook.get("conversionReviewVersions"))
-    return Options(
+    return SchemaChecks(
         immutable_names=is_established(old),
         schema_required=has_all,
         valid_types=not any(each.get("type") and each["type"] not in schema_rules.TYPES for each in every),

@@ -18,7 +18,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DIGITS = 18
 
 
-class Asked(NamedTuple):
+class RequestedTime(NamedTuple):
     """One of the three."""
 
     revision: int = 0
@@ -33,21 +33,21 @@ class Moment(NamedTuple):
     time: float
 
 
-def parse(text: str) -> Asked:
+def parse(text: str) -> RequestedTime:
     """Raises ValueError with a sentence."""
     if text.isascii() and text.isdigit():
         if len(text) > _DIGITS or not int(text):
             raise ValueError(f"{text!r} is no revision: they begin with 1")
-        return Asked(revision=int(text))
+        return RequestedTime(revision=int(text))
     if _AGO.fullmatch(text):
-        return Asked(ago=sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+        return RequestedTime(ago=sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
     time = seconds_of(text)
     if time is None:
         raise ValueError(
             f"{text!r} is no moment: give a revision such as 4711, how long ago it was such as 10m or 2h30m, "
             "or a time such as 2026-11-16T12:00:00Z"
         )
-    return Asked(time=time)
+    return RequestedTime(time=time)
 
 
 async def resolve(history: HistoryStore, clock: Clock, text: str) -> Moment:

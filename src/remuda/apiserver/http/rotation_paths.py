@@ -25,7 +25,7 @@ from remuda.kube.objects import dig
 
 from ..auth.token_keys import peek
 from ..keys import rotation_record
-from ..keys.ca_followers import Followers, Trust, UnpreparedClient, judged
+from ..keys.ca_followers import Followers, TrustReport, UnpreparedClient, judged
 from ..keys.pki import Pki
 from ..keys.rotation import Rotations
 from ..keys.rotation_record import KEEPING, Found, Rotation
@@ -127,13 +127,13 @@ class RotationPaths:
         if wish.no_handover and await rotations.end_handovers():
             return ()
         rotation = await rotations.check_finish(rotation_record.CA)
-        trust = Trust(0, ()) if rotation is None else await self._trust(rotation)
+        trust = TrustReport(0, ()) if rotation is None else await self._trust(rotation)
         if trust.behind and not wish.force:
             raise _would_be_cut_off(trust)
         await rotations.finish(rotation_record.CA, no_handover=wish.no_handover)
         return trust.behind
 
-    async def _trust(self, rotation: Rotation) -> Trust:
+    async def _trust(self, rotation: Rotation) -> TrustReport:
         found = [each for ask in list(self._server.followers) for each in await ask()]
         return judged(found, rotation.new, rotation.old)
 
@@ -218,7 +218,7 @@ class RotationPaths:
         return {"used": certificates.fingerprint(certificate), "ends": rfc3339(certificates.ends(certificate))}
 
 
-def _would_be_cut_off(trust: Trust) -> ApiError:
+def _would_be_cut_off(trust: TrustReport) -> ApiError:
     """The details have all clients; the message names the first."""
     behind = trust.behind
     others = f" and {len(behind) - _NAMED} more" if len(behind) > _NAMED else ""

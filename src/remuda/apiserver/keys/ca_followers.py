@@ -47,7 +47,7 @@ class UnpreparedClient(msgspec.Struct, frozen=True):
         return {**found, "silentSince": self.silent_since} if self.silent_since else found
 
 
-class Trust(msgspec.Struct, frozen=True):
+class TrustReport(msgspec.Struct, frozen=True):
     """The number of clients, and those that don't trust the new CA yet."""
 
     total: int
@@ -58,7 +58,7 @@ class Trust(msgspec.Struct, frozen=True):
 Followers = Callable[[], Awaitable[Sequence[Follower]]]
 
 
-def judged(found: Iterable[Follower], new: str, old: Collection[str]) -> Trust:
+def judged(found: Iterable[Follower], new: str, old: Collection[str]) -> TrustReport:
     """The clients that trust the CA with the fingerprint `new`. One that reports nothing counts as not trusting."""
     all_found = sorted(found, key=lambda each: (each.kind, each.cluster, each.name))
     behind = [
@@ -66,7 +66,7 @@ def judged(found: Iterable[Follower], new: str, old: Collection[str]) -> Trust:
         for each in all_found
         if (reason := why_behind(each, new, old))
     ]
-    return Trust(len(all_found), tuple(behind))
+    return TrustReport(len(all_found), tuple(behind))
 
 
 def why_behind(follower: Follower, new: str, old: Collection[str]) -> str:

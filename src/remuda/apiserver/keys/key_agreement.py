@@ -23,8 +23,8 @@ from ..storage import key_layout
 from ..storage.store import KeyValue, Mismatch, Put, Store, StoreError, Unknown
 from . import rotation_record, token_sealing
 from .encryption import parse_keys
-from .shared_keys import CA_KEY, SERVICE_ACCOUNT_KEY, Material, ensure_directory, is_unmade, made, read_directory
-from .token_sealing import Cost, Sealed
+from .shared_keys import CA_KEY, SERVICE_ACCOUNT_KEY, KeyMaterial, ensure_directory, is_unmade, made, read_directory
+from .token_sealing import ScryptCost, Sealed
 
 KEY = key_layout.OWN + "keys"
 _WHERE = f"the key material in etcd ({KEY})"
@@ -49,7 +49,7 @@ class NotTheSame(PkiError):
     """The keys differ from those of the other servers."""
 
 
-def fingerprints(material: Material) -> Fingerprints:
+def fingerprints(material: KeyMaterial) -> Fingerprints:
     def public(pem: bytes, name: str) -> str:
         return certificates.fingerprint(certificates.parse_keys(pem, name)[0])
 
@@ -61,7 +61,7 @@ def fingerprints(material: Material) -> Fingerprints:
     return Fingerprints(public(material.ca_key, CA_KEY), public(material.service_account_key, SERVICE_ACCOUNT_KEY), encryption)
 
 
-async def from_directory(store: Store, directory: Path, clock: Clock, entropy: Entropy) -> Material:
+async def from_directory(store: Store, directory: Path, clock: Clock, entropy: Entropy) -> KeyMaterial:
     """The directory's keys, if they are those of the other servers. Made only when there are no other servers."""
     found = await _read(store)
     used = found is not None or await _is_used(store)
@@ -83,7 +83,7 @@ async def from_directory(store: Store, directory: Path, clock: Clock, entropy: E
     return material
 
 
-async def from_token(store: Store, token: str, clock: Clock, entropy: Entropy, cost: Cost = Cost()) -> Material:  # noqa: B008 - a constant
+async def from_token(store: Store, token: str, clock: Clock, entropy: Entropy, cost: ScryptCost = ScryptCost()) -> KeyMaterial:  # noqa: B008 - a constant
     """The keys that are sealed in the store; made and sealed when there are none."""
     token_sealing.check_token(token)
     for _ in range(_TRIES):
@@ -105,7 +105,7 @@ async def from_token(store: Store, token: str, clock: Clock, entropy: Entropy, c
     raise StoreError(f"{KEY} changed all the time: start this server again")
 
 
-async def known(store: Store, directory: Path | None, token: str) -> Material:
+async def known(store: Store, directory: Path | None, token: str) -> KeyMaterial:
     """The keys that the servers of this store have agreed upon, for a reader: nothing is made."""
     found = await _read(store)
     if found is None:
@@ -118,19 +118,19 @@ async def known(store: Store, directory: Path | None, token: str) -> Material:
     return material
 
 
-async def note(material: Material, token: str, entropy: Entropy, cost: Cost = Cost()) -> bytes:  # noqa: B008 - a constant
+async def note(material: KeyMaterial, token: str, entropy: Entropy, cost: ScryptCost = ScryptCost()) -> bytes:  # noqa: B008 - a constant
     """The value of :data:`KEY` for these keys; with a token they are sealed in it, else only named."""
     noted = await _sealed(material, token, entropy, cost) if token else Noted(fingerprints(material))
     return msgspec.json.encode(noted)
 
 
-async def _sealed(material: Material, token: str, entropy: Entropy, cost: Cost) -> Noted:
+async def _sealed(material: KeyMaterial, token: str, entropy: Entropy, cost: ScryptCost) -> Noted:
     # Key stretching is slow on purpose.
     sealed = await asyncio.to_thread(token_sealing.seal, material, token, entropy, cost)
     return Noted(fingerprints(material), sealed)
 
 
-async def unsealed(found: KeyValue, token: str) -> Material:
+async def unsealed(found: KeyValue, token: str) -> KeyMaterial:
     """The keys that are sealed in the store. Raises PkiError."""
     noted = _decoded(found)
     if noted.sealed is None:

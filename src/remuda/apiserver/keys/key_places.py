@@ -19,8 +19,8 @@ from remuda.kube.private_files import write_private
 from ..storage.store import Op, Put, Store
 from . import key_agreement, token_sealing
 from .key_agreement import Noted
-from .shared_keys import CA_CERTIFICATE, CA_KEY, ENCRYPTION, FILES, SERVICE_ACCOUNT_KEY, Material
-from .token_sealing import Cost
+from .shared_keys import CA_CERTIFICATE, CA_KEY, ENCRYPTION, FILES, SERVICE_ACCOUNT_KEY, KeyMaterial
+from .token_sealing import ScryptCost
 
 
 class KeyStorage(Protocol):
@@ -32,12 +32,12 @@ class KeyStorage(Protocol):
     def copied(self) -> bool:
         """True if every server has its own copy, which follows the store. Else all share one."""
 
-    async def read(self) -> Material: ...
+    async def read(self) -> KeyMaterial: ...
 
-    async def save(self, material: Material) -> None:
+    async def save(self, material: KeyMaterial) -> None:
         """Into this server's copy."""
 
-    async def noted(self, material: Material) -> list[Op]:
+    async def noted(self, material: KeyMaterial) -> list[Op]:
         """The operations that note the keys in the store: for the transaction that gives them their role."""
 
 
@@ -52,13 +52,13 @@ class OwnFiles:
         self._paths = {name: pki / name for name in (CA_KEY, CA_CERTIFICATE, SERVICE_ACCOUNT_KEY)}
         self._paths[ENCRYPTION] = data_dir / ENCRYPTION
 
-    async def read(self) -> Material:
+    async def read(self) -> KeyMaterial:
         return await asyncio.to_thread(_read, self._paths)
 
-    async def save(self, material: Material) -> None:
+    async def save(self, material: KeyMaterial) -> None:
         await asyncio.to_thread(_save, self._paths, material)
 
-    async def noted(self, material: Material) -> list[Op]:
+    async def noted(self, material: KeyMaterial) -> list[Op]:
         return []
 
 
@@ -72,13 +72,13 @@ class Directory:
         self._paths = {name: directory / name for name in FILES}
         self._store = store
 
-    async def read(self) -> Material:
+    async def read(self) -> KeyMaterial:
         return await asyncio.to_thread(_read, self._paths)
 
-    async def save(self, material: Material) -> None:
+    async def save(self, material: KeyMaterial) -> None:
         await asyncio.to_thread(_save, self._paths, material)
 
-    async def noted(self, material: Material) -> list[Op]:
+    async def noted(self, material: KeyMaterial) -> list[Op]:
         if not self._store.shared:
             return []
         found = await self._store.get(key_agreement.KEY)
@@ -91,18 +91,18 @@ class InStore:
 
     copied = False
 
-    def __init__(self, store: Store, token: str, entropy: Entropy, cost: Cost = Cost()) -> None:  # noqa: B008 - a constant
+    def __init__(self, store: Store, token: str, entropy: Entropy, cost: ScryptCost = ScryptCost()) -> None:  # noqa: B008 - a constant
         self.where = "the store, under the token"
         self._store = store
         self._token = token
         self._entropy = entropy
         self._cost = cost
         # Opening is slow on purpose, so it is done once for each state of it.
-        self._known: tuple[int, Material] | None = None
+        self._known: tuple[int, KeyMaterial] | None = None
         # The last value sealed here need not be opened.
-        self._made: tuple[bytes, Material] | None = None
+        self._made: tuple[bytes, KeyMaterial] | None = None
 
-    async def read(self) -> Material:
+    async def read(self) -> KeyMaterial:
         found = await self._store.get(key_agreement.KEY)
         if found is None:
             raise PkiError(f"{key_agreement.KEY} is not in the store any more: restore it from a backup")
@@ -113,10 +113,10 @@ class InStore:
             self._known = (found.mod_revision, material)
         return self._known[1]
 
-    async def save(self, material: Material) -> None:
+    async def save(self, material: KeyMaterial) -> None:
         """Nothing to do: there is no local copy."""
 
-    async def noted(self, material: Material) -> list[Op]:
+    async def noted(self, material: KeyMaterial) -> list[Op]:
         await self.read()
         assert self._known is not None
         sealed = await asyncio.to_thread(token_sealing.seal, material, self._token, self._entropy, self._cost)
@@ -125,16 +125,16 @@ class InStore:
         return [Put(key_agreement.KEY, value, self._known[0])]
 
 
-def _read(paths: dict[str, Path]) -> Material:
+def _read(paths: dict[str, Path]) -> KeyMaterial:
     try:
-        found = Material.of({name: path.read_bytes() for name, path in paths.items()})
+        found = KeyMaterial.of({name: path.read_bytes() for name, path in paths.items()})
     except OSError as error:
         raise PkiError(f"{error.filename} can't be read: {error.strerror}") from None
     found.check(str(paths[CA_KEY].parent))
     return found
 
 
-def _save(paths: dict[str, Path], material: Material) -> None:
+def _save(paths: dict[str, Path], material: KeyMaterial) -> None:
     """Write the files that differ; in an order that leaves a working state after each (:mod:`.rotation_record`)."""
     for name, content in material.files().items():
         path = paths[name]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    from .shared_keys import Material
+    from .shared_keys import KeyMaterial
 
 __all__ = ["DAY", "Pki", "PkiError", "kubeconfig", "new_key_pem", "serving_names", "write_private"]
 
@@ -66,7 +66,7 @@ class Pki:
     clock: Clock
     entropy: Entropy
     # Keys shared by several servers. The directory then has neither the CA's key nor that of service accounts.
-    material: Material | None = None
+    material: KeyMaterial | None = None
 
     @property
     def ca_certificate(self) -> Path:
@@ -138,7 +138,7 @@ class Pki:
 
     @classmethod
     def ensure(
-        cls, directory: Path, hosts: Iterable[str], clock: Clock, entropy: Entropy, material: Material | None = None
+        cls, directory: Path, hosts: Iterable[str], clock: Clock, entropy: Entropy, material: KeyMaterial | None = None
     ) -> Pki:
         """Make missing files, renew those that expire soon; afterwards every file exists and they belong together."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -244,7 +244,7 @@ def _record(pki: Pki, names: tuple[str, ...], ends: float) -> None:
 # Full check: read the files, keep valid ones, make the rest
 
 
-def _adopt(pki: Pki, material: Material) -> None:
+def _adopt(pki: Pki, material: KeyMaterial) -> None:
     """Take over the CA's certificate of the other servers; leaves of another CA are then made anew."""
     if pki.ca_key.exists() and pki.ca_key.read_bytes() != material.ca_key:
         raise PkiError(

@@ -29,7 +29,7 @@ from .encryption import EncryptionError, Envelope, parse_keys
 from .key_places import KeyStorage
 from .pki import Pki
 from .rotation_record import DROPPING, KEEPING, MAKING, REWRITING, SPREADING, SWITCHING, Found, Handover, Note, Record, Rotation
-from .shared_keys import Material
+from .shared_keys import KeyMaterial
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -90,7 +90,7 @@ class Rotations:
         self._entropy = entropy
         self._place = place
         self._seen = 0
-        self._material: Material | None = None
+        self._material: KeyMaterial | None = None
         # The handover chain of dropped CAs, as the certificate sends it.
         self._chain: bytes | None = None
         self._holds: dict[str, list[str]] = {}
@@ -225,7 +225,7 @@ class Rotations:
             self._chain = chain
             self._seen = found.revision
 
-    async def _adopt(self, material: Material) -> None:
+    async def _adopt(self, material: KeyMaterial) -> None:
         """Use these keys from now on."""
         server, known = self._server, self._material
         if server.pki is not None and server.pki.material is not None:
@@ -241,7 +241,7 @@ class Rotations:
             log.info("the keys have changed")
         self._material = material
 
-    async def _adopt_authority(self, material: Material) -> None:
+    async def _adopt_authority(self, material: KeyMaterial) -> None:
         server = self._server
         before = certificates.parse_certificates(server.trusted)
         await server.renew()
@@ -336,7 +336,7 @@ class Rotations:
         await self._save(found, kind, changed, await self._place.read())
         log.info("rotation of %s: %s", rotation_record.WORDS[kind], stage)
 
-    async def _save(self, found: Found, kind: str, rotation: Rotation, material: Material) -> None:
+    async def _save(self, found: Found, kind: str, rotation: Rotation, material: KeyMaterial) -> None:
         after = rotation_record.with_rotation(found.record, kind, rotation)
         arranged = rotation_record.arranged(material, after)
         noted = await self._place.noted(arranged) if arranged != material or rotation.stage == SPREADING else []

@@ -28,7 +28,7 @@ from remuda.kube.clock import Clock, Entropy
 from ..storage import key_layout
 from ..storage.store import Check, KeyValue, Put, Store
 from .encryption import key_name, parse_keys, render_keys
-from .shared_keys import CA_KEY, SERVICE_ACCOUNT_KEY, Material
+from .shared_keys import CA_KEY, SERVICE_ACCOUNT_KEY, KeyMaterial
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -41,7 +41,7 @@ KINDS: Final = (ENCRYPTION_KEY, CA, SERVICE_ACCOUNTS)
 WORDS: Final = {ENCRYPTION_KEY: "the encryption key", CA: "the CA", SERVICE_ACCOUNTS: "the service-account key"}
 
 
-def held(material: Material, kind: str) -> list[str]:
+def held(material: KeyMaterial, kind: str) -> list[str]:
     """The keys of a kind, the one in use first."""
     if kind == ENCRYPTION_KEY:
         return [name for name, _ in parse_keys(material.encryption)]
@@ -52,11 +52,11 @@ def held(material: Material, kind: str) -> list[str]:
     return [*keys, *(each for each in trusted if each not in keys)]
 
 
-def all_held(material: Material) -> dict[str, list[str]]:
+def all_held(material: KeyMaterial) -> dict[str, list[str]]:
     return {kind: held(material, kind) for kind in KINDS}
 
 
-def with_new(material: Material, kind: str, clock: Clock, entropy: Entropy) -> Material:
+def with_new(material: KeyMaterial, kind: str, clock: Clock, entropy: Entropy) -> KeyMaterial:
     """The material with one more key, that is not used yet."""
     if kind == ENCRYPTION_KEY:
         keys = parse_keys(material.encryption)
@@ -70,13 +70,13 @@ def with_new(material: Material, kind: str, clock: Clock, entropy: Entropy) -> M
     return replace(material, ca_key=_pem([*_ca_keys(material), key]), ca_certificate=bundle)
 
 
-def handed_over(material: Material, clock: Clock, entropy: Entropy) -> tuple[bytes, float]:
+def handed_over(material: KeyMaterial, clock: Clock, entropy: Entropy) -> tuple[bytes, float]:
     """The certificates that the dropped CAs sign for the one in use, and their expiry."""
     chain = signing.chain_of(material.ca_certificate, material.ca_key, clock, entropy, signing.HANDOVER_SECONDS)
     return chain, min((signing.ends(each) for each in signing.parse_certificates(chain)), default=0.0)
 
 
-def put_first(material: Material, kind: str, first: str) -> Material:
+def put_first(material: KeyMaterial, kind: str, first: str) -> KeyMaterial:
     """Raises PkiError when the key is missing."""
     found = held(material, kind)
     if first not in found:
@@ -93,7 +93,7 @@ def put_first(material: Material, kind: str, first: str) -> Material:
     return replace(material, service_account_key=pem) if kind == SERVICE_ACCOUNTS else replace(material, ca_key=pem)
 
 
-def with_only(material: Material, kind: str, kept: Collection[str]) -> Material:
+def with_only(material: KeyMaterial, kind: str, kept: Collection[str]) -> KeyMaterial:
     """The material without all others; the same object when there are none."""
     if all(each in kept for each in held(material, kind)):
         return material
@@ -108,15 +108,15 @@ def with_only(material: Material, kind: str, kept: Collection[str]) -> Material:
     return replace(material, ca_certificate=bundle, ca_key=_pem(keys))
 
 
-def _encryption(material: Material, keys: Sequence[tuple[str, bytes]]) -> Material:
+def _encryption(material: KeyMaterial, keys: Sequence[tuple[str, bytes]]) -> KeyMaterial:
     return replace(material, encryption=render_keys(keys).encode())
 
 
-def _ca_keys(material: Material) -> list[ec.EllipticCurvePrivateKey]:
+def _ca_keys(material: KeyMaterial) -> list[ec.EllipticCurvePrivateKey]:
     return signing.parse_keys(material.ca_key, CA_KEY)
 
 
-def _service_keys(material: Material) -> list[ec.EllipticCurvePrivateKey]:
+def _service_keys(material: KeyMaterial) -> list[ec.EllipticCurvePrivateKey]:
     return signing.parse_keys(material.service_account_key, SERVICE_ACCOUNT_KEY)
 
 
@@ -248,7 +248,7 @@ def with_handover(record: Record, made: Handover | None, now: float) -> Record:
     return msgspec.structs.replace(record, handovers=kept)
 
 
-def arranged(material: Material, record: Record) -> Material:
+def arranged(material: KeyMaterial, record: Record) -> KeyMaterial:
     """The keys in the record's order, without dropped ones. Raises PkiError for one that is missing."""
     for kind, rotation in record.active.items():
         if rotation.new and rotation.new in held(material, kind):

@@ -30,7 +30,7 @@ _UNFINISHED = ".unfinished"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Material:
+class KeyMaterial:
     """All PEM, but `encryption`, which is an EncryptionConfiguration.
 
     There may be several of each during a rotation (:mod:`.`). The first of the keys is the one that is
@@ -43,7 +43,7 @@ class Material:
     encryption: bytes
 
     @classmethod
-    def of(cls, files: Mapping[str, bytes]) -> Material:
+    def of(cls, files: Mapping[str, bytes]) -> KeyMaterial:
         return cls(files[CA_CERTIFICATE], files[CA_KEY], files[SERVICE_ACCOUNT_KEY], files[ENCRYPTION])
 
     def service_account_keys(self) -> list[bytes]:
@@ -68,7 +68,7 @@ class Material:
     def envelope(self, entropy: Entropy) -> Envelope:
         return Envelope(parse_keys(self.encryption, ENCRYPTION), entropy)
 
-    def renewed(self, clock: Clock, entropy: Entropy) -> Material | None:
+    def renewed(self, clock: Clock, entropy: Entropy) -> KeyMaterial | None:
         """The same with a renewed CA certificate, when the present one expires soon; None when it does not."""
         authority = self.authority()
         if certificates.ends(authority.certificate) - clock.time() >= certificates.RENEW_BEFORE:
@@ -77,9 +77,9 @@ class Material:
         return replace(self, ca_certificate=certificates.replaced_in(self.ca_certificate, certificate))
 
 
-def made(clock: Clock, entropy: Entropy) -> Material:
+def made(clock: Clock, entropy: Entropy) -> KeyMaterial:
     key = certificates.new_key(entropy)
-    return Material(
+    return KeyMaterial(
         certificates.certificate_pem(certificates.sign_authority(key, clock, entropy)),
         certificates.key_pem(key),
         certificates.new_key_pem(entropy),
@@ -97,7 +97,7 @@ def is_unmade(directory: Path) -> bool:
     return not all(there) and (not any(there) or (directory / _UNFINISHED).exists())
 
 
-def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Material:
+def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> KeyMaterial:
     """The keys of the directory; made when it is empty. Several servers may do this at once."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Materia
         raise PkiError(f"the shared keys can't be kept in {error.filename or directory}: {error.strerror or error}") from error
 
 
-def read_directory(directory: Path) -> Material:
+def read_directory(directory: Path) -> KeyMaterial:
     """The keys of the directory; nothing is made or renewed. Raises PkiError and EncryptionError."""
     if is_unmade(directory):
         raise PkiError(f"{directory} has no keys: say the --pki-dir that the servers use")
@@ -124,7 +124,7 @@ def read_directory(directory: Path) -> Material:
     return found
 
 
-def fill_directory(directory: Path, material: Material) -> None:
+def fill_directory(directory: Path, material: KeyMaterial) -> None:
     """Put these keys into a directory that has none."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def _make(directory: Path, clock: Clock, entropy: Entropy) -> None:
     _write(directory, lambda: made(clock, entropy))
 
 
-def _write(directory: Path, make: Callable[[], Material]) -> None:
+def _write(directory: Path, make: Callable[[], KeyMaterial]) -> None:
     """Write under a lock, so that the next start can repeat it after a crash between any two lines."""
     marker = directory / _UNFINISHED
     with marker.open("ab") as handle:
@@ -149,7 +149,7 @@ def _write(directory: Path, make: Callable[[], Material]) -> None:
         marker.unlink(missing_ok=True)
 
 
-def _read(directory: Path) -> Material:
+def _read(directory: Path) -> KeyMaterial:
     missing = [name for name in FILES if not (directory / name).exists()]
     if missing:
         there = ", ".join(name for name in FILES if name not in missing)
@@ -161,10 +161,10 @@ def _read(directory: Path) -> Material:
         if (directory / name).stat().st_mode & 0o077:
             path = directory / name
             raise PkiError(f"{path} is secret and others may read it: run chmod 600 {path}")
-    return Material.of({name: (directory / name).read_bytes() for name in FILES})
+    return KeyMaterial.of({name: (directory / name).read_bytes() for name in FILES})
 
 
-def _renew(directory: Path, found: Material, clock: Clock, entropy: Entropy) -> Material:
+def _renew(directory: Path, found: KeyMaterial, clock: Clock, entropy: Entropy) -> KeyMaterial:
     """Each machine renews its own copy, which is equally valid: key and name stay, and signatures are checked with those."""
     renewed = found.renewed(clock, entropy)
     if renewed is None:

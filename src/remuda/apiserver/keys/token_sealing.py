@@ -16,7 +16,7 @@ import msgspec
 from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Entropy
 
-from .shared_keys import FILES, Material
+from .shared_keys import FILES, KeyMaterial
 
 SHORTEST_TOKEN = 16
 _NONCE = 12
@@ -28,7 +28,7 @@ MOST_MEMORY = 256 << 20
 MOST_ROUNDS = 8
 
 
-class Cost(NamedTuple):
+class ScryptCost(NamedTuple):
     """scrypt's parameters; memory is 128 * n * r bytes, read p times."""
 
     n: int = 2**16
@@ -75,11 +75,11 @@ def check_token(token: str) -> None:
         )
 
 
-def seal(material: Material, token: str, entropy: Entropy, cost: Cost = Cost()) -> Sealed:  # noqa: B008 - a constant
+def seal(material: KeyMaterial, token: str, entropy: Entropy, cost: ScryptCost = ScryptCost()) -> Sealed:  # noqa: B008 - a constant
     return seal_bytes(msgspec.json.encode(material.files()), token, entropy, _PURPOSE, cost)
 
 
-def seal_bytes(plain: bytes, token: str, entropy: Entropy, purpose: bytes, cost: Cost = Cost()) -> Sealed:  # noqa: B008 - a constant
+def seal_bytes(plain: bytes, token: str, entropy: Entropy, purpose: bytes, cost: ScryptCost = ScryptCost()) -> Sealed:  # noqa: B008 - a constant
     """Seal any bytes for one purpose: they open for no other."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -89,7 +89,7 @@ def seal_bytes(plain: bytes, token: str, entropy: Entropy, purpose: bytes, cost:
     return Sealed(*cost, salt, check, nonce, AESGCM(key).encrypt(nonce, plain, purpose))
 
 
-def unseal(sealed: Sealed, token: str, where: str) -> Material:
+def unseal(sealed: Sealed, token: str, where: str) -> KeyMaterial:
     plain = unseal_bytes(sealed, token, where, _PURPOSE)
     try:
         files = msgspec.json.decode(plain, type=dict[str, bytes])
@@ -97,7 +97,7 @@ def unseal(sealed: Sealed, token: str, where: str) -> Material:
         raise _damaged(where) from None
     if set(files) != set(FILES):
         raise _damaged(where)
-    return Material.of(files)
+    return KeyMaterial.of(files)
 
 
 def unseal_bytes(sealed: Sealed, token: str, where: str, purpose: bytes) -> bytes:
@@ -106,7 +106,7 @@ def unseal_bytes(sealed: Sealed, token: str, where: str, purpose: bytes) -> byte
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     check_token(token)
-    cost = Cost(sealed.n, sealed.r, sealed.p)
+    cost = ScryptCost(sealed.n, sealed.r, sealed.p)
     if problem := cost.problem():
         raise Damaged(f"{where} is damaged: {problem}; restore etcd from a backup")
     key, check = _stretched(token, sealed.salt, cost, purpose)
@@ -122,7 +122,7 @@ def _damaged(where: str) -> Damaged:
     return Damaged(f"{where} is damaged: restore etcd from a backup")
 
 
-def _stretched(token: str, salt: bytes, cost: Cost, purpose: bytes) -> tuple[bytes, bytes]:
+def _stretched(token: str, salt: bytes, cost: ScryptCost, purpose: bytes) -> tuple[bytes, bytes]:
     """The key, and a check value for it. That does not help an attacker to guess: the ciphertext can be checked as well."""
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 

@@ -122,7 +122,7 @@ class Strategy:
 # Building blocks of printer columns, and the one function that turns a column and an object into a cell.
 #
 # A column's value knows the object only, not the time: ages are timestamps in a column of format "age", and a duration
-# inside another text is a :class:`Moment`. :func:`cell` gives both their words.
+# inside another text is a :class:`Elapsed`. :func:`cell` gives both their words.
 
 
 Value = Callable[[Obj], Any]
@@ -132,7 +132,7 @@ NONE, UNSET, UNKNOWN = "<none>", "<unset>", "<unknown>"
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Elapsed:
     """A cell with the time since a moment; `text` has one `{}` for it."""
 
     timestamp: str
@@ -144,7 +144,7 @@ class Moment:
 
 def cell(column: Column, obj: Obj, now: float) -> Any:
     value = column.value(obj)
-    if isinstance(value, Moment):
+    if isinstance(value, Elapsed):
         return value.words(now)
     if column.format == AGE_FORMAT:
         return human_age(value, now)

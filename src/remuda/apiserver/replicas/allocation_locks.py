@@ -32,7 +32,7 @@ def guard(what: str, value: object) -> str:
 Holds = Callable[[Obj | None], frozenset[str]]
 
 
-class Taken(StoreError):
+class AlreadyAllocated(StoreError):
     """Another object holds this already; by now the watch cache shows it."""
 
     def __init__(self, key: str, holder: str) -> None:

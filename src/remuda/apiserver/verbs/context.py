@@ -26,7 +26,7 @@ from ..cache.watch_cache import WatchCache
 from ..keys.rotation_record import still_used
 from ..registry.resources import Registry, Resource, Version
 from ..replicas import consistent_retry, leadership
-from ..replicas.allocation_locks import Guarded, Taken
+from ..replicas.allocation_locks import AlreadyAllocated, Guarded
 from ..storage import store as attribution
 from ..storage.store import Check, Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
 from ..watch.filtered_list import VisiblePart
@@ -161,7 +161,7 @@ class Api:
                 await self.cache.consistent()
                 holder = resource.bucket.get(guarded.holder(mismatch))
                 if holder is not None and mismatch.key in resource.holds(holder.object()):
-                    raise Taken(mismatch.key, holder.key) from None
+                    raise AlreadyAllocated(mismatch.key, holder.key) from None
                 guarded.take(mismatch)
 
     async def _write(self, ops: Sequence[Op]) -> int:

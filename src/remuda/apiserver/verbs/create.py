@@ -11,7 +11,7 @@ from remuda.kube.encoding import jsonio
 
 from ..cache.entries import Entry, encode
 from ..registry.strategy import collecting_warnings
-from ..replicas.allocation_locks import Taken
+from ..replicas.allocation_locks import AlreadyAllocated
 from ..storage.store import Check, Mismatch
 from . import bodies, metadata, quotas
 from .context import Api, Call
@@ -85,7 +85,7 @@ async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes, plac
         except errors.ApiError as error:
             if not generated or not error.is_already_exists or last:
                 raise
-        except Taken as taken:
+        except AlreadyAllocated as taken:
             if last:
                 raise errors.stale(call.version.group, call.version.resource.name, call.name) from taken
     raise AssertionError("unreachable")

@@ -15,7 +15,7 @@ from remuda.kube.objects import GroupVersionKind
 from ..apply.strategic_merge import apply_strategic_patch
 from . import bodies, metadata
 from .context import STRICT, Api, Call
-from .update import Outcome, guaranteed_update
+from .update import UpdateResult, guaranteed_update
 
 Obj = dict[str, Any]
 
@@ -50,7 +50,7 @@ def option_errors(call: Call, patch_type: str) -> list[FieldError]:
     return [] if call.force is None else [forbidden_field("force", "may not be specified for non-apply patch")]
 
 
-async def patch(api: Api, call: Call, body: Any, patch_type: str, duplicates: list[str] | None = None) -> Outcome:
+async def patch(api: Api, call: Call, body: Any, patch_type: str, duplicates: list[str] | None = None) -> UpdateResult:
     found = option_errors(call, patch_type)
     if found:
         raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
@@ -101,7 +101,7 @@ def check_config(call: Call, config: Any) -> None:
     call.version.field_manager.check_config(config)
 
 
-async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None = None) -> Outcome:
+async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None = None) -> UpdateResult:
     version = call.version
     config = {} if config is None else config
     check_config(call, config)

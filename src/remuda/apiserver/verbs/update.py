@@ -19,7 +19,7 @@ from remuda.kube.errors import invalid_value
 from ..builtin.core import namespace as namespaces
 from ..cache.entries import Entry, encode
 from ..registry.strategy import collecting_warnings
-from ..replicas.allocation_locks import Taken
+from ..replicas.allocation_locks import AlreadyAllocated
 from ..storage.store import Mismatch
 from . import bodies, create, metadata, quotas
 from .context import Api, Call
@@ -31,7 +31,7 @@ Obj = dict[str, Any]
 Compute = Callable[[Obj | None], Awaitable[Obj]]
 
 
-class Outcome:
+class UpdateResult:
     """The result of a write: the entry to answer with, and whether it was new."""
 
     __slots__ = ("created", "entry")
@@ -41,7 +41,7 @@ class Outcome:
         self.created = created
 
 
-async def update(api: Api, call: Call, raw: Any, duplicates: list[str] | None = None) -> Outcome:
+async def update(api: Api, call: Call, raw: Any, duplicates: list[str] | None = None) -> UpdateResult:
     obj = bodies.decode(call, raw, duplicates)
     meta = metadata.own_metadata(obj)
     metadata.settle_namespace(call, meta)
@@ -87,7 +87,7 @@ async def guaranteed_update(
     allow_create: bool = False,
     retries: int = 1_000_000,
     door: SubresourceView | None = None,
-) -> Outcome:
+) -> UpdateResult:
     version, resource = call.version, call.version.resource
     await api.before_trying(call)
     entry = api.entry(resource, call.namespace, call.name)
@@ -104,7 +104,7 @@ async def guaranteed_update(
             raise precondition_failed(call, "UID", uid, live["metadata"].get("uid") or "")
         try:
             return await _update_once(api, call, compute, entry, live, door)
-        except Taken:
+        except AlreadyAllocated:
             # Another server gave these values to its object; by now the cache shows it, and others are chosen.
             entry = api.entry(resource, call.namespace, call.name)
         except Mismatch as mismatch:
@@ -124,7 +124,7 @@ def precondition_failed(call: Call, what: str, given: str, found: str) -> errors
     return resource.conflict(call.name, why)
 
 
-async def _create_instead(api: Api, call: Call, compute: Compute) -> Outcome:
+async def _create_instead(api: Api, call: Call, compute: Compute) -> UpdateResult:
     obj = await compute(None)
     api.require(call, "create", call.subresource)
     meta = metadata.own_metadata(obj)
@@ -135,10 +135,12 @@ async def _create_instead(api: Api, call: Call, compute: Compute) -> Outcome:
     place = api.place(call.namespace)
     await api.admission.admit(attributes)
     assert attributes.obj is not None
-    return Outcome(await create.store_new(api, call, attributes.obj, attributes, place), created=True)
+    return UpdateResult(await create.store_new(api, call, attributes.obj, attributes, place), created=True)
 
 
-async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, live: Obj, door: SubresourceView | None) -> Outcome:
+async def _update_once(
+    api: Api, call: Call, compute: Compute, entry: Entry, live: Obj, door: SubresourceView | None
+) -> UpdateResult:
     obj = await compute(live)
     attributes = _attributes(call, obj, live)
     if door is None:
@@ -165,7 +167,7 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
 
 async def _store_changed(
     api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj, door: SubresourceView | None
-) -> Outcome:
+) -> UpdateResult:
     """The part after mutating admission."""
     version, resource, strategy = call.version, call.version.resource, call.version.strategy
     assert attributes.obj is not None
@@ -190,10 +192,10 @@ async def _store_changed(
     plain = encode(stored)
     if not entry.stale and (plain == entry.stored or _same(plain, entry.stored)):
         await api.confirm(resource, entry)
-        return Outcome(entry)
+        return UpdateResult(entry)
     if call.dry_run:
-        return Outcome(Entry(entry.key, entry.namespace, entry.name, entry.revision, plain))
-    return Outcome(await quotas.put(api, seen, resource, entry.key, stored, entry, strategy.ttl))
+        return UpdateResult(Entry(entry.key, entry.namespace, entry.name, entry.revision, plain))
+    return UpdateResult(await quotas.put(api, seen, resource, entry.key, stored, entry, strategy.ttl))
 
 
 def _same(new: bytes, stored: bytes) -> bool:
@@ -274,7 +276,7 @@ def _finished(obj: Obj, live: Obj) -> bool:
     return not old.get("deletionGracePeriodSeconds")
 
 
-async def _delete_finished(api: Api, call: Call, entry: Entry, obj: Obj) -> Outcome:
+async def _delete_finished(api: Api, call: Call, entry: Entry, obj: Obj) -> UpdateResult:
     stored = await call.version.to_storage(obj)
     last = Entry(entry.key, entry.namespace, entry.name, entry.revision, encode(stored))
     if stored is not obj:
@@ -283,4 +285,4 @@ async def _delete_finished(api: Api, call: Call, entry: Entry, obj: Obj) -> Outc
     if not call.dry_run:
         await api.remove(call.version.resource, entry)
         await delete_companion(api, call, entry)
-    return Outcome(last)
+    return UpdateResult(last)

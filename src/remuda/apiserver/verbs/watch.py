@@ -23,7 +23,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 @dataclass(slots=True)
-class Start:
+class WatchStart:
     """The first events of a new watch: the present state, or the changes since its revision; then it is live.
 
     `bookmark` is the revision for the bookmark that ends the initial events, if the caller requested them.
@@ -48,7 +48,7 @@ def _pins(selector: str, name: str) -> bool:
     return any(term.strip() in (f"metadata.name={name}", f"metadata.name=={name}") for term in selector.split(","))
 
 
-async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, selection: Selection, sink: Sink) -> Start:
+async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, selection: Selection, sink: Sink) -> WatchStart:
     """Join the feed and gather the first events. The caller sends them, and then lets the watcher :meth:`~Watcher.go`.
 
     No event may be missed or sent twice: the past (or the present) is read and the feed joined in one step of the event loop,
@@ -67,7 +67,7 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
         watcher = _join(api, feeds, selection, sink, api.cache.revision)
         async with _leaving(watcher):
             events = await _as_events(selection, present)
-        return Start(watcher, events, watcher.revision if initial and options.bookmarks else None)
+        return WatchStart(watcher, events, watcher.revision if initial and options.bookmarks else None)
     if selection.only is not None and revision < selection.only.since.revision:
         # Changes of visibility since then are in no log.
         raise errors.expired(f"too old resource version: {revision} ({selection.only.since.revision})")
@@ -78,7 +78,7 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
         if version.resource.convert is not None:
             await version.prepare([e for change in changes for e in (change.entry, change.prev) if e is not None])
         stepped = ((_step_in_scope(selection, change), change) for change in changes)
-        return Start(watcher, [(found[0], change, found[1]) for found, change in stepped if found is not None], None)
+        return WatchStart(watcher, [(found[0], change, found[1]) for found, change in stepped if found is not None], None)
 
 
 def _join(api: Api, feeds: Feeds, selection: Selection, sink: Sink, revision: int) -> Watcher:

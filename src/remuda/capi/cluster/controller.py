@@ -31,7 +31,7 @@ from ..well_known import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_
 from ..workload_clusters import cluster_secrets, only_kubeconfigs
 from . import provider_phases
 from .kubeconfig import kubeconfig
-from .scope import COMPONENT, CONTROLLER, UNREADABLE, Descendants, Referred, Scope, referred
+from .scope import COMPONENT, CONTROLLER, UNREADABLE, ClusterScope, Descendants, Referred, referred
 from .status import OWNED, control_plane_of_machines, with_status
 
 Obj = dict[str, Any]
@@ -50,7 +50,7 @@ class Clusters:
         self._core = core
         self._entropy = entropy or Entropy()
         self._events = core.recorder(COMPONENT)
-        self._pace = Pace(core.clock, _LOOKS_PER_SECOND)
+        self._pace = PollRate(core.clock, _LOOKS_PER_SECOND)
         namespace = core.options.namespace
         self._secrets = cluster_secrets(core.manager.informers, namespace)
         self.controller = replace(
@@ -106,7 +106,7 @@ class Clusters:
         phases.add(Result(rest=self._rest(scope)))
         return phases.outcome()
 
-    def _rest(self, scope: Scope) -> float:
+    def _rest(self, scope: ClusterScope) -> float:
         """Once all is handed over, only sums are left to write; they are not urgent, and many machines make them expensive."""
         least = 0.1 + 0.001 * len(scope.descendants.machines)
         planned = not scope.control_plane.ref or scope.initialized(provider_phases.INITIALIZED)
@@ -114,9 +114,9 @@ class Clusters:
             return self._pace.rest(scope.key, min(1.0, least), 1.0)
         return self._pace.rest(scope.key, 1.0, 10.0)
 
-    def _scope(self, cluster: Obj, now: float) -> Scope:
+    def _scope(self, cluster: Obj, now: float) -> ClusterScope:
         core, key = self._core, Key.of(cluster)
-        return Scope(
+        return ClusterScope(
             cluster,
             now,
             referred(cluster, "infrastructureRef"),
@@ -131,7 +131,7 @@ class Clusters:
             core.options.remote_connection_grace,
         )
 
-    async def _phases(self, scope: Scope) -> Phases:
+    async def _phases(self, scope: ClusterScope) -> Phases:
         core, phases = self._core, Phases()
         await phases.run(provider_phases.infrastructure(core, scope))
         await phases.run(provider_phases.control_plane(core, scope))
@@ -142,7 +142,7 @@ class Clusters:
         scope.cluster = control_plane_of_machines(scope)
         return phases
 
-    def _tell(self, scope: Scope, written: Obj, *, phase_changed: bool) -> None:
+    def _tell(self, scope: ClusterScope, written: Obj, *, phase_changed: bool) -> None:
         name, phase = scope.key.name, dig(written, "status", "phase") or ""
         if phase_changed:
             scope.events.append((phase, f"Cluster {name} is {phase}"))
@@ -195,7 +195,7 @@ def _cluster_of_secret(secret: Obj) -> Iterable[Key]:
 # The more there are, the longer each rests, and the more changes it finds at its next look.
 
 
-class Pace:
+class PollRate:
     """`rate`: the looks per second that are acceptable, for all keys together."""
 
     def __init__(self, clock: Clock, rate: float, window: float = 10.0) -> None:
@@ -225,7 +225,7 @@ _WAITS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeletionStep:
     """The objects to delete now, and the message meanwhile. `done`: nothing is left but the Cluster."""
 
     reason: str
@@ -238,7 +238,7 @@ class Step:
     done: bool = False
 
 
-def next_step(scope: Scope) -> Step:
+def next_step(scope: ClusterScope) -> DeletionStep:
     pending = scope.descendants.pending
     if pending:
         children = tuple(child for child in scope.descendants.children if not is_being_deleted(child))
@@ -247,7 +247,7 @@ def next_step(scope: Scope) -> Step:
             for each in pending[:_WAITS_SHOWN]
         )
         lines = "\n".join(scope.descendants.pending_lines)
-        return Step("WaitingForWorkersDeletion", lines, children, waits=waits, after=RECHECK_SECONDS)
+        return DeletionStep("WaitingForWorkersDeletion", lines, children, waits=waits, after=RECHECK_SECONDS)
     gone: list[str] = []
     for one, reason, legacy in (
         (scope.control_plane, "WaitingForControlPlaneDeletion", "ControlPlaneReady"),
@@ -260,10 +260,10 @@ def next_step(scope: Scope) -> Step:
         if not one.missing:
             return _unreadable(scope, one, tuple(gone))
         gone.append(legacy)
-    return Step("DeletionCompleted", "Deletion completed", gone=tuple(gone), done=True)
+    return DeletionStep("DeletionCompleted", "Deletion completed", gone=tuple(gone), done=True)
 
 
-def _waiting_for(scope: Scope, referred: Referred, reason: str, gone: tuple[str, ...]) -> Step:
+def _waiting_for(scope: ClusterScope, referred: Referred, reason: str, gone: tuple[str, ...]) -> DeletionStep:
     obj = referred.obj or {}
     message = f"Waiting for {referred.kind} to be deleted"
     evidence = ""
@@ -274,22 +274,22 @@ def _waiting_for(scope: Scope, referred: Referred, reason: str, gone: tuple[str,
             message += f" ({name_of(obj)} has been deleting since {since}, held by {evidence})"
     wait = Wait(Code.DELETION, scope.ref, Actor.PROVIDER, referred.named(scope.key.namespace), evidence)
     external = None if is_being_deleted(obj) else referred
-    return Step(reason, message, external=external, waits=(wait,), gone=gone)
+    return DeletionStep(reason, message, external=external, waits=(wait,), gone=gone)
 
 
-def _unreadable(scope: Scope, referred: Referred, gone: tuple[str, ...]) -> Step:
+def _unreadable(scope: ClusterScope, referred: Referred, gone: tuple[str, ...]) -> DeletionStep:
     wait = Wait(Code.REFERENCE, scope.ref, Actor.USER, referred.named(scope.key.namespace), referred.trouble)
     name = referred.ref.get("name") or ""
     message = f"{UNREADABLE}: can't tell whether {referred.kind} {name} still exists"
     if referred.trouble:
         message += f": {referred.trouble}"
-    return Step("InternalError", message, waits=(wait,), gone=gone)
+    return DeletionStep("InternalError", message, waits=(wait,), gone=gone)
 
 
 # --- doing it -----------------------------------------------------------------------------------------------------------------
 
 
-async def delete(core: Core, scope: Scope) -> Result:
+async def delete(core: Core, scope: ClusterScope) -> Result:
     step = next_step(scope)
     scope.deleting_reason, scope.deleting_message = step.reason, step.message
     for condition in step.gone:
@@ -308,7 +308,7 @@ async def delete(core: Core, scope: Scope) -> Result:
     return Result(step.after, step.waits)
 
 
-async def _delete_children(core: Core, scope: Scope, children: tuple[Obj, ...]) -> None:
+async def _delete_children(core: Core, scope: ClusterScope, children: tuple[Obj, ...]) -> None:
     informers = {
         "MachineDeployment": core.machine_deployments,
         "MachineSet": core.machine_sets,
@@ -325,7 +325,7 @@ async def _delete_children(core: Core, scope: Scope, children: tuple[Obj, ...]) 
         raise failures[0]
 
 
-async def _delete_one(core: Core, scope: Scope, informer: Informer, obj: Obj) -> None:
+async def _delete_one(core: Core, scope: ClusterScope, informer: Informer, obj: Obj) -> None:
     try:
         await core.client.delete(informer.resource, name_of(obj), scope.key.namespace, uid=uid_of(obj))
     except ApiError as error:

@@ -23,7 +23,7 @@ from ..controller_context import Core
 from ..phases import Stuck
 from ..well_known import CLUSTER_NAME, SECRET_TYPE, ca_secret, kubeconfig_secret
 from ..workload_clusters import KUBECONFIG_KEY, data_of
-from .scope import CONTROLLER, Scope
+from .scope import CONTROLLER, ClusterScope
 
 log = logger(__name__)
 
@@ -39,7 +39,7 @@ class BadAuthority(ValueError):
     """A CA secret that can't sign; the text says why."""
 
 
-async def kubeconfig(core: Core, scope: Scope, secrets: Informer, entropy: Entropy) -> Result | None:
+async def kubeconfig(core: Core, scope: ClusterScope, secrets: Informer, entropy: Entropy) -> Result | None:
     endpoint = contracts.endpoint(scope.cluster)
     if not endpoint.valid or scope.control_plane.ref:
         return None
@@ -67,7 +67,7 @@ async def kubeconfig(core: Core, scope: Scope, secrets: Informer, entropy: Entro
     return None
 
 
-def _wait(scope: Scope, code: Code, evidence: str) -> Wait:
+def _wait(scope: ClusterScope, code: Code, evidence: str) -> Wait:
     namespace, name = scope.key
     return Wait(code, scope.ref, Actor.USER, Ref("", "Secret", namespace, ca_secret(name)), evidence)
 
@@ -98,7 +98,7 @@ def secret_of(cluster: Obj, content: bytes) -> Obj:
     }
 
 
-def kubeconfig_for(cluster: str, endpoint: contracts.Endpoint, authority: Obj, now: float, entropy: Entropy) -> bytes:
+def kubeconfig_for(cluster: str, endpoint: contracts.ControlPlaneEndpoint, authority: Obj, now: float, entropy: Entropy) -> bytes:
     """An admin's kubeconfig, all inline. Raises BadAuthority."""
     ca, certificate, key = _signed(authority, now, entropy)
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host

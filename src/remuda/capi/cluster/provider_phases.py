@@ -36,7 +36,7 @@ from ..external_objects import External
 from ..phases import Stuck
 from ..provider_conditions import legacy_mirrored
 from ..well_known import CLUSTER_NAME
-from .scope import CONTROLLER, Referred, Scope
+from .scope import CONTROLLER, ClusterScope, Referred
 
 Obj = dict[str, Any]
 
@@ -47,7 +47,7 @@ _LONGEST_FAILURE, _MOST_DOMAINS = 10240, 100
 _LONGEST_HOST, _HIGHEST_PORT = 512, 65535
 
 
-async def infrastructure(core: Core, scope: Scope) -> Result | None:
+async def infrastructure(core: Core, scope: ClusterScope) -> Result | None:
     if not scope.infra.ref:
         if not scope.deleting:
             # There is no provider to wait for.
@@ -71,7 +71,7 @@ async def infrastructure(core: Core, scope: Scope) -> Result | None:
     return None
 
 
-async def control_plane(core: Core, scope: Scope) -> Result | None:
+async def control_plane(core: Core, scope: ClusterScope) -> Result | None:
     if not scope.control_plane.ref:
         return None
     found = await _read(core, scope, scope.control_plane)
@@ -90,7 +90,7 @@ async def control_plane(core: Core, scope: Scope) -> Result | None:
     return None
 
 
-def _tell_initialized(scope: Scope, initialized: bool) -> None:
+def _tell_initialized(scope: ClusterScope, initialized: bool) -> None:
     if initialized:
         scope.cluster = with_legacy(scope.cluster, INITIALIZED_CONDITION, TRUE, now=scope.now)
         return
@@ -108,7 +108,7 @@ def _tell_initialized(scope: Scope, initialized: bool) -> None:
 # --- reading ------------------------------------------------------------------------------------------------------------------
 
 
-async def _read(core: Core, scope: Scope, referred: Referred) -> External | None:
+async def _read(core: Core, scope: ClusterScope, referred: Referred) -> External | None:
     """The object, as ours; None (and why) when there is none or it can't be read."""
     namespace = scope.key.namespace
     try:
@@ -139,7 +139,7 @@ async def _read(core: Core, scope: Scope, referred: Referred) -> External | None
     return found
 
 
-def _absent(scope: Scope, referred: Referred, once: str) -> Result | None:
+def _absent(scope: ClusterScope, referred: Referred, once: str) -> Result | None:
     """`once`: the state that it had reached before it went missing, if any."""
     if referred.missing and scope.deleting:
         return None
@@ -150,7 +150,7 @@ def _absent(scope: Scope, referred: Referred, once: str) -> Result | None:
     return Result(waits=(_wait(scope, referred, Code.REFERENCE, "it does not exist"),))
 
 
-def _wait(scope: Scope, referred: Referred, code: Code, evidence: str) -> Wait:
+def _wait(scope: ClusterScope, referred: Referred, code: Code, evidence: str) -> Wait:
     actor = Actor.USER if code is Code.REFERENCE else Actor.PROVIDER
     return Wait(code, scope.ref, actor, referred.named(scope.key.namespace), evidence)
 
@@ -158,7 +158,7 @@ def _wait(scope: Scope, referred: Referred, code: Code, evidence: str) -> Wait:
 # --- writing to the provider's object ---------------------------------------------------------------------------------------
 
 
-async def _own(core: Core, scope: Scope, found: External) -> External:
+async def _own(core: Core, scope: ClusterScope, found: External) -> External:
     """The object with the Cluster as an owner and with its label, written if it had not been so."""
     patch = _claim(found.obj, scope.cluster)
     if patch is None:
@@ -198,7 +198,7 @@ def _is(reference: Obj, owner: Obj) -> bool:
 # --- taking over ------------------------------------------------------------------------------------------------------------
 
 
-def _note_failures(scope: Scope, obj: Obj) -> None:
+def _note_failures(scope: ClusterScope, obj: Obj) -> None:
     reason, message = contracts.failure_reason(obj), contracts.failure_message(obj)
     if reason:
         scope.cluster = with_path(scope.cluster, ("status", "deprecated", "v1beta1", "failureReason"), reason)
@@ -212,7 +212,7 @@ def _note_failures(scope: Scope, obj: Obj) -> None:
         scope.cluster = with_path(scope.cluster, path, text[:_LONGEST_FAILURE])
 
 
-def _mirror(scope: Scope, condition: str, obj: Obj, done: bool, waiting: str) -> None:
+def _mirror(scope: ClusterScope, condition: str, obj: Obj, done: bool, waiting: str) -> None:
     fallback = LegacySum(TRUE) if done else LegacySum(FALSE, waiting, "", INFO)
     if scope.deleting:
         fallback = LegacySum(FALSE, "Deleting", "", INFO)
@@ -222,7 +222,7 @@ def _mirror(scope: Scope, condition: str, obj: Obj, done: bool, waiting: str) ->
     )
 
 
-def _copy_endpoint(scope: Scope, obj: Obj) -> None:
+def _copy_endpoint(scope: ClusterScope, obj: Obj) -> None:
     if contracts.endpoint(scope.cluster).valid:
         return
     host, port = contracts.endpoint(obj)
@@ -233,7 +233,7 @@ def _copy_endpoint(scope: Scope, obj: Obj) -> None:
     scope.cluster = with_path(scope.cluster, path, made) if made else without_path(scope.cluster, path)
 
 
-def _reach(scope: Scope, flag: str, event: str, words: str) -> None:
+def _reach(scope: ClusterScope, flag: str, event: str, words: str) -> None:
     if scope.initialized(flag):
         return
     scope.events.append((event, f"Cluster {scope.key.name} {words} is now True"))

@@ -146,7 +146,7 @@ class Referred:
 
 
 @dataclass(slots=True)
-class Scope:
+class ClusterScope:
     """`cluster` is the working copy: immutable, so a phase that changes it puts a new one here; it is written at the end."""
 
     cluster: Obj

@@ -1,7 +1,7 @@
 """The status of a Cluster, computed from what one reconcile found: phase, counters, and both sets of conditions.
 
-Pure: :func:`with_status` takes a :class:`.scope.Scope` and gives the Cluster with its status, and the time of the next look if
-time alone will change it. Texts are those of Cluster API, since people and programs know them.
+Pure: :func:`with_status` takes a :class:`.scope.ClusterScope` and gives the Cluster with its status, and the time of the next look
+if time alone will change it. Texts are those of Cluster API, since people and programs know them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remuda.kube.objects import dig, metadata, with_path
 from .. import contracts, kubernetes_versions
 from ..machine_messages import not_to_be_remediated
 from ..provider_conditions import InvalidCondition, as_ours, condition_of, mirrored
-from .scope import UNREADABLE, Descendants, Referred, Scope
+from .scope import UNREADABLE, ClusterScope, Descendants, Referred
 
 Obj = dict[str, Any]
 
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
     revisit: float | None  # seconds
 
 
-def with_status(scope: Scope) -> Outcome:
+def with_status(scope: ClusterScope) -> Outcome:
     cluster = scope.cluster
     before = dig(cluster, "status", "phase") or ""
     phase = phase_of(cluster, before, deleting=scope.deleting)
@@ -83,7 +83,7 @@ def phase_of(cluster: Obj, before: str, *, deleting: bool) -> str:
 # --- the connection -----------------------------------------------------------------------------------------------------------
 
 
-def _remote_connection_probe(scope: Scope) -> Sum | None:
+def _remote_connection_probe(scope: ClusterScope) -> Sum | None:
     health = scope.health
     if health.last_success is None and health.failures < _PATIENCE:
         # Too early to say, also after a restart of this process: the last value stays.
@@ -101,21 +101,21 @@ def _remote_connection_probe(scope: Scope) -> Sum | None:
 # --- infrastructure and control plane ---------------------------------------------------------------------------------------
 
 
-def _infrastructure_ready(scope: Scope) -> Sum:
+def _infrastructure_ready(scope: ClusterScope) -> Sum:
     provisioned = scope.initialized("infrastructureProvisioned")
     message = f"{scope.infra.kind} status.initialization.provisioned is false"
     fallback = Sum(TRUE, "Ready", "") if provisioned else Sum(FALSE, "NotReady", message)
     return _of_referred(scope, scope.infra, "Ready", fallback, once=provisioned)
 
 
-def _control_plane_available(scope: Scope) -> Sum:
+def _control_plane_available(scope: ClusterScope) -> Sum:
     initialized = scope.initialized("controlPlaneInitialized")
     message = f"{scope.control_plane.kind} status.initialization.controlPlaneInitialized is false"
     fallback = Sum(TRUE, "Available", "") if initialized else Sum(FALSE, "NotAvailable", message)
     return _of_referred(scope, scope.control_plane, "Available", fallback, once=initialized)
 
 
-def _of_referred(scope: Scope, referred: Referred, kind: str, fallback: Sum, *, once: bool) -> Sum:
+def _of_referred(scope: ClusterScope, referred: Referred, kind: str, fallback: Sum, *, once: bool) -> Sum:
     """`once`: it has existed before."""
     if referred.obj is not None:
         try:
@@ -130,7 +130,7 @@ def _of_referred(scope: Scope, referred: Referred, kind: str, fallback: Sum, *, 
     return Sum(FALSE, "ObjectDeleted", f"{referred.kind} has been deleted{still}")
 
 
-def _control_plane_initialized(scope: Scope) -> Sum | None:
+def _control_plane_initialized(scope: ClusterScope) -> Sum | None:
     if is_true(scope.cluster, "ControlPlaneInitialized"):
         return None
     referred = scope.control_plane
@@ -150,7 +150,7 @@ def _control_plane_initialized(scope: Scope) -> Sum | None:
 # --- workers and machines -----------------------------------------------------------------------------------------------------
 
 
-def _workers_available(scope: Scope) -> Sum:
+def _workers_available(scope: ClusterScope) -> Sum:
     deployments = scope.descendants.machine_deployments
     if not deployments:
         return Sum(TRUE, "NoWorkers", "")
@@ -161,12 +161,12 @@ def _of_machines(machines: Sequence[Obj], kind: str, reasons: Reasons) -> Sum:
     return aggregate(machines, kind, reasons=reasons) if machines else Sum(TRUE, "NoReplicas", "")
 
 
-def _ready(choose: Callable[[Descendants], list[Obj]]) -> Callable[[Scope], Sum]:
+def _ready(choose: Callable[[Descendants], list[Obj]]) -> Callable[[ClusterScope], Sum]:
     return lambda scope: _of_machines(choose(scope.descendants), "Ready", _READY)
 
 
-def _up_to_date(choose: Callable[[Descendants], list[Obj]]) -> Callable[[Scope], Sum]:
-    def made(scope: Scope) -> Sum:
+def _up_to_date(choose: Callable[[Descendants], list[Obj]]) -> Callable[[ClusterScope], Sum]:
+    def made(scope: ClusterScope) -> Sum:
         machines = [each for each in choose(scope.descendants) if _silence(each, scope.now) <= 0]
         return _of_machines(machines, "UpToDate", _UP_TO_DATE)
 
@@ -181,18 +181,18 @@ def _silence(machine: Obj, now: float) -> float:
     return 0.0 if made is None else max(made + _FRESH_SECONDS - now, 0.0)
 
 
-def _remediating(scope: Scope) -> Sum:
+def _remediating(scope: ClusterScope) -> Sum:
     found = scope.descendants
     if found.to_be_remediated:
         return Sum(TRUE, "Remediating", aggregate(found.to_be_remediated, "OwnerRemediated").message)
     return Sum(FALSE, "NotRemediating", not_to_be_remediated(found.unhealthy))
 
 
-def _moving(kind: str, *, sets: bool) -> Callable[[Scope], Sum]:
+def _moving(kind: str, *, sets: bool) -> Callable[[ClusterScope], Sum]:
     """RollingOut, ScalingUp, ScalingDown: True when any of the control plane, MachineDeployments and, maybe, sets is."""
     reasons = Reasons(kind, f"{kind}Unknown", f"Not{kind}")
 
-    def made(scope: Scope) -> Sum:
+    def made(scope: ClusterScope) -> Sum:
         referred, found = scope.control_plane, scope.descendants
         if referred.ref and referred.obj is None and not referred.missing:
             return Sum(UNKNOWN, "InternalError", referred.unreadable)
@@ -214,13 +214,13 @@ def _tells(control_plane: Obj, kind: str) -> bool:
         return False
 
 
-def _deleting(scope: Scope) -> Sum:
+def _deleting(scope: ClusterScope) -> Sum:
     if not scope.deleting:
         return Sum(FALSE, "NotDeleting", "")
     return Sum(TRUE, scope.deleting_reason or "InternalError", scope.deleting_message or UNREADABLE)
 
 
-_CONDITIONS: dict[str, Callable[[Scope], Sum | None]] = {
+_CONDITIONS: dict[str, Callable[[ClusterScope], Sum | None]] = {
     "RemoteConnectionProbe": _remote_connection_probe,
     "InfrastructureReady": _infrastructure_ready,
     "ControlPlaneAvailable": _control_plane_available,
@@ -272,7 +272,7 @@ def _excused(cluster: Obj, *, deleting: bool) -> list[Obj]:
     return [{**each, "status": TRUE} for each in found]
 
 
-def _revisit(scope: Scope) -> float | None:
+def _revisit(scope: ClusterScope) -> float | None:
     times = [left for machine in scope.descendants.machines if (left := _silence(machine, scope.now)) > 0]
     health = scope.health
     if health.last_success is not None and health.failures:
@@ -282,7 +282,7 @@ def _revisit(scope: Scope) -> float | None:
     return min(times, default=None)
 
 
-def control_plane_of_machines(scope: Scope) -> Obj:
+def control_plane_of_machines(scope: ClusterScope) -> Obj:
     """The Cluster with the older conditions for a control plane of standalone machines."""
     cluster = scope.cluster
     if scope.control_plane.ref or is_true(cluster, "ControlPlaneInitialized", LEGACY):

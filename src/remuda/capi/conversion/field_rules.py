@@ -25,14 +25,14 @@ class ContractVersions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ConversionContext:
     """A rule's inputs besides the struct. `restored` is the same struct as v1beta2 last had it, if that is known."""
 
     namespace: str
     versions: ContractVersions
     restored: Obj | None = None
 
-    def within(self, path: tuple[str, ...]) -> Scope:
+    def within(self, path: tuple[str, ...]) -> ConversionContext:
         if self.restored is None:
             return self
         found = _get(self.restored, path)
@@ -40,11 +40,11 @@ class Scope:
 
 
 # A step reads from the first struct and writes into the second.
-_Step = Callable[[Obj, Obj, Scope], None]
+_Step = Callable[[Obj, Obj, ConversionContext], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     up: _Step
     down: _Step
 
@@ -54,18 +54,18 @@ class Pair:
 
     __slots__ = ("_downs", "_ups", "rules")
 
-    def __init__(self, *rules: Rule) -> None:
+    def __init__(self, *rules: FieldRule) -> None:
         self.rules = rules
         self._ups = tuple(rule.up for rule in rules)
         self._downs = tuple(rule.down for rule in rules)
 
-    def up(self, old: Obj, scope: Scope) -> Obj:
+    def up(self, old: Obj, scope: ConversionContext) -> Obj:
         new: Obj = {}
         for step in self._ups:
             step(old, new, scope)
         return new
 
-    def down(self, new: Obj, scope: Scope) -> Obj:
+    def down(self, new: Obj, scope: ConversionContext) -> Obj:
         old: Obj = {}
         for step in self._downs:
             step(new, old, scope)
@@ -93,7 +93,7 @@ def _path(dotted: str) -> tuple[str, ...]:
 def _carry(source: tuple[str, ...], target: tuple[str, ...], change: Callable[[Any], Any] | None = None) -> _Step:
     """Copies a value that is set, through `change`; a change to None leaves it out."""
 
-    def step(source_struct: Obj, target_struct: Obj, scope: Scope) -> None:
+    def step(source_struct: Obj, target_struct: Obj, scope: ConversionContext) -> None:
         value = _get(source_struct, source)
         if value is not None and change is not None:
             value = change(value)
@@ -103,50 +103,50 @@ def _carry(source: tuple[str, ...], target: tuple[str, ...], change: Callable[[A
     return step
 
 
-def nothing(source: Obj, target: Obj, scope: Scope) -> None:
+def nothing(source: Obj, target: Obj, scope: ConversionContext) -> None:
     """The step of a rule that works in one direction only."""
 
 
-def same(*names: str) -> Rule:
+def same(*names: str) -> FieldRule:
     """Fields that have the same name and form in both versions."""
 
-    def step(source: Obj, target: Obj, scope: Scope) -> None:
+    def step(source: Obj, target: Obj, scope: ConversionContext) -> None:
         for name in names:
             if name in source:
                 target[name] = source[name]
 
-    return Rule(step, step)
+    return FieldRule(step, step)
 
 
-def moved(old: str, new: str) -> Rule:
+def moved(old: str, new: str) -> FieldRule:
     """A field at another path, with the same form."""
-    return Rule(_carry(_path(old), _path(new)), _carry(_path(new), _path(old)))
+    return FieldRule(_carry(_path(old), _path(new)), _carry(_path(new), _path(old)))
 
 
-def unless_zero(old: str, new: str) -> Rule:
+def unless_zero(old: str, new: str) -> FieldRule:
     """A pointer on one side, a plain value on the other; zero and absent are the same."""
 
     def change(value: Any) -> Any:
         return value or None
 
-    return Rule(_carry(_path(old), _path(new), change), _carry(_path(new), _path(old), change))
+    return FieldRule(_carry(_path(old), _path(new), change), _carry(_path(new), _path(old), change))
 
 
-def always(old: str, new: str) -> Rule:
+def always(old: str, new: str) -> FieldRule:
     """A plain number of v1beta1 that v1beta2 points to, and that is set there even if it is zero."""
     source, target = _path(old), _path(new)
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         _put(out, target, _get(struct, source) or 0)
 
-    return Rule(up, unless_zero(old, new).down)
+    return FieldRule(up, unless_zero(old, new).down)
 
 
-def intended(old: str, new: str) -> Rule:
+def intended(old: str, new: str) -> FieldRule:
     """A plain value of v1beta1 that is a pointer in v1beta2: its zero means "not set" unless v1beta2 last had that zero."""
     source, target = _path(old), _path(new)
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         value = _get(struct, source)
         if not value:
             value = _get(scope.restored, target)
@@ -154,13 +154,13 @@ def intended(old: str, new: str) -> Rule:
                 return
         _put(out, target, value)
 
-    return Rule(up, unless_zero(old, new).down)
+    return FieldRule(up, unless_zero(old, new).down)
 
 
-def kept(*names: str) -> Rule:
+def kept(*names: str) -> FieldRule:
     """Fields that v1beta1 lacks or may not set: they stay as v1beta2 last had them, if that is known."""
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         if scope.restored is None:
             return
         for name in names:
@@ -169,22 +169,22 @@ def kept(*names: str) -> Rule:
             if (value := scope.restored.get(name)) not in (None, ""):
                 out[name] = value
 
-    return Rule(up, nothing)
+    return FieldRule(up, nothing)
 
 
-def seconds(old: str, new: str) -> Rule:
+def seconds(old: str, new: str) -> FieldRule:
     """A Go duration in v1beta1, whole seconds as a number in v1beta2."""
-    return Rule(_carry(_path(old), _path(new), to_seconds), _carry(_path(new), _path(old), to_duration))
+    return FieldRule(_carry(_path(old), _path(new), to_seconds), _carry(_path(new), _path(old), to_duration))
 
 
-def seconds_always(old: str, new: str) -> Rule:
+def seconds_always(old: str, new: str) -> FieldRule:
     """The same for a duration that is no pointer in v1beta1: not set is zero seconds."""
     source, target = _path(old), _path(new)
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         _put(out, target, to_seconds(_get(struct, source) or "0s"))
 
-    return Rule(up, seconds(old, new).down)
+    return FieldRule(up, seconds(old, new).down)
 
 
 @lru_cache(maxsize=1024)
@@ -208,50 +208,50 @@ def to_duration(whole: int) -> str:
     return f"{sign}{minute}m{second}s" if minute else f"{sign}{second}s"
 
 
-def nested(old: str, new: str, pair: Pair) -> Rule:
+def nested(old: str, new: str, pair: Pair) -> FieldRule:
     """A struct with rules of its own. An empty result counts as none in v1beta2, but not in v1beta1."""
     source, target = _path(old), _path(new)
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         value = _get(struct, source)
         if value and (converted := pair.up(value, scope.within(target))):
             _put(out, target, converted)
 
-    def down(struct: Obj, out: Obj, scope: Scope) -> None:
+    def down(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         if value := _get(struct, target):
             _put(out, source, pair.down(value, scope))
 
-    return Rule(up, down)
+    return FieldRule(up, down)
 
 
-def each(old: str, new: str, pair: Pair, keep_empty: bool = True) -> Rule:
+def each(old: str, new: str, pair: Pair, keep_empty: bool = True) -> FieldRule:
     """A list of structs with rules of their own."""
     source, target = _path(old), _path(new)
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         items = _get(struct, source)
         if items or (keep_empty and items is not None):
             _put(out, target, [pair.up(item, scope) for item in items])
 
-    def down(struct: Obj, out: Obj, scope: Scope) -> None:
+    def down(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         items = _get(struct, target)
         if items or (keep_empty and items is not None):
             _put(out, source, [pair.down(item, scope) for item in items])
 
-    return Rule(up, down)
+    return FieldRule(up, down)
 
 
-def contract_reference(old: str, new: str) -> Rule:
+def contract_reference(old: str, new: str) -> FieldRule:
     """A full reference in v1beta1, group, kind and name in v1beta2."""
     source, target = _path(old), _path(new)
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         reference = _get(struct, source) or {}
         found = _set(kind=reference.get("kind"), name=reference.get("name"), apiGroup=_group(reference.get("apiVersion") or ""))
         if found:
             _put(out, target, found)
 
-    def down(struct: Obj, out: Obj, scope: Scope) -> None:
+    def down(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         if reference := _get(struct, target):
             group, kind = reference.get("apiGroup") or "", reference.get("kind") or ""
             found = _set(
@@ -262,7 +262,7 @@ def contract_reference(old: str, new: str) -> Rule:
             )
             _put(out, source, found)
 
-    return Rule(up, down)
+    return FieldRule(up, down)
 
 
 def _group(api_version: str) -> str:
@@ -284,22 +284,22 @@ def _fallback(group: str) -> str:
     return f"{group}/v1beta1" if group else "v1"
 
 
-def template_reference(old: str, new: str) -> Rule:
+def template_reference(old: str, new: str) -> FieldRule:
     """A reference that keeps its apiVersion in v1beta2 too, but not its namespace, which is the object's own."""
     source, target = _path(old), _path(new)
 
     def pick(reference: Obj) -> Obj:
         return _set(kind=reference.get("kind"), name=reference.get("name"), apiVersion=reference.get("apiVersion"))
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         if found := pick(_get(struct, source) or {}):
             _put(out, target, found)
 
-    def down(struct: Obj, out: Obj, scope: Scope) -> None:
+    def down(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         if reference := _get(struct, target):
             _put(out, source, {**pick(reference), **_set(namespace=scope.namespace)})
 
-    return Rule(up, down)
+    return FieldRule(up, down)
 
 
 def _set(**fields: Any) -> Obj:

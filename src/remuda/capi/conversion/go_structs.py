@@ -2,7 +2,7 @@
 
 All others convert by way of Go structs, so their answers carry Go's habits: unknown fields are dropped, a plain zero is
 as good as no value, an empty list of an `omitempty` field is not written, and a field without `omitempty` is written even if
-it was never set. A :class:`Shape` says which habit a field has; the tables are in :mod:`.v1beta1` and :mod:`.v1beta2`.
+it was never set. A :class:`StructFields` says which habit a field has; the tables are in :mod:`.v1beta1` and :mod:`.v1beta2`.
 
 Between reading and writing a struct is a *plain* dict: a key is there if and only if Go's value would not be zero. So "is this
 struct empty" is the dict's truth value, and moving a field is moving a key (:mod:`.field_rules`).
@@ -29,10 +29,10 @@ class Field:
     read: _Function | None
     write: _Function | None
     zero: Callable[[], Any]
-    shape: Shape | None = None
+    shape: StructFields | None = None
 
 
-class Shape:
+class StructFields:
     """The fields of one struct by name. A name ending in "!" is written always; several names may share an entry."""
 
     __slots__ = ("always", "fields")
@@ -120,17 +120,17 @@ KEPT_COLLECTION = Field(None, None, _nothing)
 DURATION = Field(None, None, lambda: "0s")
 
 
-def struct(shape: Shape) -> Field:
+def struct(shape: StructFields) -> Field:
     """A struct inside a struct. Mark it with "!" unless it is `omitzero`."""
     return Field(lambda raw: shape.read(raw) or _ABSENT, shape.write, lambda: shape.write({}), shape)
 
 
-def pointer(shape: Shape) -> Field:
+def pointer(shape: StructFields) -> Field:
     """A pointer to a struct: an empty one is still written."""
     return Field(shape.read, shape.write, _nothing, shape)
 
 
-def many(shape: Shape) -> Field:
+def many(shape: StructFields) -> Field:
     """A list of structs."""
     read, write = shape.read, shape.write
     return Field(
@@ -141,7 +141,7 @@ def many(shape: Shape) -> Field:
     )
 
 
-def mapping(shape: Shape) -> Field:
+def mapping(shape: StructFields) -> Field:
     """A map of names to structs."""
     read, write = shape.read, shape.write
     return Field(
@@ -157,34 +157,34 @@ def mapping(shape: Shape) -> Field:
 # Structs that look the same in v1beta1 and v1beta2, our own and Kubernetes'.
 
 # Kubernetes'.
-CONDITION = Shape({"type! status! reason! message!": STRING, "lastTransitionTime!": TIME, "observedGeneration": INT})
-OBJECT_REFERENCE = Shape({"kind namespace name uid apiVersion resourceVersion fieldPath": STRING})
-LABEL_SELECTOR = Shape(
+CONDITION = StructFields({"type! status! reason! message!": STRING, "lastTransitionTime!": TIME, "observedGeneration": INT})
+OBJECT_REFERENCE = StructFields({"kind namespace name uid apiVersion resourceVersion fieldPath": STRING})
+LABEL_SELECTOR = StructFields(
     {
         "matchLabels": COLLECTION,
-        "matchExpressions": many(Shape({"key! operator!": STRING, "values": COLLECTION})),
+        "matchExpressions": many(StructFields({"key! operator!": STRING, "values": COLLECTION})),
     }
 )
-NODE_SYSTEM_INFO = Shape(
+NODE_SYSTEM_INFO = StructFields(
     {
         "machineID! systemUUID! bootID! kernelVersion! osImage!": STRING,
         "containerRuntimeVersion! kubeletVersion! kubeProxyVersion! operatingSystem! architecture!": STRING,
-        "swap": pointer(Shape({"capacity": POINTER})),
+        "swap": pointer(StructFields({"capacity": POINTER})),
     }
 )
 
 # Cluster API's.
-LEGACY_CONDITION = Shape({"type! status!": STRING, "lastTransitionTime!": TIME, "severity reason message": STRING})
-OBJECT_META = Shape({"labels annotations": COLLECTION})
-TAINT = Shape({"key value effect propagation": STRING})
-STATUS_VERSION = Shape({"version": STRING, "replicas": INT})
-REPLICA_COUNTS = Shape(
+LEGACY_CONDITION = StructFields({"type! status!": STRING, "lastTransitionTime!": TIME, "severity reason message": STRING})
+OBJECT_META = StructFields({"labels annotations": COLLECTION})
+TAINT = StructFields({"key value effect propagation": STRING})
+STATUS_VERSION = StructFields({"version": STRING, "replicas": INT})
+REPLICA_COUNTS = StructFields(
     {
         "desiredReplicas replicas upToDateReplicas readyReplicas availableReplicas": POINTER,
         "versions": many(STATUS_VERSION),
-        "upgradePlan": many(Shape({"version": STRING})),
+        "upgradePlan": many(StructFields({"version": STRING})),
     }
 )
-FAILURE_DOMAIN_BY_NAME = Shape({"controlPlane": BOOL, "attributes": COLLECTION})
-DRAIN_RULE_MACHINES = Shape({"selector clusterSelector": pointer(LABEL_SELECTOR)})
-DRAIN_RULE_PODS = Shape({"selector namespaceSelector": pointer(LABEL_SELECTOR)})
+FAILURE_DOMAIN_BY_NAME = StructFields({"controlPlane": BOOL, "attributes": COLLECTION})
+DRAIN_RULE_MACHINES = StructFields({"selector clusterSelector": pointer(LABEL_SELECTOR)})
+DRAIN_RULE_PODS = StructFields({"selector namespaceSelector": pointer(LABEL_SELECTOR)})

@@ -23,9 +23,9 @@ from remuda.kube.errors import ConversionError
 from . import v1beta1, v1beta2
 from .field_rules import (
     ContractVersions,
+    ConversionContext,
+    FieldRule,
     Pair,
-    Rule,
-    Scope,
     always,
     contract_reference,
     each,
@@ -40,7 +40,7 @@ from .field_rules import (
     template_reference,
     unless_zero,
 )
-from .go_structs import Obj, Shape
+from .go_structs import Obj, StructFields
 
 V1BETA1, V1BETA2 = OLD_API_VERSION, API_VERSION
 DATA_ANNOTATION = "cluster.x-k8s.io/conversion-data"
@@ -72,21 +72,21 @@ def converter(versions: ContractVersions) -> Callable[[Obj, str], Obj]:
     return with_versions
 
 
-def _up(obj: Obj, kind: Kind, versions: ContractVersions) -> Obj:
+def _up(obj: Obj, kind: KindRules, versions: ContractVersions) -> Obj:
     metadata, restored = _taken(obj.get("metadata") or {}) if kind.keeps_data else (obj.get("metadata") or {}, None)
-    scope = Scope(_namespace(obj), versions, restored)
+    scope = ConversionContext(_namespace(obj), versions, restored)
     plain = kind.v1beta1.read(obj)
     found = {section: pair.up(plain.get(section) or {}, scope.within((section,))) for section, pair in kind.sections.items()}
     written = kind.v1beta2.write({section: value for section, value in found.items() if value})
     return {"apiVersion": V1BETA2, "kind": obj["kind"], "metadata": metadata, **written}
 
 
-def _down(obj: Obj, kind: Kind, versions: ContractVersions) -> Obj:
+def _down(obj: Obj, kind: KindRules, versions: ContractVersions) -> Obj:
     plain = kind.v1beta2.read(obj)
     metadata = obj.get("metadata") or {}
     if kind.keeps_data:
         metadata = _given(metadata, obj["kind"], kind.v1beta2.write(plain))
-    scope = Scope(_namespace(obj), versions)
+    scope = ConversionContext(_namespace(obj), versions)
     found = {section: pair.down(plain.get(section) or {}, scope) for section, pair in kind.sections.items()}
     return {"apiVersion": V1BETA1, "kind": obj["kind"], "metadata": metadata, **kind.v1beta1.write(found)}
 
@@ -120,11 +120,11 @@ def _parsed(text: str) -> Obj | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class KindRules:
     """`keeps_data`: v1beta1 carries the v1beta2 object in an annotation, for the fields that it can't express itself."""
 
-    v1beta1: Shape
-    v1beta2: Shape
+    v1beta1: StructFields
+    v1beta2: StructFields
     sections: dict[str, Pair]
     keeps_data: bool = False
 
@@ -146,7 +146,7 @@ _FAILURES = (
 _NEW_COUNTERS = tuple(moved(f"v1beta2.{name}Replicas", f"{name}Replicas") for name in ("ready", "available", "upToDate"))
 
 
-def _old_counters(*names: str) -> tuple[Rule, ...]:
+def _old_counters(*names: str) -> tuple[FieldRule, ...]:
     return tuple(always(name, f"deprecated.v1beta1.{name}") for name in names)
 
 
@@ -165,7 +165,7 @@ _HEALTH_CHECK = (
 # --- rollout --------------------------------------------------------------------------------------------------------------------
 
 
-def _strategy(max_in_flight: str) -> tuple[Rule, ...]:
+def _strategy(max_in_flight: str) -> tuple[FieldRule, ...]:
     return (
         moved("strategy.type", "rollout.strategy.type"),
         moved("strategy.rollingUpdate.maxUnavailable", "rollout.strategy.rollingUpdate.maxUnavailable"),
@@ -182,17 +182,17 @@ _OVERRIDES = each("variables.overrides", "variables.overrides", _VARIABLE)
 _TOPOLOGY_HEALTH_CHECK = Pair(moved("enable", "enabled"), *_HEALTH_CHECK)
 
 
-def _without_max_in_flight() -> Rule:
+def _without_max_in_flight() -> FieldRule:
     """A MachineDeployment's health check also holds `maxInFlight`, which alone is no health check in v1beta1."""
     inner = nested("machineHealthCheck", "healthCheck", _TOPOLOGY_HEALTH_CHECK)
 
-    def down(struct: Obj, out: Obj, scope: Scope) -> None:
+    def down(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         check = struct.get("healthCheck") or {}
         remediation = {key: value for key, value in (check.get("remediation") or {}).items() if key != "maxInFlight"}
         rest = {key: value for key, value in check.items() if key != "remediation"}
         inner.down({"healthCheck": {**rest, "remediation": remediation} if remediation else rest}, out, scope)
 
-    return Rule(inner.up, down)
+    return FieldRule(inner.up, down)
 
 
 _CONTROL_PLANE_TOPOLOGY = Pair(
@@ -243,17 +243,17 @@ _CLUSTER_SPEC = Pair(
 )
 
 
-def _failure_domains() -> Rule:
+def _failure_domains() -> FieldRule:
     """A map by name in v1beta1, a list sorted by name in v1beta2."""
 
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         domains = struct.get("failureDomains")
         if domains is not None:
             out["failureDomains"] = [
                 {"controlPlane": False, **domain, **({"name": name} if name else {})} for name, domain in sorted(domains.items())
             ]
 
-    def down(struct: Obj, out: Obj, scope: Scope) -> None:
+    def down(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         domains = struct.get("failureDomains")
         if domains is not None:
             out["failureDomains"] = {
@@ -261,7 +261,7 @@ def _failure_domains() -> Rule:
                 for domain in domains
             }
 
-    return Rule(up, down)
+    return FieldRule(up, down)
 
 
 _CLUSTER_STATUS = Pair(
@@ -290,26 +290,26 @@ _MACHINE_SPEC = (
 _MACHINE_TEMPLATE = nested("template", "template", Pair(same("metadata"), nested("spec", "spec", Pair(*_MACHINE_SPEC))))
 
 
-def _node_reference() -> Rule:
-    def up(struct: Obj, out: Obj, scope: Scope) -> None:
+def _node_reference() -> FieldRule:
+    def up(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         if name := (struct.get("nodeRef") or {}).get("name"):
             out["nodeRef"] = {"name": name}
 
-    def down(struct: Obj, out: Obj, scope: Scope) -> None:
+    def down(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         if reference := struct.get("nodeRef"):
             out["nodeRef"] = {"apiVersion": "v1", "kind": "Node", "name": reference["name"]}
 
-    return Rule(up, down)
+    return FieldRule(up, down)
 
 
-def _no_updating_phase() -> Rule:
+def _no_updating_phase() -> FieldRule:
     """A Machine that is updated in place is shown as running to clients of v1beta1, which has no such phase."""
 
-    def down(struct: Obj, out: Obj, scope: Scope) -> None:
+    def down(struct: Obj, out: Obj, scope: ConversionContext) -> None:
         if struct.get("phase") == "Updating":
             out["phase"] = "Running"
 
-    return Rule(nothing, down)
+    return FieldRule(nothing, down)
 
 
 _MACHINE_STATUS = Pair(
@@ -370,27 +370,27 @@ _HEALTH_CHECK_STATUS = Pair(
 )
 
 KINDS = {
-    "Cluster": Kind(v1beta1.CLUSTER, v1beta2.CLUSTER, {"spec": _CLUSTER_SPEC, "status": _CLUSTER_STATUS}, keeps_data=True),
-    "Machine": Kind(
+    "Cluster": KindRules(v1beta1.CLUSTER, v1beta2.CLUSTER, {"spec": _CLUSTER_SPEC, "status": _CLUSTER_STATUS}, keeps_data=True),
+    "Machine": KindRules(
         v1beta1.MACHINE,
         v1beta2.MACHINE,
         {"spec": Pair(*_MACHINE_SPEC, kept("minReadySeconds")), "status": _MACHINE_STATUS},
         keeps_data=True,
     ),
-    "MachineSet": Kind(v1beta1.MACHINE_SET, v1beta2.MACHINE_SET, {"spec": _MACHINE_SET_SPEC, "status": _MACHINE_SET_STATUS}),
-    "MachineDeployment": Kind(
+    "MachineSet": KindRules(v1beta1.MACHINE_SET, v1beta2.MACHINE_SET, {"spec": _MACHINE_SET_SPEC, "status": _MACHINE_SET_STATUS}),
+    "MachineDeployment": KindRules(
         v1beta1.MACHINE_DEPLOYMENT,
         v1beta2.MACHINE_DEPLOYMENT,
         {"spec": _DEPLOYMENT_SPEC, "status": _DEPLOYMENT_STATUS},
         keeps_data=True,
     ),
-    "MachineHealthCheck": Kind(
+    "MachineHealthCheck": KindRules(
         v1beta1.MACHINE_HEALTH_CHECK,
         v1beta2.MACHINE_HEALTH_CHECK,
         {"spec": _HEALTH_CHECK_SPEC, "status": _HEALTH_CHECK_STATUS},
         keeps_data=True,
     ),
-    "MachineDrainRule": Kind(
+    "MachineDrainRule": KindRules(
         v1beta1.MACHINE_DRAIN_RULE, v1beta2.MACHINE_DRAIN_RULE, {"spec": Pair(same("drain", "machines", "pods"))}
     ),
 }

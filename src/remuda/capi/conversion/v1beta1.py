@@ -27,7 +27,7 @@ from .go_structs import (
     TAINT,
     TIME,
     Field,
-    Shape,
+    StructFields,
     many,
     mapping,
     pointer,
@@ -36,26 +36,26 @@ from .go_structs import (
 
 _TIMEOUTS: dict[str, Field] = {"nodeDrainTimeout nodeVolumeDetachTimeout nodeDeletionTimeout": POINTER}
 
-_GATE = Shape({"conditionType!": STRING, "polarity": STRING})
-_VARIABLE = Shape({"name!": STRING, "definitionFrom": STRING, "value!": POINTER})
-_VARIABLES = Shape({"overrides": many(_VARIABLE)})
+_GATE = StructFields({"conditionType!": STRING, "polarity": STRING})
+_VARIABLE = StructFields({"name!": STRING, "definitionFrom": STRING, "value!": POINTER})
+_VARIABLES = StructFields({"overrides": many(_VARIABLE)})
 _HEALTH_CHECK: dict[str, Field] = {
-    "unhealthyConditions": many(Shape({"type! status!": STRING, "timeout!": DURATION})),
-    "unhealthyMachineConditions": many(Shape({"type status": STRING, "timeout!": DURATION})),
+    "unhealthyConditions": many(StructFields({"type! status!": STRING, "timeout!": DURATION})),
+    "unhealthyMachineConditions": many(StructFields({"type status": STRING, "timeout!": DURATION})),
     "maxUnhealthy unhealthyRange nodeStartupTimeout": POINTER,
     "remediationTemplate": pointer(OBJECT_REFERENCE),
 }
-_STRATEGY = Shape(
+_STRATEGY = StructFields(
     {
         "type": STRING,
-        "rollingUpdate": pointer(Shape({"maxUnavailable maxSurge deletePolicy": POINTER})),
-        "remediation": pointer(Shape({"maxInFlight": POINTER})),
+        "rollingUpdate": pointer(StructFields({"maxUnavailable maxSurge deletePolicy": POINTER})),
+        "remediation": pointer(StructFields({"maxInFlight": POINTER})),
     }
 )
-_TOPOLOGY_HEALTH_CHECK = Shape({"enable": POINTER, **_HEALTH_CHECK})
-_ROLLOUT = Shape({"after": TIME})
+_TOPOLOGY_HEALTH_CHECK = StructFields({"enable": POINTER, **_HEALTH_CHECK})
+_ROLLOUT = StructFields({"after": TIME})
 
-_CONTROL_PLANE_TOPOLOGY = Shape(
+_CONTROL_PLANE_TOPOLOGY = StructFields(
     {
         "metadata!": struct(OBJECT_META),
         "replicas": POINTER,
@@ -67,7 +67,7 @@ _CONTROL_PLANE_TOPOLOGY = Shape(
         "variables": pointer(_VARIABLES),
     }
 )
-_DEPLOYMENT_TOPOLOGY = Shape(
+_DEPLOYMENT_TOPOLOGY = StructFields(
     {
         "metadata!": struct(OBJECT_META),
         "class! name!": STRING,
@@ -81,7 +81,7 @@ _DEPLOYMENT_TOPOLOGY = Shape(
         "variables": pointer(_VARIABLES),
     }
 )
-_POOL_TOPOLOGY = Shape(
+_POOL_TOPOLOGY = StructFields(
     {
         "metadata!": struct(OBJECT_META),
         "class! name!": STRING,
@@ -92,30 +92,32 @@ _POOL_TOPOLOGY = Shape(
         "variables": pointer(_VARIABLES),
     }
 )
-_TOPOLOGY = Shape(
+_TOPOLOGY = StructFields(
     {
         "class! version!": STRING,
         "classNamespace": STRING,
         "rolloutAfter": TIME,
         "controlPlane!": struct(_CONTROL_PLANE_TOPOLOGY),
-        "workers": pointer(Shape({"machineDeployments": many(_DEPLOYMENT_TOPOLOGY), "machinePools": many(_POOL_TOPOLOGY)})),
+        "workers": pointer(
+            StructFields({"machineDeployments": many(_DEPLOYMENT_TOPOLOGY), "machinePools": many(_POOL_TOPOLOGY)})
+        ),
         "variables": many(_VARIABLE),
     }
 )
-_NETWORK_RANGES = Shape({"cidrBlocks!": KEPT_COLLECTION})
-_CLUSTER_SPEC = Shape(
+_NETWORK_RANGES = StructFields({"cidrBlocks!": KEPT_COLLECTION})
+_CLUSTER_SPEC = StructFields(
     {
         "paused": BOOL,
         "clusterNetwork": pointer(
-            Shape({"apiServerPort": POINTER, "services pods": pointer(_NETWORK_RANGES), "serviceDomain": STRING})
+            StructFields({"apiServerPort": POINTER, "services pods": pointer(_NETWORK_RANGES), "serviceDomain": STRING})
         ),
-        "controlPlaneEndpoint!": struct(Shape({"host!": STRING, "port!": INT})),
+        "controlPlaneEndpoint!": struct(StructFields({"host!": STRING, "port!": INT})),
         "controlPlaneRef infrastructureRef": pointer(OBJECT_REFERENCE),
         "topology": pointer(_TOPOLOGY),
         "availabilityGates": many(_GATE),
     }
 )
-_CLUSTER_STATUS = Shape(
+_CLUSTER_STATUS = StructFields(
     {
         "failureDomains": mapping(FAILURE_DOMAIN_BY_NAME),
         "failureReason failureMessage": POINTER,
@@ -123,14 +125,14 @@ _CLUSTER_STATUS = Shape(
         "infrastructureReady! controlPlaneReady!": BOOL,
         "conditions": many(LEGACY_CONDITION),
         "observedGeneration": INT,
-        "v1beta2": pointer(Shape({"conditions": many(CONDITION), "controlPlane workers": pointer(REPLICA_COUNTS)})),
+        "v1beta2": pointer(StructFields({"conditions": many(CONDITION), "controlPlane workers": pointer(REPLICA_COUNTS)})),
     }
 )
 
-_MACHINE_SPEC = Shape(
+_MACHINE_SPEC = StructFields(
     {
         "clusterName!": STRING,
-        "bootstrap!": struct(Shape({"configRef": pointer(OBJECT_REFERENCE), "dataSecretName": POINTER})),
+        "bootstrap!": struct(StructFields({"configRef": pointer(OBJECT_REFERENCE), "dataSecretName": POINTER})),
         "infrastructureRef!": struct(OBJECT_REFERENCE),
         "version providerID failureDomain": POINTER,
         "readinessGates": many(_GATE),
@@ -138,29 +140,29 @@ _MACHINE_SPEC = Shape(
         "taints": many(TAINT),
     }
 )
-_MACHINE_TEMPLATE = Shape({"metadata!": struct(OBJECT_META), "spec!": struct(_MACHINE_SPEC)})
-_DELETION_TIMES = Shape(
+_MACHINE_TEMPLATE = StructFields({"metadata!": struct(OBJECT_META), "spec!": struct(_MACHINE_SPEC)})
+_DELETION_TIMES = StructFields(
     {"nodeDrainStartTime waitForNodeVolumeDetachStartTime waitForPreDrainHookStartTime waitForPreTerminateHookStartTime": TIME}
 )
-_MACHINE_STATUS = Shape(
+_MACHINE_STATUS = StructFields(
     {
         "nodeRef": pointer(OBJECT_REFERENCE),
         "nodeInfo": pointer(NODE_SYSTEM_INFO),
         "lastUpdated certificatesExpiryDate": TIME,
         "failureReason failureMessage": POINTER,
-        "addresses": many(Shape({"type! address!": STRING})),
+        "addresses": many(StructFields({"type! address!": STRING})),
         "phase": STRING,
         "bootstrapReady! infrastructureReady!": BOOL,
         "observedGeneration": INT,
         "conditions": many(LEGACY_CONDITION),
         "deletion": pointer(_DELETION_TIMES),
-        "v1beta2": pointer(Shape({"conditions": many(CONDITION)})),
+        "v1beta2": pointer(StructFields({"conditions": many(CONDITION)})),
     }
 )
 
-_NAMING = pointer(Shape({"template": STRING}))
-_NEW_COUNTS = pointer(Shape({"conditions": many(CONDITION), "readyReplicas availableReplicas upToDateReplicas": POINTER}))
-_MACHINE_SET_SPEC = Shape(
+_NAMING = pointer(StructFields({"template": STRING}))
+_NEW_COUNTS = pointer(StructFields({"conditions": many(CONDITION), "readyReplicas availableReplicas upToDateReplicas": POINTER}))
+_MACHINE_SET_SPEC = StructFields(
     {
         "clusterName!": STRING,
         "replicas": POINTER,
@@ -171,7 +173,7 @@ _MACHINE_SET_SPEC = Shape(
         "machineNamingStrategy": _NAMING,
     }
 )
-_MACHINE_SET_STATUS = Shape(
+_MACHINE_SET_STATUS = StructFields(
     {
         "selector": STRING,
         "replicas! fullyLabeledReplicas! readyReplicas! availableReplicas!": INT,
@@ -182,7 +184,7 @@ _MACHINE_SET_STATUS = Shape(
         "v1beta2": _NEW_COUNTS,
     }
 )
-_DEPLOYMENT_SPEC = Shape(
+_DEPLOYMENT_SPEC = StructFields(
     {
         "clusterName!": STRING,
         "replicas minReadySeconds revisionHistoryLimit progressDeadlineSeconds": POINTER,
@@ -194,7 +196,7 @@ _DEPLOYMENT_SPEC = Shape(
         "paused": BOOL,
     }
 )
-_DEPLOYMENT_STATUS = Shape(
+_DEPLOYMENT_STATUS = StructFields(
     {
         "observedGeneration": INT,
         "selector phase": STRING,
@@ -205,28 +207,28 @@ _DEPLOYMENT_STATUS = Shape(
     }
 )
 
-_HEALTH_CHECK_SPEC = Shape({"clusterName!": STRING, "selector!": struct(LABEL_SELECTOR), **_HEALTH_CHECK})
-_HEALTH_CHECK_STATUS = Shape(
+_HEALTH_CHECK_SPEC = StructFields({"clusterName!": STRING, "selector!": struct(LABEL_SELECTOR), **_HEALTH_CHECK})
+_HEALTH_CHECK_STATUS = StructFields(
     {
         "expectedMachines! currentHealthy! remediationsAllowed!": INT,
         "observedGeneration": INT,
         "targets": COLLECTION,
         "conditions": many(LEGACY_CONDITION),
-        "v1beta2": pointer(Shape({"conditions": many(CONDITION)})),
+        "v1beta2": pointer(StructFields({"conditions": many(CONDITION)})),
     }
 )
 
-_DRAIN_RULE_SPEC = Shape(
+_DRAIN_RULE_SPEC = StructFields(
     {
-        "drain!": struct(Shape({"behavior!": STRING, "order": POINTER})),
+        "drain!": struct(StructFields({"behavior!": STRING, "order": POINTER})),
         "machines": many(DRAIN_RULE_MACHINES),
         "pods": many(DRAIN_RULE_PODS),
     }
 )
 
-CLUSTER = Shape({"spec!": struct(_CLUSTER_SPEC), "status!": struct(_CLUSTER_STATUS)})
-MACHINE = Shape({"spec!": struct(_MACHINE_SPEC), "status!": struct(_MACHINE_STATUS)})
-MACHINE_SET = Shape({"spec!": struct(_MACHINE_SET_SPEC), "status!": struct(_MACHINE_SET_STATUS)})
-MACHINE_DEPLOYMENT = Shape({"spec!": struct(_DEPLOYMENT_SPEC), "status!": struct(_DEPLOYMENT_STATUS)})
-MACHINE_HEALTH_CHECK = Shape({"spec!": struct(_HEALTH_CHECK_SPEC), "status!": struct(_HEALTH_CHECK_STATUS)})
-MACHINE_DRAIN_RULE = Shape({"spec!": struct(_DRAIN_RULE_SPEC)})
+CLUSTER = StructFields({"spec!": struct(_CLUSTER_SPEC), "status!": struct(_CLUSTER_STATUS)})
+MACHINE = StructFields({"spec!": struct(_MACHINE_SPEC), "status!": struct(_MACHINE_STATUS)})
+MACHINE_SET = StructFields({"spec!": struct(_MACHINE_SET_SPEC), "status!": struct(_MACHINE_SET_STATUS)})
+MACHINE_DEPLOYMENT = StructFields({"spec!": struct(_DEPLOYMENT_SPEC), "status!": struct(_DEPLOYMENT_STATUS)})
+MACHINE_HEALTH_CHECK = StructFields({"spec!": struct(_HEALTH_CHECK_SPEC), "status!": struct(_HEALTH_CHECK_STATUS)})
+MACHINE_DRAIN_RULE = StructFields({"spec!": struct(_DRAIN_RULE_SPEC)})

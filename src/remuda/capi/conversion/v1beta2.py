@@ -19,64 +19,72 @@ from .go_structs import (
     TAINT,
     TIME,
     Field,
-    Shape,
+    StructFields,
     many,
     pointer,
     struct,
 )
 
 _TIMEOUTS: dict[str, Field] = {"nodeDrainTimeoutSeconds nodeVolumeDetachTimeoutSeconds nodeDeletionTimeoutSeconds": POINTER}
-_DELETION = struct(Shape(_TIMEOUTS))
-_DELETION_ORDER = struct(Shape({"order": STRING}))
+_DELETION = struct(StructFields(_TIMEOUTS))
+_DELETION_ORDER = struct(StructFields({"order": STRING}))
 
-_REFERENCE = struct(Shape({"kind name apiGroup": STRING}))
-_GATE = Shape({"conditionType polarity": STRING})
-_VARIABLE = Shape({"name": STRING, "value": POINTER})
-_VARIABLES = struct(Shape({"overrides": many(_VARIABLE)}))
-_UNHEALTHY = many(Shape({"type status": STRING, "timeoutSeconds": POINTER}))
-_CHECKS = struct(Shape({"nodeStartupTimeoutSeconds": POINTER, "unhealthyNodeConditions unhealthyMachineConditions": _UNHEALTHY}))
+_REFERENCE = struct(StructFields({"kind name apiGroup": STRING}))
+_GATE = StructFields({"conditionType polarity": STRING})
+_VARIABLE = StructFields({"name": STRING, "value": POINTER})
+_VARIABLES = struct(StructFields({"overrides": many(_VARIABLE)}))
+_UNHEALTHY = many(StructFields({"type status": STRING, "timeoutSeconds": POINTER}))
+_CHECKS = struct(
+    StructFields({"nodeStartupTimeoutSeconds": POINTER, "unhealthyNodeConditions unhealthyMachineConditions": _UNHEALTHY})
+)
 _REMEDIATION: dict[str, Field] = {
-    "triggerIf": struct(Shape({"unhealthyLessThanOrEqualTo": POINTER, "unhealthyInRange": STRING})),
-    "templateRef": struct(Shape({"kind name apiVersion": STRING})),
+    "triggerIf": struct(StructFields({"unhealthyLessThanOrEqualTo": POINTER, "unhealthyInRange": STRING})),
+    "templateRef": struct(StructFields({"kind name apiVersion": STRING})),
 }
 _MAX_IN_FLIGHT: dict[str, Field] = {"maxInFlight": POINTER}
 _ROLLOUT = struct(
-    Shape(
+    StructFields(
         {
             "after": TIME,
-            "strategy": struct(Shape({"type": STRING, "rollingUpdate": struct(Shape({"maxUnavailable maxSurge": POINTER}))})),
+            "strategy": struct(
+                StructFields({"type": STRING, "rollingUpdate": struct(StructFields({"maxUnavailable maxSurge": POINTER}))})
+            ),
         }
     )
 )
 
-_CONTROL_PLANE_TOPOLOGY = Shape(
+_CONTROL_PLANE_TOPOLOGY = StructFields(
     {
         "metadata": struct(OBJECT_META),
         "replicas": POINTER,
-        "rollout": struct(Shape({"after": TIME})),
-        "healthCheck": struct(Shape({"enabled": POINTER, "checks": _CHECKS, "remediation": struct(Shape(_REMEDIATION))})),
+        "rollout": struct(StructFields({"after": TIME})),
+        "healthCheck": struct(
+            StructFields({"enabled": POINTER, "checks": _CHECKS, "remediation": struct(StructFields(_REMEDIATION))})
+        ),
         "deletion": _DELETION,
         "taints": many(TAINT),
         "readinessGates": many(_GATE),
         "variables": _VARIABLES,
     }
 )
-_DEPLOYMENT_TOPOLOGY = Shape(
+_DEPLOYMENT_TOPOLOGY = StructFields(
     {
         "metadata": struct(OBJECT_META),
         "class name failureDomain": STRING,
         "replicas minReadySeconds": POINTER,
         "healthCheck": struct(
-            Shape({"enabled": POINTER, "checks": _CHECKS, "remediation": struct(Shape({**_MAX_IN_FLIGHT, **_REMEDIATION}))})
+            StructFields(
+                {"enabled": POINTER, "checks": _CHECKS, "remediation": struct(StructFields({**_MAX_IN_FLIGHT, **_REMEDIATION}))}
+            )
         ),
-        "deletion": struct(Shape({"order": STRING, **_TIMEOUTS})),
+        "deletion": struct(StructFields({"order": STRING, **_TIMEOUTS})),
         "taints": many(TAINT),
         "readinessGates": many(_GATE),
         "rollout": _ROLLOUT,
         "variables": _VARIABLES,
     }
 )
-_POOL_TOPOLOGY = Shape(
+_POOL_TOPOLOGY = StructFields(
     {
         "metadata": struct(OBJECT_META),
         "class name": STRING,
@@ -87,22 +95,24 @@ _POOL_TOPOLOGY = Shape(
         "variables": _VARIABLES,
     }
 )
-_TOPOLOGY = Shape(
+_TOPOLOGY = StructFields(
     {
-        "classRef": struct(Shape({"name namespace": STRING})),
+        "classRef": struct(StructFields({"name namespace": STRING})),
         "version": STRING,
         "controlPlane": struct(_CONTROL_PLANE_TOPOLOGY),
-        "workers": struct(Shape({"machineDeployments": many(_DEPLOYMENT_TOPOLOGY), "machinePools": many(_POOL_TOPOLOGY)})),
+        "workers": struct(StructFields({"machineDeployments": many(_DEPLOYMENT_TOPOLOGY), "machinePools": many(_POOL_TOPOLOGY)})),
         "variables": many(_VARIABLE),
     }
 )
-_CLUSTER_SPEC = Shape(
+_CLUSTER_SPEC = StructFields(
     {
         "paused": POINTER,
         "clusterNetwork": struct(
-            Shape({"apiServerPort": INT, "services pods": struct(Shape({"cidrBlocks": COLLECTION})), "serviceDomain": STRING})
+            StructFields(
+                {"apiServerPort": INT, "services pods": struct(StructFields({"cidrBlocks": COLLECTION})), "serviceDomain": STRING}
+            )
         ),
-        "controlPlaneEndpoint": struct(Shape({"host": STRING, "port": INT})),
+        "controlPlaneEndpoint": struct(StructFields({"host": STRING, "port": INT})),
         "controlPlaneRef infrastructureRef": _REFERENCE,
         "topology": struct(_TOPOLOGY),
         "availabilityGates": many(_GATE),
@@ -112,29 +122,29 @@ _CLUSTER_SPEC = Shape(
 
 def _deprecated(**counts: Field) -> Field:
     """The fields of v1beta1 alone: its conditions, and for some kinds its own counters or the reason of a failure."""
-    return pointer(Shape({"v1beta1": pointer(Shape({"conditions": many(LEGACY_CONDITION), **counts}))}))
+    return pointer(StructFields({"v1beta1": pointer(StructFields({"conditions": many(LEGACY_CONDITION), **counts}))}))
 
 
 def _failures() -> dict[str, Field]:
     return {"failureReason": POINTER, "failureMessage": POINTER}
 
 
-_CLUSTER_STATUS = Shape(
+_CLUSTER_STATUS = StructFields(
     {
         "conditions": many(CONDITION),
-        "initialization": struct(Shape({"infrastructureProvisioned controlPlaneInitialized": POINTER})),
+        "initialization": struct(StructFields({"infrastructureProvisioned controlPlaneInitialized": POINTER})),
         "controlPlane workers": pointer(REPLICA_COUNTS),
-        "failureDomains": many(Shape({"name": STRING, "controlPlane": POINTER, "attributes": COLLECTION})),
+        "failureDomains": many(StructFields({"name": STRING, "controlPlane": POINTER, "attributes": COLLECTION})),
         "phase": STRING,
         "observedGeneration": INT,
         "deprecated": _deprecated(**_failures()),
     }
 )
 
-_MACHINE_SPEC = Shape(
+_MACHINE_SPEC = StructFields(
     {
         "clusterName version providerID failureDomain": STRING,
-        "bootstrap": struct(Shape({"configRef": _REFERENCE, "dataSecretName": POINTER})),
+        "bootstrap": struct(StructFields({"configRef": _REFERENCE, "dataSecretName": POINTER})),
         "infrastructureRef": _REFERENCE,
         "minReadySeconds": POINTER,
         "readinessGates": many(_GATE),
@@ -142,18 +152,18 @@ _MACHINE_SPEC = Shape(
         "taints": many(TAINT),
     }
 )
-_MACHINE_TEMPLATE = struct(Shape({"metadata": struct(OBJECT_META), "spec": struct(_MACHINE_SPEC)}))
-_DELETION_TIMES = Shape(
+_MACHINE_TEMPLATE = struct(StructFields({"metadata": struct(OBJECT_META), "spec": struct(_MACHINE_SPEC)}))
+_DELETION_TIMES = StructFields(
     {"nodeDrainStartTime waitForNodeVolumeDetachStartTime waitForPreDrainHookStartTime waitForPreTerminateHookStartTime": TIME}
 )
-_MACHINE_STATUS = Shape(
+_MACHINE_STATUS = StructFields(
     {
         "conditions": many(CONDITION),
-        "initialization": struct(Shape({"infrastructureProvisioned bootstrapDataSecretCreated": POINTER})),
-        "nodeRef": struct(Shape({"name": STRING})),
+        "initialization": struct(StructFields({"infrastructureProvisioned bootstrapDataSecretCreated": POINTER})),
+        "nodeRef": struct(StructFields({"name": STRING})),
         "nodeInfo": pointer(NODE_SYSTEM_INFO),
         "lastUpdated certificatesExpiryDate": TIME,
-        "addresses": many(Shape({"type address": STRING})),
+        "addresses": many(StructFields({"type address": STRING})),
         "failureDomain phase": STRING,
         "observedGeneration": INT,
         "deletion": pointer(_DELETION_TIMES),
@@ -161,8 +171,8 @@ _MACHINE_STATUS = Shape(
     }
 )
 
-_NAMING = struct(Shape({"template": STRING}))
-_MACHINE_SET_SPEC = Shape(
+_NAMING = struct(StructFields({"template": STRING}))
+_MACHINE_SET_SPEC = StructFields(
     {
         "clusterName": STRING,
         "replicas": POINTER,
@@ -172,7 +182,7 @@ _MACHINE_SET_SPEC = Shape(
         "deletion": _DELETION_ORDER,
     }
 )
-_MACHINE_SET_STATUS = Shape(
+_MACHINE_SET_STATUS = StructFields(
     {
         "conditions": many(CONDITION),
         "selector": STRING,
@@ -182,7 +192,7 @@ _MACHINE_SET_STATUS = Shape(
         "deprecated": _deprecated(**_failures(), **{"fullyLabeledReplicas! readyReplicas! availableReplicas!": INT}),
     }
 )
-_DEPLOYMENT_SPEC = Shape(
+_DEPLOYMENT_SPEC = StructFields(
     {
         "clusterName": STRING,
         "replicas paused": POINTER,
@@ -190,11 +200,11 @@ _DEPLOYMENT_SPEC = Shape(
         "selector": struct(LABEL_SELECTOR),
         "template": _MACHINE_TEMPLATE,
         "machineNaming": _NAMING,
-        "remediation": struct(Shape(_MAX_IN_FLIGHT)),
+        "remediation": struct(StructFields(_MAX_IN_FLIGHT)),
         "deletion": _DELETION_ORDER,
     }
 )
-_DEPLOYMENT_STATUS = Shape(
+_DEPLOYMENT_STATUS = StructFields(
     {
         "conditions": many(CONDITION),
         "observedGeneration": INT,
@@ -205,15 +215,15 @@ _DEPLOYMENT_STATUS = Shape(
     }
 )
 
-_HEALTH_CHECK_SPEC = Shape(
+_HEALTH_CHECK_SPEC = StructFields(
     {
         "clusterName": STRING,
         "selector": struct(LABEL_SELECTOR),
         "checks": _CHECKS,
-        "remediation": struct(Shape(_REMEDIATION)),
+        "remediation": struct(StructFields(_REMEDIATION)),
     }
 )
-_HEALTH_CHECK_STATUS = Shape(
+_HEALTH_CHECK_STATUS = StructFields(
     {
         "conditions": many(CONDITION),
         "expectedMachines currentHealthy remediationsAllowed": POINTER,
@@ -223,17 +233,17 @@ _HEALTH_CHECK_STATUS = Shape(
     }
 )
 
-_DRAIN_RULE_SPEC = Shape(
+_DRAIN_RULE_SPEC = StructFields(
     {
-        "drain": struct(Shape({"behavior": STRING, "order": POINTER})),
+        "drain": struct(StructFields({"behavior": STRING, "order": POINTER})),
         "machines": many(DRAIN_RULE_MACHINES),
         "pods": many(DRAIN_RULE_PODS),
     }
 )
 
-CLUSTER = Shape({"spec": struct(_CLUSTER_SPEC), "status": struct(_CLUSTER_STATUS)})
-MACHINE = Shape({"spec": struct(_MACHINE_SPEC), "status": struct(_MACHINE_STATUS)})
-MACHINE_SET = Shape({"spec": struct(_MACHINE_SET_SPEC), "status": struct(_MACHINE_SET_STATUS)})
-MACHINE_DEPLOYMENT = Shape({"spec": struct(_DEPLOYMENT_SPEC), "status": struct(_DEPLOYMENT_STATUS)})
-MACHINE_HEALTH_CHECK = Shape({"spec": struct(_HEALTH_CHECK_SPEC), "status": struct(_HEALTH_CHECK_STATUS)})
-MACHINE_DRAIN_RULE = Shape({"spec": struct(_DRAIN_RULE_SPEC)})
+CLUSTER = StructFields({"spec": struct(_CLUSTER_SPEC), "status": struct(_CLUSTER_STATUS)})
+MACHINE = StructFields({"spec": struct(_MACHINE_SPEC), "status": struct(_MACHINE_STATUS)})
+MACHINE_SET = StructFields({"spec": struct(_MACHINE_SET_SPEC), "status": struct(_MACHINE_SET_STATUS)})
+MACHINE_DEPLOYMENT = StructFields({"spec": struct(_DEPLOYMENT_SPEC), "status": struct(_DEPLOYMENT_STATUS)})
+MACHINE_HEALTH_CHECK = StructFields({"spec": struct(_HEALTH_CHECK_SPEC), "status": struct(_HEALTH_CHECK_STATUS)})
+MACHINE_DRAIN_RULE = StructFields({"spec": struct(_DRAIN_RULE_SPEC)})

@@ -35,7 +35,7 @@ from .deletion import reconcile_delete
 from .noderef import Nodes, NotConnected
 from .provider_contract import adopted
 from .provider_phases import reconcile_bootstrap, reconcile_certificates, reconcile_infrastructure
-from .scope import CONTROLLER, Scope
+from .scope import CONTROLLER, MachineScope
 from .status import MachineSnapshot, computed
 
 Obj = dict[str, Any]
@@ -131,7 +131,7 @@ class Machines:
         if paused:
             await patch.write(machine)
             return Result(waits=(pause_wait(_ref(machine), machine, cluster),))
-        scope = Scope(
+        scope = MachineScope(
             machine=adopted(machine, cluster),
             cluster=cluster,
             patch=patch,
@@ -142,7 +142,7 @@ class Machines:
         )
         return await self._in_phases(scope)
 
-    async def _in_phases(self, scope: Scope) -> Result:
+    async def _in_phases(self, scope: MachineScope) -> Result:
         core, phases = self._core, scope.phases
         await phases.run(reconcile_bootstrap(core, scope))
         await phases.run(reconcile_infrastructure(core, scope))
@@ -153,7 +153,7 @@ class Machines:
         await phases.run(self._write(scope))
         return phases.outcome()
 
-    async def _write(self, scope: Scope) -> Result:
+    async def _write(self, scope: MachineScope) -> Result:
         machine, after = computed(self._snapshot(scope))
         last = is_being_deleted(machine) and not finalizers_of(machine)
         if last:
@@ -168,7 +168,7 @@ class Machines:
             return DONE
         return DONE if last else Result(after=after)
 
-    def _snapshot(self, scope: Scope) -> MachineSnapshot:
+    def _snapshot(self, scope: MachineScope) -> MachineSnapshot:
         disconnected = isinstance(scope.node_error, NotConnected)
         return MachineSnapshot(
             machine=scope.machine,

@@ -42,7 +42,7 @@ from . import deletion_rules as rules
 from .drain_plan import DrainError
 from .eviction import DrainInputs, drain_round
 from .provider_phases import deleted, is_gone, kind_is_gone
-from .scope import COMPONENT, Scope
+from .scope import COMPONENT, MachineScope
 from .volume_detach import attached_volumes
 
 Obj = dict[str, Any]
@@ -58,10 +58,10 @@ _PATIENCE_SECONDS = 300.0
 # The limit of a condition; a longer message would make the whole status unwritable.
 _LONGEST_MESSAGE = 10_240
 
-_Stage = Callable[[Core, Scope], Awaitable[Result | None]]
+_Stage = Callable[[Core, MachineScope], Awaitable[Result | None]]
 
 
-async def reconcile_delete(core: Core, scope: Scope) -> Result | None:
+async def reconcile_delete(core: Core, scope: MachineScope) -> Result | None:
     """One walk through the stages. Changes `scope.machine`; writes the current stage into `scope.deleting_*`."""
     scope.deleting_reason, scope.deleting_message = "Deleting", "Deletion started"
     stays = await _why_node_stays(core, scope)
@@ -82,28 +82,28 @@ async def reconcile_delete(core: Core, scope: Scope) -> Result | None:
     return Result(waits=(_wait(scope, Code.FINALIZERS, Actor.OTHER_CONTROLLER, evidence=text),))
 
 
-def _waiting(scope: Scope, reason: str, message: str, wait: Wait, after: float | None = None, rest: float = 0.0) -> Result:
+def _waiting(scope: MachineScope, reason: str, message: str, wait: Wait, after: float | None = None, rest: float = 0.0) -> Result:
     scope.deleting_reason, scope.deleting_message = reason, message[:_LONGEST_MESSAGE]
     return Result(after, (wait,), rest)
 
 
-def _wait(scope: Scope, code: Code, actor: Actor, on: Ref | None = None, evidence: str = "", since: str = "") -> Wait:
+def _wait(scope: MachineScope, code: Code, actor: Actor, on: Ref | None = None, evidence: str = "", since: str = "") -> Wait:
     subject = Ref(GROUP, "Machine", namespace_of(scope.machine), name_of(scope.machine))
     return Wait(code, subject, actor, on, evidence, since)
 
 
-def _node_ref(scope: Scope) -> Ref:
+def _node_ref(scope: MachineScope) -> Ref:
     return Ref("", "Node", "", rules.node_name(scope.machine))
 
 
-def _legacy(scope: Scope, kind: str, status: str, reason: str = "", message: str = "", severity: str = "") -> None:
+def _legacy(scope: MachineScope, kind: str, status: str, reason: str = "", message: str = "", severity: str = "") -> None:
     scope.machine = with_legacy(scope.machine, kind, status, reason, message[:_LONGEST_MESSAGE], severity, now=scope.now)
 
 
 # --- whether the node goes, too ----------------------------------------------------------------------------------------------
 
 
-async def _why_node_stays(core: Core, scope: Scope) -> str:
+async def _why_node_stays(core: Core, scope: MachineScope) -> str:
     if scope.cluster is not None and not is_being_deleted(scope.cluster):
         _find_node_at_last(scope)
     try:
@@ -115,7 +115,7 @@ async def _why_node_stays(core: Core, scope: Scope) -> str:
     return rules.why_node_stays(scope.cluster, scope.machine, control_plane, machines)
 
 
-def _find_node_at_last(scope: Scope) -> None:
+def _find_node_at_last(scope: MachineScope) -> None:
     """A node that joined during the Machine's deletion is still this Machine's."""
     machine = scope.machine
     if rules.node_name(machine) or scope.workload is None:
@@ -144,15 +144,15 @@ async def _control_plane(core: Core, cluster: Obj | None) -> Obj | None:
 # --- hooks -------------------------------------------------------------------------------------------------------------------
 
 
-async def _pre_drain_hooks(core: Core, scope: Scope) -> Result | None:
+async def _pre_drain_hooks(core: Core, scope: MachineScope) -> Result | None:
     return _hooks(scope, PRE_DRAIN_HOOK, "PreDrain", "pre-drain", rules.PRE_DRAIN_TIME)
 
 
-async def _pre_terminate_hooks(core: Core, scope: Scope) -> Result | None:
+async def _pre_terminate_hooks(core: Core, scope: MachineScope) -> Result | None:
     return _hooks(scope, PRE_TERMINATE_HOOK, "PreTerminate", "pre-terminate", rules.PRE_TERMINATE_TIME)
 
 
-def _hooks(scope: Scope, prefix: str, name: str, shown: str, field: str) -> Result | None:
+def _hooks(scope: MachineScope, prefix: str, name: str, shown: str, field: str) -> Result | None:
     condition = f"{name}DeleteHookSucceeded"
     found = rules.hooks(scope.machine, prefix)
     if not found:
@@ -166,7 +166,7 @@ def _hooks(scope: Scope, prefix: str, name: str, shown: str, field: str) -> Resu
     return _waiting(scope, f"WaitingFor{name}Hook", message, wait)
 
 
-async def _infra_is_read(core: Core, scope: Scope) -> Result | None:
+async def _infra_is_read(core: Core, scope: MachineScope) -> Result | None:
     """Wait until it is known whether there is an InfraMachine: draining is skipped without one."""
     ref = dig(scope.machine, "spec", "infrastructureRef") or {}
     if scope.infra is not None or await is_gone(core, scope, ref, scope.infra_missing):
@@ -177,7 +177,7 @@ async def _infra_is_read(core: Core, scope: Scope) -> Result | None:
 # --- drain -------------------------------------------------------------------------------------------------------------------
 
 
-async def _drain(core: Core, scope: Scope) -> Result | None:
+async def _drain(core: Core, scope: MachineScope) -> Result | None:
     infra = None if scope.infra is None else scope.infra.obj
     if not rules.may_drain(scope.machine, infra, scope.now):
         return None
@@ -209,7 +209,7 @@ async def _drain(core: Core, scope: Scope) -> Result | None:
     return _waiting(scope, "DrainingNode", told, wait, pause, pause)
 
 
-def _drain_failed(core: Core, scope: Scope, why: str) -> Result:
+def _drain_failed(core: Core, scope: MachineScope, why: str) -> Result:
     name = rules.node_name(scope.machine)
     _legacy(scope, "DrainingSucceeded", FALSE, "DrainingFailed", why, conditions.WARNING)
     core.recorder(COMPONENT).event(
@@ -222,7 +222,7 @@ def _drain_failed(core: Core, scope: Scope, why: str) -> Result:
 # --- volumes -----------------------------------------------------------------------------------------------------------------
 
 
-async def _detach(core: Core, scope: Scope) -> Result | None:
+async def _detach(core: Core, scope: MachineScope) -> Result | None:
     infra = None if scope.infra is None else scope.infra.obj
     if not rules.may_wait_for_volumes(scope.machine, infra, scope.now):
         return None
@@ -256,7 +256,7 @@ async def _detach(core: Core, scope: Scope) -> Result | None:
     return _waiting(scope, "WaitingForVolumeDetach", told, wait, pause, pause)
 
 
-def _detach_failed(core: Core, scope: Scope, why: str) -> Result:
+def _detach_failed(core: Core, scope: MachineScope, why: str) -> Result:
     named = go_quote(rules.node_name(scope.machine))
     told = f"error waiting for node volumes detaching, Machine's node {named}: {why}"
     core.recorder(COMPONENT).event(scope.machine, WARNING, "FailedWaitForVolumeDetach", told)
@@ -268,12 +268,12 @@ def _detach_failed(core: Core, scope: Scope, why: str) -> Result:
 # --- what both have in common ------------------------------------------------------------------------------------------------
 
 
-def _drain_inputs(core: Core, scope: Scope) -> DrainInputs:
+def _drain_inputs(core: Core, scope: MachineScope) -> DrainInputs:
     assert scope.cluster is not None  # a node stays where it is otherwise
     return DrainInputs(scope.machine, scope.cluster, list(core.drain_rules.objects()))
 
 
-def _succeeded(core: Core, scope: Scope, condition: str, reason: str, message: str) -> None:
+def _succeeded(core: Core, scope: MachineScope, condition: str, reason: str, message: str) -> None:
     """Recorded once, although a stage is repeated until the InfraMachine is gone."""
     if conditions.is_true(scope.machine, condition, LEGACY):
         return
@@ -281,14 +281,14 @@ def _succeeded(core: Core, scope: Scope, condition: str, reason: str, message: s
     core.recorder(COMPONENT).event(scope.machine, NORMAL, reason, message)
 
 
-def _failed_round(scope: Scope, reason: str, message: str, why: str, field: str, limit: str) -> Result:
+def _failed_round(scope: MachineScope, reason: str, message: str, why: str, field: str, limit: str) -> Result:
     """A failed round is repeated, sooner when the cluster is connected again."""
     pause = rules.pause(scope.machine, field, limit, scope.now)
     wait = _wait(scope, Code.CONNECTION, Actor.OTHER_CONTROLLER, _node_ref(scope), why, rules.started(scope.machine, field))
     return _waiting(scope, reason, message, wait, pause, min(pause, 1.0))
 
 
-def _with_outlook(core: Core, scope: Scope, message: str, reason: str, field: str, limit: str, exclude: str) -> str:
+def _with_outlook(core: Core, scope: MachineScope, message: str, reason: str, field: str, limit: str, exclude: str) -> str:
     """The message with the expected end once the stage takes long; also sent once as an event."""
     outlook = rules.expected_end(scope.machine, field, limit, exclude, scope.now)
     if not outlook:
@@ -299,7 +299,7 @@ def _with_outlook(core: Core, scope: Scope, message: str, reason: str, field: st
     return f"{message}\n{outlook}"
 
 
-async def _is_out_of_reach(core: Core, scope: Scope) -> bool:
+async def _is_out_of_reach(core: Core, scope: MachineScope) -> bool:
     """True if the workload cluster is out of reach for good: there is no kubeconfig (any more), and that for a while.
 
     A cluster that only does not answer is waited for: its pods and volumes may well be alive.
@@ -322,7 +322,7 @@ async def _is_out_of_reach(core: Core, scope: Scope) -> bool:
 # --- what the providers made -------------------------------------------------------------------------------------------------
 
 
-async def _delete_infra(core: Core, scope: Scope) -> Result | None:
+async def _delete_infra(core: Core, scope: MachineScope) -> Result | None:
     ref = dig(scope.machine, "spec", "infrastructureRef") or {}
     if not await _deleted(core, scope, ref, scope.infra, scope.infra_missing):
         return _wait_for_deletion(scope, "Infrastructure", ref)
@@ -330,7 +330,7 @@ async def _delete_infra(core: Core, scope: Scope) -> Result | None:
     return None
 
 
-async def _delete_bootstrap(core: Core, scope: Scope) -> Result | None:
+async def _delete_bootstrap(core: Core, scope: MachineScope) -> Result | None:
     ref = dig(scope.machine, "spec", "bootstrap", "configRef")
     if not ref:
         return None
@@ -340,14 +340,14 @@ async def _delete_bootstrap(core: Core, scope: Scope) -> Result | None:
     return None
 
 
-def _wait_for_deletion(scope: Scope, what: str, ref: Obj) -> Result:
+def _wait_for_deletion(scope: MachineScope, what: str, ref: Obj) -> Result:
     kind = ref.get("kind") or ""
     on = Ref(ref.get("apiGroup") or "", kind, namespace_of(scope.machine), ref.get("name") or "")
     wait = _wait(scope, Code.DELETION, Actor.PROVIDER, on)
     return _waiting(scope, f"WaitingFor{what}Deletion", f"Waiting for {kind} to be deleted", wait)
 
 
-async def _deleted(core: Core, scope: Scope, ref: Obj, found: External | None, missing: bool) -> bool:
+async def _deleted(core: Core, scope: MachineScope, ref: Obj, found: External | None, missing: bool) -> bool:
     try:
         return await deleted(core, scope, ref, found, missing)
     except ApiError:
@@ -359,7 +359,7 @@ async def _deleted(core: Core, scope: Scope, ref: Obj, found: External | None, m
 # --- the node ----------------------------------------------------------------------------------------------------------------
 
 
-async def _delete_node(core: Core, scope: Scope) -> Result | None:
+async def _delete_node(core: Core, scope: MachineScope) -> Result | None:
     """Only after the machine is gone, so that its kubelet can't register the node again."""
     why = await _try_to_delete_node(core, scope, rules.node_name(scope.machine))
     if not why:
@@ -376,7 +376,7 @@ async def _delete_node(core: Core, scope: Scope) -> Result | None:
     return _waiting(scope, "DeletingNode", f"Error deleting Node, {_CHECK_LOGS}", wait, _NODE_SECONDS, 1.0)
 
 
-async def _try_to_delete_node(core: Core, scope: Scope, name: str) -> str:
+async def _try_to_delete_node(core: Core, scope: MachineScope, name: str) -> str:
     """Try for a while, since this is the last step of the deletion; the error, or ""."""
     until = core.clock.monotonic() + _NODE_SECONDS
     while True:

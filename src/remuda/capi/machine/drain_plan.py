@@ -46,7 +46,7 @@ def doing(what: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class DrainRule:
     """A rule that applies to the Machine. `pods` are pairs (of the pod, of its namespace); empty: every pod."""
 
     name: str
@@ -78,7 +78,7 @@ def pods_error(why: str, pod: Obj) -> DrainError:
     return DrainError(f"Pods with error {go_quote(why)}: {shown}")
 
 
-def rules_for(machine: Obj, cluster: Obj, rules: Iterable[Obj]) -> list[Rule]:
+def rules_for(machine: Obj, cluster: Obj, rules: Iterable[Obj]) -> list[DrainRule]:
     """The rules that apply to the Machine, by name: the first that applies to a pod decides. Raises DrainError."""
     found = sorted((rule for rule in rules if namespace_of(rule) == namespace_of(machine)), key=name_of)
     # An invalid rule might be the one that protects a pod, so no pod is drained before it is repaired.
@@ -97,9 +97,9 @@ def _applies_to_machine(rule: Obj, machine: Obj, cluster: Obj) -> bool:
     return not pairs or any(own.matches(labels_of(machine)) and of.matches(labels_of(cluster)) for own, of in pairs)
 
 
-def _read(rule: Obj) -> Rule:
+def _read(rule: Obj) -> DrainRule:
     order = dig(rule, "spec", "drain", "order")
-    return Rule(
+    return DrainRule(
         name_of(rule),
         dig(rule, "spec", "drain", "behavior") or "",
         order if isinstance(order, int) else 0,
@@ -136,7 +136,7 @@ class DrainSnapshot:
     now: float
     unreachable: bool = False
     daemon_sets: Collection[Key] = ()
-    rules: Sequence[Rule] = ()
+    rules: Sequence[DrainRule] = ()
     namespaces: Mapping[str, Obj] = field(default_factory=dict)
 
 
@@ -151,7 +151,7 @@ _GO, _STAY = PodVerdict(DRAIN), PodVerdict(SKIP)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrainPlan:
     """Pods by namespace and name: to evict now; already terminating; to evict when those are gone; to wait for, now and then;
     and those that stay."""
 
@@ -167,16 +167,16 @@ class Plan:
         return not (self.evict or self.going or self.evict_later or self.complete or self.complete_later)
 
 
-def plan(snapshot: DrainSnapshot) -> Plan:
+def plan(snapshot: DrainSnapshot) -> DrainPlan:
     """Raises DrainError when a pod can't be judged."""
     pods = sorted(snapshot.pods, key=shown)
     judged = [(pod, verdict(pod, snapshot)) for pod in pods]
     # Only the lowest order that is still on the node has its turn, even if its pods are already terminating.
     first = min((found.order for _, found in judged if found.behavior != SKIP), default=0)
-    made: dict[str, list[Obj]] = {name: [] for name in Plan.__slots__}
+    made: dict[str, list[Obj]] = {name: [] for name in DrainPlan.__slots__}
     for pod, found in judged:
         made[_place(pod, found, first)].append(pod)
-    return Plan(**{name: tuple(found) for name, found in made.items()})
+    return DrainPlan(**{name: tuple(found) for name, found in made.items()})
 
 
 def _place(pod: Obj, found: PodVerdict, first: int) -> str:

@@ -17,7 +17,17 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, uid_of
 from remuda.runtime import logger
 
-from .drain_plan import UNREACHABLE_GRACE_SECONDS, DrainSnapshot, Plan, Remaining, Rule, doing, needs_daemon_set, plan, rules_for
+from .drain_plan import (
+    UNREACHABLE_GRACE_SECONDS,
+    DrainPlan,
+    DrainRule,
+    DrainSnapshot,
+    Remaining,
+    doing,
+    needs_daemon_set,
+    plan,
+    rules_for,
+)
 
 Obj = dict[str, Any]
 log = logger(__name__)
@@ -71,19 +81,19 @@ def is_unreachable(node: Obj) -> bool:
     return ready is not None and ready.get("status") == "Unknown"
 
 
-async def read_plan(client: Client, inputs: DrainInputs, node: str, now: float, *, unreachable: bool = False) -> Plan:
+async def read_plan(client: Client, inputs: DrainInputs, node: str, now: float, *, unreachable: bool = False) -> DrainPlan:
     """The plan for the pods of a node. Raises DrainError."""
     with doing("failed to get Pods for eviction"):
         pods = await read_all(client, PODS, fields=f"spec.nodeName={node}")
         if not pods:
-            return Plan()
+            return DrainPlan()
         rules = rules_for(inputs.machine, inputs.cluster, inputs.rules)
         sets = await read_all(client, DAEMON_SETS, metadata_only=True) if any(map(needs_daemon_set, pods)) else ()
         namespaces = await _namespaces(client, rules)
         return plan(DrainSnapshot(pods, now, unreachable, frozenset(map(Key.of, sets)), rules, namespaces))
 
 
-async def _namespaces(client: Client, rules: Iterable[Rule]) -> dict[str, Obj]:
+async def _namespaces(client: Client, rules: Iterable[DrainRule]) -> dict[str, Obj]:
     if not any(rule.needs_namespaces for rule in rules):
         return {}
     with doing("failed to list Namespaces"):

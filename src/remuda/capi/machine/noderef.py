@@ -25,7 +25,7 @@ from ..well_known import INTERRUPTIBLE
 from ..workload_clusters import PROVIDER_ID, Workload
 from .node_sync import is_outdated, legacy_node_health, node_patch
 from .provider_phases import machine_ref
-from .scope import COMPONENT, Scope
+from .scope import COMPONENT, MachineScope
 from .status import control_plane_initialized
 
 Obj = dict[str, Any]
@@ -66,7 +66,7 @@ class Nodes:
     def forget(self, machine: Key) -> None:
         self._written.pop(machine, None)
 
-    async def reconcile(self, scope: Scope) -> Result | None:
+    async def reconcile(self, scope: MachineScope) -> Result | None:
         workload = scope.workload
         if workload is None and control_plane_initialized(scope.cluster):
             raise self._disconnected(scope)
@@ -86,12 +86,12 @@ class Nodes:
 
     # --- no node, or too many ---------------------------------------------------------------------------------------------
 
-    def _disconnected(self, scope: Scope) -> Stuck:
+    def _disconnected(self, scope: MachineScope) -> Stuck:
         scope.node_error = NotConnected()
         cluster = Ref("cluster.x-k8s.io", "Cluster", *scope.cluster_key)
         return Stuck(Wait(Code.CONNECTION, machine_ref(scope), Actor.USER, cluster, evidence="it can't be reached"))
 
-    def _ambiguous(self, scope: Scope, provider_id: str) -> Stuck:
+    def _ambiguous(self, scope: MachineScope, provider_id: str) -> Stuck:
         told = f"unexpectedly found more than one Node matching the providerID {provider_id}"
         stuck = Stuck(Wait(Code.NODE, machine_ref(scope), Actor.PROVIDER, evidence=told))
         scope.node_error = stuck
@@ -100,7 +100,7 @@ class Nodes:
         _note(scope, UNKNOWN, "NodeInspectionFailed", "Failed to get the Node for this Machine by ProviderID")
         return stuck
 
-    def _absent(self, scope: Scope, workload: Workload, provider_id: str) -> Result | None:
+    def _absent(self, scope: MachineScope, workload: Workload, provider_id: str) -> Result | None:
         if scope.deleting:
             return None
         name = dig(scope.machine, "status", "nodeRef", "name")
@@ -116,7 +116,7 @@ class Nodes:
             self._events.event(scope.machine, WARNING_EVENT, "NoMatchingNode", told)
         return Result(waits=(Wait(Code.NODE, machine_ref(scope), Actor.MACHINE, evidence=told),))
 
-    def _candidates(self, scope: Scope, workload: Workload) -> str:
+    def _candidates(self, scope: MachineScope, workload: Workload) -> str:
         """Nodes that no Machine claims: often the wanted one, with an empty or differently spelled providerID."""
         machines, cluster = self._core.machines, scope.cluster_key
 
@@ -141,7 +141,7 @@ class Nodes:
         self.forget(machine)
         return cached
 
-    async def _keep(self, scope: Scope, workload: Workload, node: Obj) -> None:
+    async def _keep(self, scope: MachineScope, workload: Workload, node: Obj) -> None:
         scope.node = node
         if not dig(scope.machine, "status", "nodeRef", "name"):
             scope.machine = with_path(scope.machine, ("status", "nodeRef"), {"name": name_of(node)})
@@ -158,7 +158,7 @@ class Nodes:
         health = legacy_node_health(node)
         _note(scope, health.status, health.reason, health.message, health.severity)
 
-    async def _sync(self, scope: Scope, workload: Workload, node: Obj, interruptible: bool) -> None:
+    async def _sync(self, scope: MachineScope, workload: Workload, node: Obj, interruptible: bool) -> None:
         patch = node_patch(
             node,
             scope.machine,
@@ -194,7 +194,7 @@ def _revision(obj: Obj) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _waits_long(scope: Scope) -> bool:
+def _waits_long(scope: MachineScope) -> bool:
     """True if its phase has been Provisioned for long."""
     since = time_of(dig(scope.machine, "status", "lastUpdated"))
     if since is None or dig(scope.machine, "status", "phase") != "Provisioned":
@@ -202,5 +202,5 @@ def _waits_long(scope: Scope) -> bool:
     return scope.now - since >= _PATIENCE
 
 
-def _note(scope: Scope, status: str, reason: str = "", message: str = "", severity: str = "") -> None:
+def _note(scope: MachineScope, status: str, reason: str = "", message: str = "", severity: str = "") -> None:
     scope.machine = with_legacy(scope.machine, "NodeHealthy", status, reason, message, severity, now=scope.now)

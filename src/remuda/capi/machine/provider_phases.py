@@ -33,21 +33,21 @@ from .provider_contract import (
     with_failures,
     with_infrastructure_lost,
 )
-from .scope import CONTROLLER, Scope
+from .scope import CONTROLLER, MachineScope
 
 Obj = dict[str, Any]
 log = logger(__name__)
 
 
-def machine_ref(scope: Scope) -> Ref:
+def machine_ref(scope: MachineScope) -> Ref:
     return Ref(GROUP, "Machine", *scope.key)
 
 
-def _ref(scope: Scope, ref: Obj) -> Ref:
+def _ref(scope: MachineScope, ref: Obj) -> Ref:
     return Ref(ref.get("apiGroup") or "", ref.get("kind") or "", namespace_of(scope.machine), ref.get("name") or "")
 
 
-async def reconcile_bootstrap(core: Core, scope: Scope) -> Result | None:
+async def reconcile_bootstrap(core: Core, scope: MachineScope) -> Result | None:
     ref = dig(scope.machine, "spec", "bootstrap", "configRef")
     if not ref:
         return None  # a user made the data secret by hand
@@ -64,7 +64,7 @@ async def reconcile_bootstrap(core: Core, scope: Scope) -> Result | None:
     return Result(waits=(_lacking(scope, ref, lacks),)) if lacks else None
 
 
-async def reconcile_infrastructure(core: Core, scope: Scope) -> Result | None:
+async def reconcile_infrastructure(core: Core, scope: MachineScope) -> Result | None:
     ref = dig(scope.machine, "spec", "infrastructureRef") or {}
     found = await _own(core, scope, ref)
     if found is None:
@@ -81,14 +81,14 @@ async def reconcile_infrastructure(core: Core, scope: Scope) -> Result | None:
     return Result(waits=(_lacking(scope, ref, lacks),)) if lacks else None
 
 
-async def reconcile_certificates(scope: Scope) -> None:
+async def reconcile_certificates(scope: MachineScope) -> None:
     try:
         scope.machine = with_certificates_expiry(scope.machine, scope.bootstrap.obj if scope.bootstrap is not None else None)
     except UnreadableExpiry as error:
         raise Stuck(Wait(Code.MALFORMED, machine_ref(scope), Actor.PROVIDER, evidence=str(error))) from None
 
 
-async def _own(core: Core, scope: Scope, ref: Obj) -> External | None:
+async def _own(core: Core, scope: MachineScope, ref: Obj) -> External | None:
     """The object that a reference names, as the Machine's own; None when it doesn't exist."""
     try:
         found = await core.externals.get(ref, namespace_of(scope.machine))
@@ -112,11 +112,11 @@ async def _own(core: Core, scope: Scope, ref: Obj) -> External | None:
     return found._replace(obj=written)
 
 
-def _missing(scope: Scope, ref: Obj) -> Wait:
+def _missing(scope: MachineScope, ref: Obj) -> Wait:
     return Wait(Code.REFERENCE, machine_ref(scope), Actor.USER, _ref(scope, ref), evidence="it does not exist")
 
 
-def _lacking(scope: Scope, ref: Obj, field: str, code: Code = Code.PROVISIONING) -> Wait:
+def _lacking(scope: MachineScope, ref: Obj, field: str, code: Code = Code.PROVISIONING) -> Wait:
     return Wait(code, machine_ref(scope), Actor.PROVIDER, _ref(scope, ref), evidence=f"it has no usable {field} yet")
 
 
@@ -129,14 +129,14 @@ def _lacking(scope: Scope, ref: Obj, field: str, code: Code = Code.PROVISIONING)
 # objects, so there is nothing to wait for.
 
 
-async def deleted(core: Core, scope: Scope, ref: Obj, found: External | None, missing: bool) -> bool:
-    """Delete a provider's object; true if it is gone. `missing` as in :class:`Scope`. Raises ApiError."""
+async def deleted(core: Core, scope: MachineScope, ref: Obj, found: External | None, missing: bool) -> bool:
+    """Delete a provider's object; true if it is gone. `missing` as in :class:`MachineScope`. Raises ApiError."""
     if found is None:
         return await is_gone(core, scope, ref, missing)
     return not is_being_deleted(found.obj) and await _delete(core, scope, found)
 
 
-async def _delete(core: Core, scope: Scope, found: External) -> bool:
+async def _delete(core: Core, scope: MachineScope, found: External) -> bool:
     obj = found.obj
     try:
         answer = await core.client.delete(found.resource, name_of(obj), namespace_of(obj), uid=uid_of(obj))
@@ -149,7 +149,7 @@ async def _delete(core: Core, scope: Scope, found: External) -> bool:
     return answer.get("kind") == "Status"
 
 
-async def is_gone(core: Core, scope: Scope, ref: Obj, missing: bool) -> bool:
+async def is_gone(core: Core, scope: MachineScope, ref: Obj, missing: bool) -> bool:
     """True if there is nothing (any more) that this Machine would have to delete. Raises ApiError, Retry."""
     try:
         informer, kind = await core.externals.of(ref.get("apiGroup") or "", ref.get("kind") or "")

@@ -24,7 +24,7 @@ COMPONENT = "machine-controller"  # who its events are from
 
 
 @dataclass(slots=True)
-class Scope:
+class MachineScope:
     """`machine` is the working copy: immutable, so a phase that changes it puts a new one here; it is written at the end."""
 
     machine: Obj

@@ -40,7 +40,7 @@ from ..well_known import CLUSTER_NAME, DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_FINAL
 from .desired_machinesets import find
 from .machineset_view import count, spec_replicas
 from .rollout_execution import Rollouts
-from .scope import NAME, Scope
+from .scope import NAME, MachineDeploymentScope
 from .status import OWNED, next_report_at, with_status
 
 Obj = dict[str, Any]
@@ -89,9 +89,11 @@ class MachineDeployments:
         if is_paused(cluster, deployment):
             await patch.write(with_paused(deployment, cluster, core.now()))
             return Result(waits=(pause_wait(_ref(deployment), deployment, cluster),))
-        return await self._reconcile(patch, Scope(with_paused(deployment, cluster, core.now()), cluster, core.now()))
+        return await self._reconcile(
+            patch, MachineDeploymentScope(with_paused(deployment, cluster, core.now()), cluster, core.now())
+        )
 
-    async def _reconcile(self, patch: Patch, scope: Scope) -> Result:
+    async def _reconcile(self, patch: Patch, scope: MachineDeploymentScope) -> Result:
         scope.selector = selector_of(scope.deployment)
         self._read_machines(scope)
         phases = Phases()
@@ -102,11 +104,11 @@ class MachineDeployments:
         phases.add(Result(after=after, rest=_rest(scope)))
         return phases.outcome()
 
-    def _read_machines(self, scope: Scope) -> None:
+    def _read_machines(self, scope: MachineDeploymentScope) -> None:
         if scope.selector is not None:
             scope.machines = machines_of(self._core, scope.deployment, scope.selector)
 
-    async def _roll_out(self, scope: Scope) -> Result:
+    async def _roll_out(self, scope: MachineDeploymentScope) -> Result:
         scope.deployment = _in_cluster(scope.deployment, scope.cluster)
         await own_templates(self._core, scope)
         scope.machine_sets = await own_machine_sets(self._core, scope, self._recorder)
@@ -123,7 +125,7 @@ class MachineDeployments:
             return Result(after, waits_of(scope))
         return Result(min(after or HELD_AGAIN, HELD_AGAIN), (held, *waits_of(scope)))
 
-    async def _held_rollout(self, scope: Scope) -> Wait | None:
+    async def _held_rollout(self, scope: MachineDeploymentScope) -> Wait | None:
         """The wait because of which no machine may be replaced now, if any would be; the deployment is only scaled then."""
         if not scope.machines or not needs_rollout(scope):
             return None
@@ -133,13 +135,13 @@ class MachineDeployments:
         self._recorder.event(scope.deployment, WARNING, "ChangeBudget", f"No machine is replaced: {held.why}")
         return scope.waits_for(Code.BUDGET, Actor.USER, held.why)
 
-    def _knows_nodes(self, scope: Scope) -> bool:
+    def _knows_nodes(self, scope: MachineDeploymentScope) -> bool:
         """False if the cluster can't be reached: its machines may have become nodes all the same."""
         if dig(scope.cluster, "status", "initialization", "controlPlaneInitialized") is not True:
             return True
         return self._core.workloads.get(Key(namespace_of(scope.deployment), cluster_name_of(scope.deployment))) is not None
 
-    async def _delete(self, scope: Scope) -> Result:
+    async def _delete(self, scope: MachineDeploymentScope) -> Result:
         scope.machine_sets = await own_machine_sets(self._core, scope, self._recorder)
         if not scope.machine_sets:
             scope.deployment = without_finalizer(scope.deployment, MACHINE_DEPLOYMENT_FINALIZER)
@@ -151,7 +153,7 @@ class MachineDeployments:
         return Result(waits=tuple(gone))
 
 
-def _rest(scope: Scope) -> float:
+def _rest(scope: MachineDeploymentScope) -> float:
     """Summing up a thousand machines takes its time, and each change is an event. When one set has them all, and as many as are
     wanted, there are only sums left to write, and they are not urgent."""
     wanted = spec_replicas(scope.deployment)
@@ -198,7 +200,7 @@ _cluster_change = changed("spec.paused")
 _template_change = changed("metadata.ownerReferences")
 
 
-def needs_rollout(scope: Scope) -> bool:
+def needs_rollout(scope: MachineDeploymentScope) -> bool:
     """True if there are machines of an older template."""
     found = find(scope.deployment, scope.machine_sets or [], scope.now)
     return found.new is None or any(spec_replicas(each) or scope.there[uid_of(each)] for each in found.old)
@@ -248,7 +250,7 @@ def deployments_of(core: Core, machine_set: Obj) -> Iterable[Key]:
     return [Key.of(each) for each in candidates if (found := selector_of(each)) is not None and found.matches(labels)]
 
 
-async def own_machine_sets(core: Core, scope: Scope, recorder: Recorder) -> list[Obj]:
+async def own_machine_sets(core: Core, scope: MachineDeploymentScope, recorder: Recorder) -> list[Obj]:
     """The deployment's sets, by name, orphans adopted. Raises Stuck when the selector is unusable."""
     deployment, selector = scope.deployment, scope.selector
     if selector is None:
@@ -295,7 +297,7 @@ def template_references(deployment: Obj) -> list[Obj]:
     return [ref for ref in found if isinstance(ref, dict) and str(ref.get("kind") or "").endswith("Template")]
 
 
-async def own_templates(core: Core, scope: Scope) -> None:
+async def own_templates(core: Core, scope: MachineDeploymentScope) -> None:
     """Note the missing ones. Raises Stuck when a kind is not known."""
     spec = dig(scope.deployment, "spec", "template", "spec") or {}
     for ref in template_references(scope.deployment):
@@ -306,7 +308,7 @@ async def own_templates(core: Core, scope: Scope) -> None:
             scope.bootstrap_missing = missing
 
 
-async def _own(core: Core, scope: Scope, ref: Obj) -> bool:
+async def _own(core: Core, scope: MachineDeploymentScope, ref: Obj) -> bool:
     namespace = namespace_of(scope.deployment)
     try:
         found = await core.externals.get(ref, namespace)
@@ -317,7 +319,7 @@ async def _own(core: Core, scope: Scope, ref: Obj) -> bool:
     return found is not None and await _owned(core, scope, found)
 
 
-async def _owned(core: Core, scope: Scope, found: External) -> bool:
+async def _owned(core: Core, scope: MachineDeploymentScope, found: External) -> bool:
     """True if it exists; then it belongs to the cluster. MachineSets do the same, so another writer may be faster."""
     obj, owner = found.obj, reference(scope.cluster or {})
     key = Key.of(obj)
@@ -346,11 +348,11 @@ async def _owned(core: Core, scope: Scope, found: External) -> bool:
 # The waits of a rollout: sets that have not reached their size yet, or whose machines are not available. Pure.
 
 
-def waits_of(scope: Scope) -> tuple[Wait, ...]:
+def waits_of(scope: MachineDeploymentScope) -> tuple[Wait, ...]:
     return tuple(wait for each in (scope.rolled.machine_sets if scope.rolled else ()) if (wait := _wait(scope, each)))
 
 
-def _wait(scope: Scope, machine_set: Obj) -> Wait | None:
+def _wait(scope: MachineDeploymentScope, machine_set: Obj) -> Wait | None:
     wanted = spec_replicas(machine_set) or 0
     present, available = (count(machine_set, "status", field) or 0 for field in ("replicas", "availableReplicas"))
     if present > wanted:

@@ -19,7 +19,7 @@ from ..well_known import MAX_REPLICAS, REVISION
 from .desired_machinesets import Found, Identity, current_machine_set, find, identity, new_machine_set, old_machine_set, revised
 from .machineset_view import ON_DELETE, Bounds, MachineSet, count, created, spec_replicas, strategy_of
 from .rollout_plan import Plan, plan_on_delete, plan_rolling_update, plan_scaling
-from .scope import NAME, Scope
+from .scope import NAME, MachineDeploymentScope
 from .status import Rolled, is_complete
 
 Obj = dict[str, Any]
@@ -55,7 +55,7 @@ class Rollouts:
         if new is None and old is not None:
             self._applier.forget(uid_of(old))
 
-    async def roll(self, scope: Scope, *, paused: bool) -> Found:
+    async def roll(self, scope: MachineDeploymentScope, *, paused: bool) -> Found:
         """One step of the rollout. `paused`: only scaling."""
         _check_counts(scope)
         found = find(scope.deployment, scope.machine_sets or [], scope.now)
@@ -79,7 +79,7 @@ class Rollouts:
             await self._clean_up(scope, sets[1:])
         return found
 
-    def _identity(self, scope: Scope) -> Identity:
+    def _identity(self, scope: MachineDeploymentScope) -> Identity:
         """A free name; if the server has a set of this name all the same, we made it and have not seen it yet."""
         for salt in range(100):
             made = identity(scope.deployment, scope.now, salt)
@@ -88,7 +88,7 @@ class Rollouts:
         raise Retry("no name is free for a new MachineSet")
 
     @staticmethod
-    def _surface_revision(scope: Scope, new: Obj) -> None:
+    def _surface_revision(scope: MachineDeploymentScope, new: Obj) -> None:
         revision = annotations_of(new).get(REVISION)
         present = annotations_of(scope.deployment)
         if revision and present.get(REVISION) != revision:
@@ -96,7 +96,7 @@ class Rollouts:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    async def _apply(self, scope: Scope, change: _Change, paused: bool) -> Obj:
+    async def _apply(self, scope: MachineDeploymentScope, change: _Change, paused: bool) -> Obj:
         """The set as the server has it after the change."""
         wanted, present = change.wanted, change.present
         key = Key.of(wanted)
@@ -119,7 +119,7 @@ class Rollouts:
         self._record_event(scope, change, paused)
         return written
 
-    def _record_event(self, scope: Scope, change: _Change, paused: bool) -> None:
+    def _record_event(self, scope: MachineDeploymentScope, change: _Change, paused: bool) -> None:
         key, before, size = Key.of(change.wanted), change.before, change.size
         if change.present is None:
             log.info("MachineSet %s created with %d replicas", key.name, size)
@@ -135,13 +135,13 @@ class Rollouts:
             message = f"Scaled {'up' if size > before else 'down'} MachineSet {key.name}: {before} -> {size}"
         self._recorder.event(scope.deployment, NORMAL, "SuccessfulScale", message)
 
-    async def _clean_up(self, scope: Scope, old: Sequence[Obj]) -> None:
+    async def _clean_up(self, scope: MachineDeploymentScope, old: Sequence[Obj]) -> None:
         """Deletes old sets without machines."""
         for each in sorted(old, key=lambda each: (created(each), name_of(each))):
             if _is_empty(each) and not is_being_deleted(each):
                 await self.delete(scope, each)
 
-    async def delete(self, scope: Scope, machine_set: Obj, *, tell: bool = True) -> None:
+    async def delete(self, scope: MachineDeploymentScope, machine_set: Obj, *, tell: bool = True) -> None:
         name = name_of(machine_set)
         try:
             await self._core.client.delete(MACHINE_SETS, name, namespace_of(machine_set), uid=uid_of(machine_set))
@@ -157,7 +157,7 @@ class Rollouts:
             self._recorder.event(scope.deployment, NORMAL, "SuccessfulDelete", f"Deleted MachineSet {go_quote(name)}")
 
 
-def _check_counts(scope: Scope) -> None:
+def _check_counts(scope: MachineDeploymentScope) -> None:
     """Raises without sizes, which a plan needs; they are missing only when admission was bypassed."""
     if spec_replicas(scope.deployment) is None:
         raise Stuck(scope.waits_for(Code.CONTENT, Actor.USER, "spec.replicas is not set"))
@@ -166,7 +166,7 @@ def _check_counts(scope: Scope) -> None:
             raise Stuck(scope.waits_for(Code.CONTENT, Actor.USER, "spec.replicas is not set", scope.of(each)))
 
 
-def _plan(scope: Scope, found: Found, made: Identity | None, paused: bool) -> Plan:
+def _plan(scope: MachineDeploymentScope, found: Found, made: Identity | None, paused: bool) -> Plan:
     def value(obj: Obj) -> MachineSet:
         return MachineSet.of(obj, scope.there[uid_of(obj)], scope.marked[uid_of(obj)], scope.alive.get(uid_of(obj)))
 

@@ -23,7 +23,7 @@ NAME = "machinedeployment"
 
 
 @dataclass(slots=True)
-class Scope:
+class MachineDeploymentScope:
     """`deployment` is the working copy; `cluster` is None only during a deletion after its cluster is gone.
 
     `machine_sets` is None until they are read; `rolled` until a plan is carried out.

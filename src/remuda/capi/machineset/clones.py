@@ -37,7 +37,7 @@ from ..external_objects import clone, cloned_kind, is_template, not_there
 from ..phases import Stuck
 from .desired_machines import machine_annotations, machine_labels
 from .remediation import is_current
-from .scope import NAME, Scope
+from .scope import NAME, MachineSetScope
 
 Obj = dict[str, Any]
 
@@ -64,7 +64,7 @@ class Clones:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def make(self, scope: Scope, ref: Obj, name: str, what: str) -> Clone:
+    async def make(self, scope: MachineSetScope, ref: Obj, name: str, what: str) -> Clone:
         """The clone for the machine `name`; `what` is its name in messages. Raises NotCloned."""
         doing = f"failed to create {what}: failed to compute desired {what}"
         try:
@@ -85,7 +85,7 @@ class Clones:
         self._core.wrote(NAME, scope.key, informer, made)
         return Clone(made, resource, informer)
 
-    def _clone(self, scope: Scope, template: Obj, name: str) -> Obj:
+    def _clone(self, scope: MachineSetScope, template: Obj, name: str) -> Obj:
         machine_set = scope.machine_set
         return clone(
             template,
@@ -97,7 +97,7 @@ class Clones:
             owner=reference(machine_set),
         )
 
-    async def _transfer_metadata(self, scope: Scope, resource: GroupVersionResource, made: Obj) -> Obj:
+    async def _transfer_metadata(self, scope: MachineSetScope, resource: GroupVersionResource, made: Obj) -> Obj:
         labels, annotations = machine_labels(scope.machine_set), machine_annotations(scope.machine_set)
         for attempt in range(_TRIES):
             operations = transfer_of_metadata(made, labels, annotations, self._core.now())
@@ -114,7 +114,7 @@ class Clones:
     async def patch(self, resource: GroupVersionResource, obj: Obj, operations: Operations) -> Obj:
         return await self._core.client.patch(resource, name_of(obj), operations, namespace_of(obj), patch_type=JSON_PATCH)
 
-    async def drop(self, scope: Scope, clone: Clone) -> None:
+    async def drop(self, scope: MachineSetScope, clone: Clone) -> None:
         """Delete a clone that will get no machine. If that fails, it is collected later."""
         try:
             await self._core.client.delete(clone.resource, name_of(clone.obj), scope.namespace, uid=uid_of(clone.obj))
@@ -125,7 +125,7 @@ class Clones:
 
     # --- leftovers ------------------------------------------------------------------------------------------------------
 
-    async def collect_leftovers(self, scope: Scope, selector: LabelSelector) -> None:
+    async def collect_leftovers(self, scope: MachineSetScope, selector: LabelSelector) -> None:
         for path, ref in ((("infrastructureRef",), scope.infrastructure), (("bootstrap", "configRef"), scope.bootstrap)):
             if not ref:
                 continue
@@ -142,7 +142,7 @@ class Clones:
                 if name_of(obj) not in used and selector.matches(labels_of(obj)):
                     await self._collect(scope, Clone(obj, kind.resource, informer))
 
-    async def _collect(self, scope: Scope, leftover: Clone) -> None:
+    async def _collect(self, scope: MachineSetScope, leftover: Clone) -> None:
         name = name_of(leftover.obj)
         if await self._has_unseen_machine(Key(scope.namespace, name)):
             # Two caches may differ in age: the clone's is up to date, the machines' is not yet.
@@ -246,17 +246,17 @@ class Templates:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    async def own_infrastructure(self, scope: Scope) -> None:
+    async def own_infrastructure(self, scope: MachineSetScope) -> None:
         scope.infrastructure_missing = await self._is_missing(scope, scope.infrastructure)
         self._must_be_there(scope, scope.infrastructure, scope.infrastructure_missing)
 
-    async def own_bootstrap(self, scope: Scope) -> None:
+    async def own_bootstrap(self, scope: MachineSetScope) -> None:
         if scope.bootstrap is None:
             return
         scope.bootstrap_missing = await self._is_missing(scope, scope.bootstrap)
         self._must_be_there(scope, scope.bootstrap, scope.bootstrap_missing)
 
-    async def _is_missing(self, scope: Scope, ref: Obj) -> bool:
+    async def _is_missing(self, scope: MachineSetScope, ref: Obj) -> bool:
         """True if a template does not exist; one that does gets its owner."""
         if not is_template(ref.get("kind") or ""):
             return False
@@ -276,7 +276,7 @@ class Templates:
         self._core.wrote(NAME, scope.key, found.informer, written)
         return False
 
-    def _must_be_there(self, scope: Scope, ref: Obj, missing: bool) -> None:
+    def _must_be_there(self, scope: MachineSetScope, ref: Obj, missing: bool) -> None:
         """Raises Stuck; but neither a set in deletion nor one of an old revision makes machines any more."""
         if not missing or scope.deleting:
             return
@@ -288,6 +288,6 @@ def _same(owner: Obj, wanted: Obj) -> bool:
     return not owner.get("controller") and all(owner.get(field) == wanted[field] for field in wanted)
 
 
-def _waits(scope: Scope, ref: Obj, why: str) -> Wait:
+def _waits(scope: MachineSetScope, ref: Obj, why: str) -> Wait:
     on = Ref(ref.get("apiGroup") or "", ref.get("kind") or "", *Key(scope.namespace, ref.get("name") or ""))
     return Wait(Code.REFERENCE, scope.ref(), Actor.USER, on, why)

@@ -44,7 +44,7 @@ from .in_place_propagation import Propagation
 from .machine_deletion import REFUSED_AGAIN, DeletionRefused, UnknownOrder, check_budget, first_to_go, remove_machine
 from .preflight import Gate
 from .remediation import Remediation, is_current
-from .scope import NAME, Failure, Scope, for_each, is_deployment_child
+from .scope import NAME, Failure, MachineSetScope, for_each, is_deployment_child
 from .status import OWNED, MachineSetSnapshot, seconds_until_change, with_legacy_status, with_status
 
 Obj = dict[str, Any]
@@ -118,7 +118,7 @@ class MachineSets:
         if wanted is not machine_set:
             machine_set = await patch.write(wanted)
         machine_set = with_paused(machine_set, cluster, now)
-        scope = Scope(machine_set, cluster, now)
+        scope = MachineSetScope(machine_set, cluster, now)
         if paused:
             await patch.write(machine_set)
             return Result(waits=(pause_wait(scope.ref(), machine_set, cluster),))
@@ -134,7 +134,7 @@ class MachineSets:
         phases.add(Result(after=seconds_until_change(status, snapshot), rest=_rest(scope)))
         return phases.outcome()
 
-    async def _run(self, scope: Scope, phases: Phases) -> LabelSelector | None:
+    async def _run(self, scope: MachineSetScope, phases: Phases) -> LabelSelector | None:
         """Runs all phases, as far as the results of earlier ones allow."""
         try:
             selector = selector_of(scope.machine_set)
@@ -156,7 +156,7 @@ class MachineSets:
         await phases.run(self._scale(scope, selector))
         return selector
 
-    def _snapshot(self, scope: Scope, selector: LabelSelector | None) -> MachineSetSnapshot:
+    def _snapshot(self, scope: MachineSetScope, selector: LabelSelector | None) -> MachineSetSnapshot:
         workload = self._core.workloads.get(cluster_key_of(scope.machine_set))
 
         def node(name: str) -> Obj | None:
@@ -177,7 +177,7 @@ class MachineSets:
 
     # --- phases ---------------------------------------------------------------------------------------------------------
 
-    async def _find_deployment(self, scope: Scope) -> None:
+    async def _find_deployment(self, scope: MachineSetScope) -> None:
         if not is_deployment_child(scope.machine_set):
             return
         name = labels_of(scope.machine_set)[DEPLOYMENT_NAME]
@@ -187,7 +187,7 @@ class MachineSets:
             on = Ref(GROUP, "MachineDeployment", scope.namespace, name)
             raise Stuck(Wait(Code.REFERENCE, scope.ref(), Actor.USER, on, scope.why))
 
-    async def _scale(self, scope: Scope, selector: LabelSelector) -> Result | None:
+    async def _scale(self, scope: MachineSetScope, selector: LabelSelector) -> Result | None:
         await self._clones.collect_leftovers(scope, selector)
         wanted = scope.replicas
         if wanted is None:
@@ -204,7 +204,7 @@ class MachineSets:
             return await self._grow(scope, -surplus)
         return None
 
-    async def _grow(self, scope: Scope, count: int) -> Result | None:
+    async def _grow(self, scope: MachineSetScope, count: int) -> Result | None:
         if annotations_of(scope.machine_set).get(DISABLE_MACHINE_CREATE) == "true":
             evidence = f"the annotation {DISABLE_MACHINE_CREATE} is set"
             return Result(waits=(Wait(Code.HOOK, scope.ref(), Actor.USER, evidence=evidence),))
@@ -216,7 +216,7 @@ class MachineSets:
         await self._creation.run(scope, count)
         return None
 
-    async def _shrink(self, scope: Scope, count: int) -> Result | None:
+    async def _shrink(self, scope: MachineSetScope, count: int) -> Result | None:
         order = dig(scope.machine_set, "spec", "deletion", "order") or ""
         try:
             chosen = first_to_go(scope.listed, count, order, scope.now)
@@ -234,7 +234,7 @@ class MachineSets:
 
         return await self._remove_all(scope, [machine for machine in chosen if not is_being_deleted(machine)], remove)
 
-    async def _delete(self, scope: Scope) -> Result | None:
+    async def _delete(self, scope: MachineSetScope) -> Result | None:
         async def remove(machine: Obj) -> None:
             await self._remove(scope, machine, Act.DELETE)
             log.info("deleting machine %s, since its set is deleted", name_of(machine))
@@ -246,7 +246,7 @@ class MachineSets:
         evidence = f"{len(scope.machines)} machines are still there"
         return Result(waits=(Wait(Code.DELETION, scope.ref(), Actor.REMUDA, first, evidence),))
 
-    async def _remove(self, scope: Scope, machine: Obj, act: Act) -> None:
+    async def _remove(self, scope: MachineSetScope, machine: Obj, act: Act) -> None:
         """Raises DeletionRefused."""
         try:
             await check_budget(self._budgets, scope, machine, act)
@@ -259,7 +259,9 @@ class MachineSets:
             self._budgets.release(machine)
             raise
 
-    async def _remove_all(self, scope: Scope, machines: list[Obj], remove: Callable[[Obj], Awaitable[None]]) -> Result | None:
+    async def _remove_all(
+        self, scope: MachineSetScope, machines: list[Obj], remove: Callable[[Obj], Awaitable[None]]
+    ) -> Result | None:
         """The remaining waits: machines that admission keeps. They don't keep the others."""
         kept: list[Wait] = []
 
@@ -279,7 +281,7 @@ async def _stuck(wait: Wait) -> None:
     raise Stuck(wait)
 
 
-def _rest(scope: Scope) -> float:
+def _rest(scope: MachineSetScope) -> float:
     """Summing up many machines takes its time, and each change is an event. A set that has just grown goes on at once. One
     that is complete, and so is its deployment, has only sums left to write, and they are not urgent."""
     if scope.created:
@@ -342,7 +344,7 @@ class Claiming:
         self._events = events
         core.machines.add_index(_UNCONTROLLED, _uncontrolled)
 
-    async def run(self, scope: Scope, selector: LabelSelector) -> None:
+    async def run(self, scope: MachineSetScope, selector: LabelSelector) -> None:
         """Fill in the scope's machines."""
         machines = self._core.machines
         claimed = machines.indexed(BY_CONTROLLER, uid_of(scope.machine_set))
@@ -353,7 +355,7 @@ class Claiming:
                 found.append(adopted)
         scope.machines = {uid_of(machine): machine for machine in sorted(found, key=Key.of)}
 
-    async def _adopt(self, scope: Scope, machine: Obj) -> Obj | None:
+    async def _adopt(self, scope: MachineSetScope, machine: Obj) -> Obj | None:
         name = name_of(machine)
         owners = owner_references_of(with_owner(machine, owner_reference(scope.machine_set)))
         # Bound to the revision: of two sets that adopt it at the same time, one must fail.

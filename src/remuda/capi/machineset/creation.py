@@ -21,7 +21,7 @@ from ..phases import Stuck
 from .clones import MANAGER, Clone, Clones, NotCloned
 from .desired_machines import new_machine
 from .in_place_propagation import Propagation
-from .scope import NAME, Failure, Scope, for_each
+from .scope import NAME, Failure, MachineSetScope, for_each
 
 Obj = dict[str, Any]
 log = logger(__name__)
@@ -50,7 +50,7 @@ class Creation:
         self._propagation = propagation
         self._events = events
 
-    async def run(self, scope: Scope, count: int) -> None:
+    async def run(self, scope: MachineSetScope, count: int) -> None:
         """Make `count` machines, or as many as one reconcile may. Raises Retry or Stuck on failure; the scope has the reason."""
         try:
             names = self._names(scope, min(count, BATCH))
@@ -75,7 +75,7 @@ class Creation:
             raise Stuck(Wait(failed.code, scope.ref(), Actor.USER, evidence=failed.failure.message))
         raise Retry(str(failed))
 
-    def _names(self, scope: Scope, count: int) -> list[str]:
+    def _names(self, scope: MachineSetScope, count: int) -> list[str]:
         """Free names, drawn before anything is made, so that a seed gives the same ones."""
         machine_set = scope.machine_set
         template = dig(machine_set, "spec", "machineNaming", "template") or _DEFAULT_NAME
@@ -94,14 +94,14 @@ class Creation:
                 break
         return list(found)
 
-    def _is_outdated(self, scope: Scope) -> bool:
+    def _is_outdated(self, scope: MachineSetScope) -> bool:
         """True if the set has become smaller since this reconcile began: the next one decides again."""
         present = self._core.machine_sets.get(*scope.key)
         if present is None or is_being_deleted(present) or uid_of(present) != uid_of(scope.machine_set):
             return True
         return (dig(present, "spec", "replicas") or 0) < (scope.replicas or 0)
 
-    async def _make(self, scope: Scope, name: str) -> None:
+    async def _make(self, scope: MachineSetScope, name: str) -> None:
         if self._is_outdated(scope):
             return
         made: list[Clone] = []
@@ -122,14 +122,14 @@ class Creation:
         log.info("created machine %s", name)
         self._events.event(scope.machine_set, NORMAL, "SuccessfulCreate", f"Created Machine {go_quote(name)}")
 
-    async def _delete_parts(self, scope: Scope, clone: Clone) -> None:
+    async def _delete_parts(self, scope: MachineSetScope, clone: Clone) -> None:
         try:
             await self._clones.drop(scope, clone)
         except ApiError as error:
             # It is deleted later with the leftovers.
             log.warning("failed to take back %s %s: %s", clone.obj.get("kind"), name_of(clone.obj), error.message)
 
-    async def _make_parts(self, scope: Scope, name: str, made: list[Clone]) -> Obj:
+    async def _make_parts(self, scope: MachineSetScope, name: str, made: list[Clone]) -> Obj:
         bootstrap: Obj | None = None
         reason = "BootstrapTemplateCloningFailed"
         try:

@@ -34,7 +34,7 @@ from ..phases import Stuck
 from ..well_known import DEPLOYMENT_NAME
 from .clones import MANAGER, METADATA_MANAGER, Clone, released_leftovers
 from .desired_machines import teardown_patch, updated_machine, updated_metadata
-from .scope import NAME, Scope, for_each
+from .scope import NAME, MachineSetScope, for_each
 
 Obj = dict[str, Any]
 
@@ -55,7 +55,7 @@ class Propagation:
         self._seen: dict[str, _Seen] = {}
         core.machines.on_change(self._forget)
 
-    async def run(self, scope: Scope) -> None:
+    async def run(self, scope: MachineSetScope) -> None:
         """Update every machine of the set to its template. Raises Stuck when a clone is missing."""
         waits: list[Wait] = []
 
@@ -71,7 +71,7 @@ class Propagation:
         if waits:
             raise Stuck(waits[0])
 
-    def made(self, scope: Scope, machine: Obj, clones: Iterable[Clone]) -> None:
+    def made(self, scope: MachineSetScope, machine: Obj, clones: Iterable[Clone]) -> None:
         """A machine was just made from the current template."""
         found = tuple(clones)
         self._machines.remember(updated_machine(scope.machine_set, machine))
@@ -79,7 +79,7 @@ class Propagation:
             self._metadata.remember(updated_metadata(scope.machine_set, clone.obj))
         self._remember(scope, machine, [clone.obj for clone in found])
 
-    async def _tear_down(self, scope: Scope, machine: Obj) -> None:
+    async def _tear_down(self, scope: MachineSetScope, machine: Obj) -> None:
         changes = teardown_patch(scope.machine_set, machine)
         if not changes:
             return
@@ -93,7 +93,7 @@ class Propagation:
         self._core.wrote(NAME, scope.key, self._core.machines, found)
         scope.saw(found)
 
-    async def _propagate_to(self, scope: Scope, machine: Obj) -> Wait | None:
+    async def _propagate_to(self, scope: MachineSetScope, machine: Obj) -> Wait | None:
         clones: list[tuple[Obj, Informer]] = []
         missing: Wait | None = None
         for ref in (dig(machine, "spec", "infrastructureRef"), dig(machine, "spec", "bootstrap", "configRef")):
@@ -122,7 +122,9 @@ class Propagation:
         found = informer.get(namespace, ref.get("name") or "")
         return None if found is None else (found, informer)
 
-    async def _apply(self, scope: Scope, applier: Applier, resource: GroupVersionResource, informer: Informer, obj: Obj) -> Obj:
+    async def _apply(
+        self, scope: MachineSetScope, applier: Applier, resource: GroupVersionResource, informer: Informer, obj: Obj
+    ) -> Obj:
         of_machine = applier is self._machines
         if is_being_deleted(obj):
             return obj
@@ -137,7 +139,7 @@ class Propagation:
         self._core.wrote(NAME, scope.key, informer, found)
         return found
 
-    def _remember(self, scope: Scope, machine: Obj, clones: Iterable[Obj]) -> None:
+    def _remember(self, scope: MachineSetScope, machine: Obj, clones: Iterable[Obj]) -> None:
         self._seen[uid_of(machine)] = _seen(scope, machine, clones)
 
     def _forget(self, new: Obj | None, old: Obj | None) -> None:
@@ -149,7 +151,7 @@ class Propagation:
             self._metadata.forget(uid)
 
 
-def _seen(scope: Scope, machine: Obj, clones: Iterable[Obj]) -> _Seen:
+def _seen(scope: MachineSetScope, machine: Obj, clones: Iterable[Obj]) -> _Seen:
     found = tuple(clones)
     machine_set = scope.machine_set
     token = (
@@ -160,7 +162,7 @@ def _seen(scope: Scope, machine: Obj, clones: Iterable[Obj]) -> _Seen:
     return _Seen(token, tuple(resource_version_of(obj) for obj in (machine, *found)), tuple(uid_of(obj) for obj in found))
 
 
-def _missing(scope: Scope, ref: Obj) -> Wait:
+def _missing(scope: MachineSetScope, ref: Obj) -> Wait:
     on = Ref(ref.get("apiGroup") or "", ref.get("kind") or "", scope.namespace, ref.get("name") or "")
     evidence = f"failed to get {on.kind} {Key(on.namespace, on.name)}: it does not exist"
     return Wait(Code.REFERENCE, scope.ref(), Actor.USER, on, evidence)

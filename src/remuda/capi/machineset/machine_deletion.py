@@ -17,7 +17,7 @@ from ..change_budget import Act
 from ..controller_context import Core, never_was_node
 from ..machine_budgets import MachineBudgets
 from ..well_known import DELETE_MACHINE
-from .scope import NAME, Scope
+from .scope import NAME, MachineSetScope
 
 Obj = dict[str, Any]
 
@@ -34,19 +34,19 @@ class DeletionRefused(Exception):
         self.machine = machine
         self.code = code
 
-    def wait(self, scope: Scope) -> Wait:
+    def wait(self, scope: MachineSetScope) -> Wait:
         on = Ref(GROUP, "Machine", *Key.of(self.machine))
         return Wait(self.code, scope.ref(), Actor.USER, on, str(self))
 
 
-async def check_budget(budgets: MachineBudgets, scope: Scope, machine: Obj, act: Act) -> None:
+async def check_budget(budgets: MachineBudgets, scope: MachineSetScope, machine: Obj, act: Act) -> None:
     """Raises DeletionRefused if a change budget keeps the machine now."""
     held = await budgets.claim(act, machine, scope.cluster, scope.deployment)
     if held is not None:
         raise DeletionRefused(machine, held.why, Code.BUDGET)
 
 
-async def remove_machine(core: Core, scope: Scope, machine: Obj) -> None:
+async def remove_machine(core: Core, scope: MachineSetScope, machine: Obj) -> None:
     """Begin to delete a machine; the scope then has its new state. Raises Refused."""
     if is_being_deleted(machine):
         return

@@ -17,10 +17,10 @@ from .. import contracts
 from ..contracts import NoContract
 from ..controller_context import BY_CLUSTER, Core
 from ..external_objects import not_there
-from ..kubernetes_versions import UNORDERED, Version, compare, parse_tolerant
+from ..kubernetes_versions import UNORDERED, KubernetesVersion, compare, parse_tolerant
 from ..phases import Stuck
 from ..well_known import SKIP_PREFLIGHT_CHECKS
-from .scope import NAME, Scope
+from .scope import NAME, MachineSetScope
 
 Obj = dict[str, Any]
 
@@ -70,7 +70,7 @@ def problems(machine_set: Obj, control_plane: Obj, checks: Collection[str], left
     return found
 
 
-def _read(text: str, otherwise: str) -> Version:
+def _read(text: str, otherwise: str) -> KubernetesVersion:
     version = parse_tolerant(text)
     if version is None:
         raise Unreadable(f"{otherwise}: it is no semantic version")
@@ -81,7 +81,7 @@ def _failed(check: str) -> str:
     return f"({go_quote(check)} preflight check failed)"
 
 
-def _unstable(control_plane: Obj, wanted: Version) -> str:
+def _unstable(control_plane: Obj, wanted: KubernetesVersion) -> str:
     who = f"{control_plane.get('kind')} {Key.of(control_plane)}"
     running = [each["version"] for each in contracts.status_versions(control_plane)]
     if not running:
@@ -94,11 +94,11 @@ def _unstable(control_plane: Obj, wanted: Version) -> str:
     return ""
 
 
-def _pair(version: Version, control_plane: Version) -> str:
+def _pair(version: KubernetesVersion, control_plane: KubernetesVersion) -> str:
     return f"MachineSet version ({version}) and ControlPlane version ({control_plane}) do not conform to"
 
 
-def _kubernetes_skew(version: Version, control_plane: Version) -> str:
+def _kubernetes_skew(version: KubernetesVersion, control_plane: KubernetesVersion) -> str:
     policy = f"{_pair(version, control_plane)} the kubernetes version skew policy as MachineSet version is"
     if version.minor > control_plane.minor:
         return f"{policy} higher than ControlPlane version {_failed(KUBERNETES_SKEW)}"
@@ -109,7 +109,7 @@ def _kubernetes_skew(version: Version, control_plane: Version) -> str:
     return ""
 
 
-def _kubeadm_skew(machine_set: Obj, version: Version, control_plane: Version) -> str:
+def _kubeadm_skew(machine_set: Obj, version: KubernetesVersion, control_plane: KubernetesVersion) -> str:
     ref = dig(machine_set, "spec", "template", "spec", "bootstrap", "configRef") or {}
     if (ref.get("apiGroup"), ref.get("kind")) != _KUBEADM or version.minor == control_plane.minor:
         return ""
@@ -142,7 +142,7 @@ class PreflightVerdict(NamedTuple):
     def joined(self) -> str:
         return "; ".join(self.messages)
 
-    def holds_up(self, scope: Scope) -> Result:
+    def holds_up(self, scope: MachineSetScope) -> Result:
         """The result of a phase that may not go on. Raises Stuck when it could not be checked."""
         wait = Wait(Code.PREFLIGHT, scope.ref(), Actor.OTHER_CONTROLLER, evidence=self.joined)
         if self.broken:
@@ -156,7 +156,7 @@ class Gate:
         self._followed: set[Informer] = set()
         core.clusters.add_index(_BY_CONTROL_PLANE, _control_planes)
 
-    async def verdict(self, scope: Scope, action: str) -> PreflightVerdict:
+    async def verdict(self, scope: MachineSetScope, action: str) -> PreflightVerdict:
         """Decides whether `action` (as messages name it) may go on."""
         left_out = skipped(scope.machine_set, None)
         if not left_out and (ref := scope.bootstrap):

@@ -37,7 +37,7 @@ from ..machine_budgets import MachineBudgets
 from ..well_known import REMEDIATE_MACHINE, REVISION
 from .machine_deletion import REFUSED_AGAIN, DeletionRefused, check_budget, check_removal, remove_machine
 from .preflight import Gate, PreflightVerdict
-from .scope import NAME, Scope, for_each
+from .scope import NAME, MachineSetScope, for_each
 
 Obj = dict[str, Any]
 
@@ -145,7 +145,7 @@ class Remediation:
         self._gate = gate
         self._budgets = budgets
 
-    async def run(self, scope: Scope) -> Result | None:
+    async def run(self, scope: MachineSetScope) -> Result | None:
         try:
             found = plan(scope.listed, scope.machine_set, scope.deployment)
         except InvalidLimit as error:
@@ -166,7 +166,7 @@ class Remediation:
             return verdict.holds_up(scope)
         return await self._remediate(scope, found.chosen)
 
-    async def _hold(self, scope: Scope, machines: Iterable[Obj], verdict: PreflightVerdict) -> None:
+    async def _hold(self, scope: MachineSetScope, machines: Iterable[Obj], verdict: PreflightVerdict) -> None:
         listed = "\n".join(f"* {message}" for message in verdict.messages)
         held = []
         for machine in machines:
@@ -174,7 +174,7 @@ class Remediation:
             held.append((machine, with_condition(marked, REMEDIATED, FALSE, _DEFERRED, listed, now=scope.now)))
         await self._write(scope, held)
 
-    async def _remediate(self, scope: Scope, machines: Iterable[Obj]) -> Result | None:
+    async def _remediate(self, scope: MachineSetScope, machines: Iterable[Obj]) -> Result | None:
         # The mark is written first: a machine that is being deleted is no longer looked at here, and would never get it. So a
         # dry run asks before whether it may be deleted; otherwise it would be marked again and again.
         kept: list[DeletionRefused] = []
@@ -212,7 +212,7 @@ class Remediation:
     def _owed(self, machine: Obj, reason: str, message: str) -> tuple[Obj, Obj]:
         return machine, with_condition(machine, REMEDIATED, FALSE, reason, message, now=self._core.now())
 
-    async def _write(self, scope: Scope, changes: Iterable[tuple[Obj, Obj]]) -> list[Obj]:
+    async def _write(self, scope: MachineSetScope, changes: Iterable[tuple[Obj, Obj]]) -> list[Obj]:
         """Write machines as (before, after); their new state. Machines that are gone meanwhile are left out."""
         written: list[Obj] = []
 

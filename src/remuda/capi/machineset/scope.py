@@ -26,7 +26,7 @@ class Failure(NamedTuple):
 
 
 @dataclass(slots=True)
-class Scope:
+class MachineSetScope:
     """`machines` is None until they are known; `why` is the reason."""
 
     machine_set: Obj

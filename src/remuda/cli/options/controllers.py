@@ -130,7 +130,7 @@ def core_options(function: _Function) -> Callable[..., Any]:
         remote_conditions_grace_period: float,
         **others: Any,
     ) -> Any:
-        from remuda.capi.controller_context import Options
+        from remuda.capi.controller_context import ControllerOptions
 
         # As upstream has it: a node must not be called unknown before its cluster is.
         if remote_conditions_grace_period <= max(remote_connection_grace_period, 119.0):
@@ -138,7 +138,7 @@ def core_options(function: _Function) -> Callable[..., Any]:
                 "must be at least 2m and longer than --remote-connection-grace-period",
                 param_hint="--remote-conditions-grace-period",
             )
-        options = Options(
+        options = ControllerOptions(
             namespace=namespace,
             watch_filter=watch_filter,
             sync_period=sync_period,

@@ -17,7 +17,7 @@ from .logs import log_options
 
 if TYPE_CHECKING:
     from remuda.app.attached import Settings
-    from remuda.capi.controller_context import Options
+    from remuda.capi.controller_context import ControllerOptions
     from remuda.client.https import HttpsClient
 
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def command(
     kubeconfig: Path | None,
     wanted: str,
-    options: Options,
+    options: ControllerOptions,
     attachment: Attachment,
     metrics_bind_address: str,
     outbound_policy: str,

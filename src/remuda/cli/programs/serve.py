@@ -27,7 +27,7 @@ from .logs import log_options
 
 if TYPE_CHECKING:
     from remuda.apiserver.server import Config, Server
-    from remuda.capi.controller_context import Options
+    from remuda.capi.controller_context import ControllerOptions
     from remuda.gateway.server.serving_certificate import Files
     from remuda.runtime import Term
     from remuda.runtime.controller_table import Choice
@@ -88,7 +88,7 @@ def command(
     sharing: Sharing,
     only: str | None,
     wanted: str,
-    options: Options,
+    options: ControllerOptions,
     term: Term,
     history: int,
     watch_window: int,
@@ -162,7 +162,7 @@ async def _serve(
     config: Config,
     listen: Listen,
     choice: Choice,
-    options: Options,
+    options: ControllerOptions,
     term: Term,
     tls: Files | None,
     job_runner: str,

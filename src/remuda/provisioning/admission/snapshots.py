@@ -1,7 +1,8 @@
 """Validation of what users request of snapshots: by changes to ETCDSnapshots, by a recovery or an import that a cluster asks for.
 
 The owners of a cluster may patch its ETCDSnapshots, but not update them. They may request a check of the file, and that it is
-deleted with the object, and change nothing else: a snapshot's file, place and cluster decide what a restore and a deletion act on.
+deleted with the object, and change nothing else: a snapshot's file, place and cluster decide what a restore and a deletion
+act on.
 
 A recovery is refused if it can't begin: the annotation of the cluster is malformed, or names a snapshot or a machine that is not
 the cluster's. The planner judges the rest, before it changes anything. A malformed request to import a snapshot is refused, too.

@@ -35,7 +35,7 @@ class Running:
     without_image: bool = False
 
 
-def parsed(version: str) -> kubernetes_versions.Version | None:
+def parsed(version: str) -> kubernetes_versions.KubernetesVersion | None:
     """A Kubernetes version as in specs, with its `v`; None if it is invalid."""
     if not version.startswith("v"):
         return None
@@ -79,7 +79,7 @@ def change_problem(old: str, new: str, machines: Iterable[Running], *, initializ
     return _step_problem(old, before, new, after) or _lag_problem(after, found)
 
 
-def _never_ran(after: kubernetes_versions.Version, machines: Iterable[Running]) -> bool:
+def _never_ran(after: kubernetes_versions.KubernetesVersion, machines: Iterable[Running]) -> bool:
     """True if the cluster may go back to `after`, since no server ever ran the newer version: it has no installer image."""
     servers = [machine for machine in machines if machine.server]
     minors = [_minor(found) for machine in servers if (found := parsed(machine.version)) is not None]
@@ -92,15 +92,17 @@ def goes_back(old: str, new: str) -> bool:
     return before is not None and after is not None and compare(after, before) == -1
 
 
-def _minor(version: kubernetes_versions.Version) -> tuple[int, int]:
+def _minor(version: kubernetes_versions.KubernetesVersion) -> tuple[int, int]:
     return version.major, version.minor
 
 
-def _named(version: kubernetes_versions.Version, ahead: int = 0) -> str:
+def _named(version: kubernetes_versions.KubernetesVersion, ahead: int = 0) -> str:
     return f"v{version.major}.{version.minor + ahead}"
 
 
-def _step_problem(old: str, before: kubernetes_versions.Version, new: str, after: kubernetes_versions.Version) -> str:
+def _step_problem(
+    old: str, before: kubernetes_versions.KubernetesVersion, new: str, after: kubernetes_versions.KubernetesVersion
+) -> str:
     if _minor(after) < _minor(before):
         return (
             f"{new} is older than {old}, and can't read what {_named(before)} has stored: "
@@ -111,7 +113,7 @@ def _step_problem(old: str, before: kubernetes_versions.Version, new: str, after
     return ""
 
 
-def _lag_problem(after: kubernetes_versions.Version, machines: Iterable[Running]) -> str:
+def _lag_problem(after: kubernetes_versions.KubernetesVersion, machines: Iterable[Running]) -> str:
     for machine in machines:
         runs = parsed(machine.version)
         if runs is None or runs.major != after.major:

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.access.clusters.server_settings import Server, ServerFacts
+from remuda.access.clusters.server_settings import ServerFacts, ServerSettings
 from remuda.access.users.token_hashes import hashed_secret
 from remuda.access.users.tokens import CONTROLLERS_KIND, SECRET_LENGTH, Presented, TokenSpec, make_token, owns
 from remuda.access.users.user_objects import is_enabled, user_manifest
@@ -48,7 +48,7 @@ class BeingWritten(Exception):
 class Kubeconfigs:
     """`who`: the name of the controller that uses it."""
 
-    def __init__(self, manager: Manager, server: Server, entropy: Entropy, who: str) -> None:
+    def __init__(self, manager: Manager, server: ServerSettings, entropy: Entropy, who: str) -> None:
         self._manager = manager
         self._client = manager.client
         self._server = server

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from remuda.access.clusters.server_settings import Server
+from remuda.access.clusters.server_settings import ServerSettings
 from remuda.access.clusters.well_known import is_cluster_id, is_legacy
 from remuda.access.rancher_conditions import condition_of, write_status
 from remuda.api import management_cattle_io as management
@@ -88,7 +88,7 @@ class InvalidSpec(Exception):
 class ProvisioningMirror:
     controller = Controller(CONTROLLER, provisioning.CLUSTERS)
 
-    def __init__(self, manager: Manager, server: Server, entropy: Entropy) -> None:
+    def __init__(self, manager: Manager, server: ServerSettings, entropy: Entropy) -> None:
         self._manager = manager
         self._client = manager.client
         self._server = server

@@ -153,7 +153,7 @@ class Releases:
         return found
 
 
-def parsed(version: str) -> kubernetes_versions.Version:
+def parsed(version: str) -> kubernetes_versions.KubernetesVersion:
     """A Kubernetes version; raises ReleaseError."""
     try:
         return kubernetes_versions.parse(version.removeprefix("v"))

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from remuda.agent.errors import ImageError
-from remuda.agent.images import Reference, Stager, parse
+from remuda.agent.images import ImageReference, Stager, parse
 from remuda.agent.images.extract import Tree
 from remuda.agent.images.pull import Puller, host_architecture
 from remuda.agent.images.registries import Registries, load, rewritten
@@ -275,15 +275,15 @@ def test_mirrors_are_asked_first_with_rewritten_names_and_the_registrys_name(tmp
 
 def test_the_first_mirror_key_that_is_there_wins_and_the_registry_is_last() -> None:
     registries = Registries({"*": {"endpoint": ["https://any"]}, "reg.io": {"endpoint": ["m1:5000", "http://m2/path"]}})
-    found = [endpoint.url.geturl() for endpoint in registries.endpoints(Reference("reg.io", "a", "b"))]
+    found = [endpoint.url.geturl() for endpoint in registries.endpoints(ImageReference("reg.io", "a", "b"))]
     assert found == ["https://m1:5000/v2", "http://m2/path", "https://reg.io/v2"]
-    other = [endpoint.url.geturl() for endpoint in registries.endpoints(Reference("other.io", "a", "b"))]
+    other = [endpoint.url.geturl() for endpoint in registries.endpoints(ImageReference("other.io", "a", "b"))]
     assert other == ["https://any/v2", "https://other.io/v2"]
 
 
 def test_a_registry_among_its_own_mirrors_is_asked_as_itself() -> None:
     mirror = {"endpoint": ["https://index.docker.io", "https://m"], "rewrite": {".*": "other"}}
-    found = Registries({"docker.io": mirror}).endpoints(Reference("index.docker.io", "a/b", "v1"))
+    found = Registries({"docker.io": mirror}).endpoints(ImageReference("index.docker.io", "a/b", "v1"))
     assert [(each.repository, each.namespace) for each in found] == [("a/b", ""), ("other", "docker.io"), ("a/b", "")]
 
 
@@ -300,7 +300,7 @@ def test_trust_and_credentials_come_from_the_file(tmp_path: Path) -> None:
     path.write_text(
         "configs:\n  'reg.io:5000':\n    tls: {ca_file: /ca, insecure_skip_verify: true}\n    auth: {username: u, password: p}\n"
     )
-    endpoint = load(str(path)).endpoints(Reference("reg.io:5000", "a", "b"))[0]
+    endpoint = load(str(path)).endpoints(ImageReference("reg.io:5000", "a", "b"))[0]
     assert (endpoint.trust.ca_file, endpoint.trust.insecure, endpoint.auth.username) == ("/ca", True, "u")
     assert "p" not in repr(endpoint.auth).replace("repr", "").partition("username")[2].replace("'u'", "")
     path.write_text("- no\n")

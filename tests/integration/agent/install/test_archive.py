@@ -21,7 +21,7 @@ import pytest
 
 import remuda.agent
 from remuda.agent.install import build
-from remuda.agent.selfupdate import Program
+from remuda.agent.selfupdate import AgentProgram
 from tests.integration.agent.builders import file, plan_bytes, server, shell
 from tests.integration.agent.images.test_images import FakeRegistry, host_of
 from tests.waiting import wait_until
@@ -106,7 +106,7 @@ def test_an_agent_killed_in_the_middle_goes_on_and_ends_what_it_left(host: Path)
 
 def test_an_agent_whose_file_was_replaced_by_a_good_one_ends(host: Path) -> None:
     stop = threading.Event()
-    program = Program(str(host / "agent.pyz"), stop)
+    program = AgentProgram(str(host / "agent.pyz"), stop)
     program.check()
     (host / "agent.pyz").write_bytes(build()[:-100])
     program.check()
@@ -114,7 +114,7 @@ def test_an_agent_whose_file_was_replaced_by_a_good_one_ends(host: Path) -> None
     (host / "agent.pyz").write_bytes(build() + b"")
     program.check()
     assert stop.is_set()
-    Program("", threading.Event()).check()
+    AgentProgram("", threading.Event()).check()
 
 
 def stamped(text: str) -> bytes:
@@ -141,7 +141,7 @@ class Updating:
         self.stop = threading.Event()
         self.path, self.place = host / "agent.pyz", host / "var/successors"
         self.place.mkdir()
-        self.program = Program(str(self.path), self.stop, str(self.place))
+        self.program = AgentProgram(str(self.path), self.stop, str(self.place))
 
     def bring(self, content: bytes, checksum: str = "") -> str:
         named = checksum or hashlib.sha256(content).hexdigest()
@@ -169,7 +169,7 @@ def test_a_successor_that_starts_here_takes_the_place(updating: Updating) -> Non
     assert updating.stop.is_set()
     assert updating.path.read_bytes() == next_one
     assert updating.told() == before, "this process is still the one before"
-    assert json.loads(Program(str(updating.path), threading.Event(), "/x").about())["checksum"] != before["checksum"]
+    assert json.loads(AgentProgram(str(updating.path), threading.Event(), "/x").about())["checksum"] != before["checksum"]
 
 
 def test_the_same_one_again_changes_nothing(updating: Updating) -> None:
@@ -204,7 +204,7 @@ def test_a_place_that_can_not_be_written_is_a_reason_too(updating: Updating, mon
 
 
 def test_an_agent_without_an_archive_says_nothing(host: Path) -> None:
-    program = Program("", threading.Event(), str(host))
+    program = AgentProgram("", threading.Event(), str(host))
     program.check()
     assert program.about() == b""
 

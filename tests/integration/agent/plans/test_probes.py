@@ -10,13 +10,13 @@ import pytest
 
 from remuda.agent.http_client import proxy_for
 from remuda.agent.plans.plan import HttpGet, Probe
-from remuda.agent.plans.probes import Prober, Status, after, decode, encode
+from remuda.agent.plans.probes import Prober, ProbeStatus, after, decode, encode
 from tests.integration.agent.builders import FixedClock, server
 
 
 def test_counts_stop_at_their_thresholds() -> None:
     probe = Probe(success_threshold=2, failure_threshold=3)
-    status = Status()
+    status = ProbeStatus()
     seen = []
     for answer in (True, True, True, False, False, False, False, True):
         status = after(status, probe, answer)
@@ -34,9 +34,9 @@ def test_counts_stop_at_their_thresholds() -> None:
 
 
 def test_statuses_leave_out_what_is_zero() -> None:
-    data = encode({"b": Status(True, 1, 0), "a": Status(False, 0, 2)})
+    data = encode({"b": ProbeStatus(True, 1, 0), "a": ProbeStatus(False, 0, 2)})
     assert data == b'{"a":{"failureCount":2},"b":{"healthy":true,"successCount":1}}'
-    assert decode(data) == {"b": Status(True, 1, 0), "a": Status(False, 0, 2)}
+    assert decode(data) == {"b": ProbeStatus(True, 1, 0), "a": ProbeStatus(False, 0, 2)}
     assert encode({}) == b"{}"
     assert decode(b"broken") == {}
 
@@ -78,7 +78,7 @@ def test_probes_wait_only_after_a_run() -> None:
         }
         for delay, waited in ((False, 0), (True, 7)):
             found = Prober(clock).ask_all(probes, {}, delay, threading.Event())
-            assert found == {"a": Status(True, 1, 0), "b": Status(False, 0, 1)}
+            assert found == {"a": ProbeStatus(True, 1, 0), "b": ProbeStatus(False, 0, 1)}
             assert clock.ticks == waited
 
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
 from remuda.apiserver.auth.token_webhook import WebhookAuthenticator
-from remuda.apiserver.webhook_client import Endpoint, WebhookClient
+from remuda.apiserver.webhook_client import WebhookClient, WebhookEndpoint
 from remuda.kube.clock import SYSTEM_CLOCK, VirtualClock
 
 Obj = dict[str, Any]
@@ -54,7 +54,7 @@ async def client() -> AsyncIterator[WebhookClient]:
 async def test_a_token_is_asked_about_once_in_a_while(webhook: tuple[Webhook, str], client: WebhookClient) -> None:
     there, url = webhook
     clock = VirtualClock()
-    found = WebhookAuthenticator(client, Endpoint(url, b""), clock, keep=120)
+    found = WebhookAuthenticator(client, WebhookEndpoint(url, b""), clock, keep=120)
     there.status = {"authenticated": True, "user": SOMEBODY}
     assert await found.identify(Credentials()) is None and there.asked == [], "nothing was shown"
     for _ in range(2):
@@ -74,7 +74,7 @@ async def test_a_token_is_asked_about_once_in_a_while(webhook: tuple[Webhook, st
 async def test_who_is_not_said_to_be_known_is_not(webhook: tuple[Webhook, str], client: WebhookClient, status: Obj) -> None:
     there, url = webhook
     there.status = status
-    found = WebhookAuthenticator(client, Endpoint(url, b""), VirtualClock(), version="v1")
+    found = WebhookAuthenticator(client, WebhookEndpoint(url, b""), VirtualClock(), version="v1")
     assert await found.identify(Credentials(bearer="t")) is None
     assert there.asked[0]["apiVersion"] == "authentication.k8s.io/v1"
 
@@ -82,11 +82,11 @@ async def test_who_is_not_said_to_be_known_is_not(webhook: tuple[Webhook, str], 
 async def test_what_is_wrong_is_told_and_trouble_is_not_remembered(webhook: tuple[Webhook, str], client: WebhookClient) -> None:
     there, url = webhook
     there.status = {"error": "its time is over"}
-    found = WebhookAuthenticator(client, Endpoint(url, b""), VirtualClock())
+    found = WebhookAuthenticator(client, WebhookEndpoint(url, b""), VirtualClock())
     with pytest.raises(BadCredentials) as refused:
         await found.identify(Credentials(bearer="t"))
     assert refused.value.why == "its time is over"
-    nobody = WebhookAuthenticator(client, Endpoint(url.replace("/v1/", "/none/"), b""), VirtualClock())
+    nobody = WebhookAuthenticator(client, WebhookEndpoint(url.replace("/v1/", "/none/"), b""), VirtualClock())
     for _ in range(2):
         with pytest.raises(BadCredentials):
             await nobody.identify(Credentials(bearer="t"))

@@ -10,14 +10,14 @@ from pathlib import Path
 from remuda.apiserver.backup.format import File, Header, Note, Object, Stretching, Writer, stretch
 from remuda.apiserver.backup.take import Source, of_data_directory, take
 from remuda.apiserver.inprocess import InProcessClient
-from remuda.apiserver.keys.token_sealing import Cost
+from remuda.apiserver.keys.token_sealing import ScryptCost
 from remuda.apiserver.server import Config, Server
 from remuda.kube.builtin_resources import CONFIG_MAPS, SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
 PASSPHRASE = "correct horse battery"
 # Stretching is slow on purpose, and tests open many.
-QUICK = Cost(16, 1, 1)
+QUICK = ScryptCost(16, 1, 1)
 
 
 def no_progress(done: int, of: int) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from remuda import kcm
-from remuda.agent.ca_trust import Trusting
+from remuda.agent.ca_trust import CaFollower
 from remuda.agent.clock import Clock
 from remuda.agent.errors import AgentError
 from remuda.agent.plan_secret import KubeApi
@@ -72,7 +72,7 @@ def test_a_host_keeps_the_ca_that_its_server_hands_out(tmp_path: Path, authoriti
     shown = _Settings(old.ca_pem.decode())
     with web_server(shown, server_context(old.serving_certificate, old.serving_key, None)) as url:
         api = _connection(path, url, old.ca_pem)
-        following = Trusting(api, str(path), Clock(), threading.Event())
+        following = CaFollower(api, str(path), Clock(), threading.Event())
         assert not following.refresh()
         shown.value = both
         assert following.refresh()
@@ -96,7 +96,7 @@ def test_a_host_believes_nothing_that_it_could_not_keep(tmp_path: Path, authorit
     with web_server(_Settings(new.ca_pem.decode()), server_context(old.serving_certificate, old.serving_key, None)) as url:
         api = _connection(path, url, old.ca_pem)
         path.write_text("{}")
-        assert not Trusting(api, str(path), Clock(), threading.Event()).refresh()
+        assert not CaFollower(api, str(path), Clock(), threading.Event()).refresh()
         assert api.ca.encode() == old.ca_pem
         assert path.read_text() == "{}"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remuda.agent.ca_trust import CA_CHECKSUM, Trusting
+from remuda.agent.ca_trust import CA_CHECKSUM, CaFollower
 from remuda.agent.clock import Clock
 from remuda.agent.errors import UntrustedServer
 from remuda.agent.key_fingerprints import fingerprints
@@ -259,13 +259,13 @@ class _Told:
         return 200, {}, json.dumps(found).encode()
 
 
-def _host(path: Path, url: str, ca: bytes) -> tuple[KubeApi, Trusting]:
+def _host(path: Path, url: str, ca: bytes) -> tuple[KubeApi, CaFollower]:
     field = f"    certificate-authority-data: {base64.b64encode(ca).decode()}\n"
     config = KUBECONFIG.format(url=url, ca=field)
     path.write_text(json.dumps({"kubeConfig": config, "namespace": "ns", "secretName": "plan"}))
     path.chmod(0o600)
     api = KubeApi(config, strict=True)
-    return api, Trusting(api, str(path), Clock(), threading.Event())
+    return api, CaFollower(api, str(path), Clock(), threading.Event())
 
 
 async def test_a_host_that_was_away_for_the_whole_rotation_pins_the_new_ca(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from remuda.apiserver.keys import pki as pkis
 from remuda.apiserver.keys import shared_keys as materials
 from remuda.apiserver.keys.encryption import PREFIX
 from remuda.apiserver.keys.rotation_record import DROPPING, KEEPING, MAKING, SPREADING
-from remuda.apiserver.keys.token_sealing import Cost
+from remuda.apiserver.keys.token_sealing import ScryptCost
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.store import StoreError
@@ -59,7 +59,9 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     monkeypatch.setattr("remuda.apiserver.keys.rotation._REST", 0.05)
     real = token_sealing._stretched
     # Stretching a token takes long on purpose.
-    monkeypatch.setattr(token_sealing, "_stretched", lambda token, salt, cost, purpose: real(token, salt, Cost(2, 1, 1), purpose))
+    monkeypatch.setattr(
+        token_sealing, "_stretched", lambda token, salt, cost, purpose: real(token, salt, ScryptCost(2, 1, 1), purpose)
+    )
     return store
 
 

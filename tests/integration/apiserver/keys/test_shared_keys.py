@@ -11,18 +11,18 @@ from cryptography import x509
 from remuda.apiserver.keys import shared_keys as module
 from remuda.apiserver.keys.encryption import EncryptionError
 from remuda.apiserver.keys.pki import Pki
-from remuda.apiserver.keys.shared_keys import FILES, Material, ensure_directory, is_unmade, made, read_directory
+from remuda.apiserver.keys.shared_keys import FILES, KeyMaterial, ensure_directory, is_unmade, made, read_directory
 from remuda.kube import certificates
 from remuda.kube.certificates import DAY, PkiError
 from remuda.kube.clock import Clock, Entropy, VirtualClock
 from tests.unit.certificates import issue_client
 
 
-def ensure(directory: Path, clock: Clock | None = None) -> Material:
+def ensure(directory: Path, clock: Clock | None = None) -> KeyMaterial:
     return ensure_directory(directory, clock or VirtualClock(), Entropy())
 
 
-def replica(directory: Path, material: Material, host: str = "10.0.0.1", clock: Clock | None = None) -> Pki:
+def replica(directory: Path, material: KeyMaterial, host: str = "10.0.0.1", clock: Clock | None = None) -> Pki:
     return Pki.ensure(directory, [host], clock or VirtualClock(), Entropy(), material)
 
 
@@ -83,7 +83,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_servers_that_start_at_the_same_moment_get_the_same(tmp_path: Path) -> None:
-    found: list[Material] = []
+    found: list[KeyMaterial] = []
     barrier = threading.Barrier(8)
 
     def start() -> None:

@@ -14,7 +14,7 @@ from aiohttp.test_utils import RawTestServer
 
 from remuda.access.roles.holdings import Holdings
 from remuda.access.settings.settings import Settings
-from remuda.access.users.passwords import Cost, PasswordSecrets, hashed
+from remuda.access.users.passwords import PasswordSecrets, ScryptCost, hashed
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.apiserver.http.connection_limits import ConnectionLimits
@@ -29,7 +29,7 @@ from tests.unit.gateway.management_gateway import Management, management
 
 Obj = dict[str, Any]
 
-CHEAP = Cost(4, 1, 1)
+CHEAP = ScryptCost(4, 1, 1)
 PASSWORD = "correct horse battery"
 LOGIN = "/v3-public/localProviders/local?action=login"
 CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remuda.access.settings.settings import Settings
-from remuda.access.users.passwords import NAMESPACE, SECRETS, Cost, PasswordSecrets, hashed
+from remuda.access.users.passwords import NAMESPACE, SECRETS, PasswordSecrets, ScryptCost, hashed
 from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.gateway.auth.tokens import derived_seconds, session_seconds
 from remuda.kube.clock import parse_rfc3339, rfc3339
@@ -423,7 +423,7 @@ async def test_a_weak_hash_is_replaced_at_the_next_login() -> None:
     async with house() as here:
         user = await here.user("u-abcde", "jo")
         passwords = PasswordSecrets(here.made.client)
-        weak = hashed(PASSWORD, here.made.services.entropy, Cost(1, 1, 1))
+        weak = hashed(PASSWORD, here.made.services.entropy, ScryptCost(1, 1, 1))
         await passwords.put(user, weak)
         assert (await here.login("jo", "wrong")).status == 401
         assert await passwords.read("u-abcde") == weak

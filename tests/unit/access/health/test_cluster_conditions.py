@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.access.health.cluster_conditions import NOT_CONNECTED, Seen, judged
-from remuda.access.health.cluster_resources import Summary
+from remuda.access.health.cluster_conditions import NOT_CONNECTED, ClusterObservation, judged
+from remuda.access.health.cluster_resources import ClusterCapacity
 from remuda.access.rancher_conditions import condition_of
 
 Obj = dict[str, Any]
 NOW = 1_800_000_000.0
-NOTHING = Seen(NOT_CONNECTED)
+NOTHING = ClusterObservation(NOT_CONNECTED)
 _PARTS = ("status", "reason", "message")
-WELL = Seen("", "", {"gitVersion": "v1.33.1"})
+WELL = ClusterObservation("", "", {"gitVersion": "v1.33.1"})
 
 
 def cluster(annotations: dict[str, str] | None = None, **status: Any) -> Obj:
@@ -36,7 +36,7 @@ def test_an_import_that_was_never_connected() -> None:
 
 
 def test_with_first_contact_it_is_provisioned_and_waits_for_its_api() -> None:
-    found = told(judged(cluster(apiEndpoint="https://a:1"), Seen(""), NOW))
+    found = told(judged(cluster(apiEndpoint="https://a:1"), ClusterObservation(""), NOW))
     assert found == {
         "Pending": ("True", "", ""),
         "Provisioned": ("True", "", ""),
@@ -57,7 +57,7 @@ def test_with_an_answer_of_its_api_it_is_ready() -> None:
 
 def test_a_cut_is_told_with_its_reason_and_heals() -> None:
     ready = judged(cluster(apiEndpoint="https://a:1"), WELL, NOW)
-    cut = judged(ready, Seen("no answer to /ping within 5 s"), NOW + 15)
+    cut = judged(ready, ClusterObservation("no answer to /ping within 5 s"), NOW + 15)
     assert told(cut)["Connected"] == ("False", "Disconnected", "no answer to /ping within 5 s")
     assert told(cut)["Ready"] == ("False", "Disconnected", "Cluster agent is not connected")
     assert told(cut)["Waiting"][0] == told(cut)["Provisioned"][0] == told(cut)["AgentDeployed"][0] == "True"
@@ -66,8 +66,8 @@ def test_a_cut_is_told_with_its_reason_and_heals() -> None:
 
 def test_an_api_that_is_ill() -> None:
     ready = judged(cluster(apiEndpoint="https://a:1"), WELL, NOW)
-    assert judged(ready, Seen("", None), NOW) is ready, "once is not often enough"
-    ill = judged(ready, Seen("", "etcd is down"), NOW)
+    assert judged(ready, ClusterObservation("", None), NOW) is ready, "once is not often enough"
+    ill = judged(ready, ClusterObservation("", "etcd is down"), NOW)
     assert told(ill)["Ready"] == (
         "False",
         "ComponentStatusFetchingFailure",
@@ -95,8 +95,8 @@ def test_the_cluster_that_the_server_runs_on_needs_no_agent() -> None:
 
 
 def test_what_it_consists_of() -> None:
-    summary = Summary(2, 1, 1, "amd64", ("linux",), "aws", "k3s", {"cpu": "4"}, {"cpu": "3"}, {"cpu": "1"}, {"cpu": "2"})
-    seen = Seen("", "", {"gitVersion": "v1.33.1"}, summary)
+    summary = ClusterCapacity(2, 1, 1, "amd64", ("linux",), "aws", "k3s", {"cpu": "4"}, {"cpu": "3"}, {"cpu": "1"}, {"cpu": "2"})
+    seen = ClusterObservation("", "", {"gitVersion": "v1.33.1"}, summary)
     status = judged(cluster(apiEndpoint="https://a:1", info={"machineProvider": "imported"}), seen, NOW)["status"]
     assert (status["nodeCount"], status["provider"], status["capacity"], status["limits"]) == (
         2,

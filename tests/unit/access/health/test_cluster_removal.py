@@ -6,7 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from remuda.access.health.cluster_removal import BINDINGS, DEPLOYMENTS, FINALIZER, ROLES, SECRETS, SERVICES, Left, clean
+from remuda.access.health.cluster_removal import (
+    BINDINGS,
+    DEPLOYMENTS,
+    FINALIZER,
+    ROLES,
+    SECRETS,
+    SERVICES,
+    RemainingObjects,
+    clean,
+)
 from remuda.access.settings.settings import Settings
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.interface import Client
@@ -85,7 +94,7 @@ async def test_the_account_that_cleans_is_there_until_the_end() -> None:
 
                 return call
 
-        await clean(cast(Client, Followed()), ID, Left())
+        await clean(cast(Client, Followed()), ID, RemainingObjects())
     assert asked[-1] == ("delete", "clusterrolebindings cattle-admin-binding")
     assert ("delete", "namespaces cattle-system") not in asked
 

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.access.health.cluster_resources import (
     NO_LOAD,
-    Load,
+    ResourceTotals,
     asked_for,
     load_of,
     provider_of,
@@ -131,7 +131,7 @@ def test_a_cluster_is_the_sum_of_the_nodes_that_take_work() -> None:
     nodes[0]["spec"]["providerID"] = "k3s://a"
     nodes[1]["spec"]["providerID"] = "aws:///eu-west-1a/i-1"
     pods = [slim_pod({"spec": {"nodeName": "a", "containers": [container("100m", "1Gi")]}}) for _ in range(3)]
-    found = summary_of("v1.33.1+k3s1", nodes, {"a": load_of(pods), "c": load_of(pods), "b": Load({}, {})})
+    found = summary_of("v1.33.1+k3s1", nodes, {"a": load_of(pods), "c": load_of(pods), "b": ResourceTotals({}, {})})
     assert (found.nodes, found.linux_workers, found.windows_workers) == (4, 2, 1)
     assert (found.architecture, found.systems, found.cloud, found.provider) == ("mixed", ("linux", "windows"), "aws", "k3s")
     assert found.capacity == {"cpu": "4500m", "memory": "12Gi", "pods": "330"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from remuda.access.users.first_user import FILE, SECRET, SYSTEM_NAMESPACE, FirstUser
-from remuda.access.users.passwords import SECRETS, Cost, PasswordSecrets, hashed, verify
+from remuda.access.users.passwords import SECRETS, PasswordSecrets, ScryptCost, hashed, verify
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import GLOBAL_ROLE_BINDINGS, USERS
 from remuda.kube.clock import Entropy
@@ -20,7 +20,7 @@ from remuda.kube.errors import ApiError
 from tests.unit.gateway.management_gateway import Management, management
 
 Obj = dict[str, Any]
-CHEAP = Cost(4, 1, 1)
+CHEAP = ScryptCost(4, 1, 1)
 
 
 class Killed(BaseException):

@@ -14,10 +14,10 @@ from remuda.access.users import passwords
 from remuda.access.users.passwords import (
     LONGEST_BYTES,
     Busy,
-    Cost,
     Hashing,
+    PasswordCheck,
     PasswordError,
-    Verdict,
+    ScryptCost,
     bootstrap_password,
     check_new,
     hashed,
@@ -26,7 +26,7 @@ from remuda.access.users.passwords import (
 )
 from remuda.kube.clock import Entropy
 
-CHEAP = Cost(4, 1, 1)
+CHEAP = ScryptCost(4, 1, 1)
 RIGHT = "correct horse battery"
 
 
@@ -57,16 +57,16 @@ def test_a_forged_or_broken_hash_is_never_right_and_costs_no_more_than_an_ordina
     stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     costs = spied(monkeypatch)
-    assert verify(RIGHT, stored, CHEAP) == Verdict(False)
-    assert verify("", stored, CHEAP) == Verdict(False)
+    assert verify(RIGHT, stored, CHEAP) == PasswordCheck(False)
+    assert verify("", stored, CHEAP) == PasswordCheck(False)
     assert costs == [CHEAP, CHEAP]
 
 
-def spied(monkeypatch: pytest.MonkeyPatch) -> list[Cost]:
-    costs: list[Cost] = []
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[ScryptCost]:
+    costs: list[ScryptCost] = []
     stretched = passwords._stretched
 
-    def spy(data: bytes, salt: bytes, cost: Cost, length: int) -> bytes:
+    def spy(data: bytes, salt: bytes, cost: ScryptCost, length: int) -> bytes:
         costs.append(cost)
         return stretched(data, salt, cost, length)
 
@@ -78,13 +78,13 @@ def spied(monkeypatch: pytest.MonkeyPatch) -> list[Cost]:
 def test_what_can_not_be_a_password_is_wrong_and_takes_as_long(password: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = hashed(RIGHT, Entropy(), CHEAP)
     costs = spied(monkeypatch)
-    assert verify(password, stored, CHEAP) == Verdict(False)
+    assert verify(password, stored, CHEAP) == PasswordCheck(False)
     assert costs == [CHEAP]
 
 
 def test_an_unknown_user_takes_as_long_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = spied(monkeypatch)
-    assert verify_nobody("\ud800" * 5000, CHEAP) == Verdict(False)
+    assert verify_nobody("\ud800" * 5000, CHEAP) == PasswordCheck(False)
     assert costs == [CHEAP]
 
 
@@ -122,7 +122,7 @@ def test_only_the_password_itself_is_right(password: str, other: str) -> None:
         stored = hashed(password, Entropy(), CHEAP)
     except PasswordError:
         return
-    assert verify(password, stored, CHEAP) == Verdict(True)
+    assert verify(password, stored, CHEAP) == PasswordCheck(True)
     assert verify(password + "x", stored, CHEAP).right is False
     if other and passwords.unicodedata.normalize("NFC", other) != passwords.unicodedata.normalize("NFC", password):
         assert verify(other, stored, CHEAP).right is False
@@ -149,22 +149,22 @@ def test_a_hash_is_scrypt_as_others_know_it() -> None:
 @pytest.mark.parametrize(
     ("used", "wanted", "rehash"),
     [
-        (Cost(4, 1, 1), Cost(4, 1, 1), False),
-        (Cost(4, 1, 1), Cost(5, 1, 1), True),
-        (Cost(4, 1, 1), Cost(4, 2, 1), True),
-        (Cost(4, 1, 1), Cost(4, 1, 2), True),
-        (Cost(6, 1, 1), Cost(5, 1, 1), False),
-        (Cost(5, 1, 1), Cost(4, 1, 2), False),
+        (ScryptCost(4, 1, 1), ScryptCost(4, 1, 1), False),
+        (ScryptCost(4, 1, 1), ScryptCost(5, 1, 1), True),
+        (ScryptCost(4, 1, 1), ScryptCost(4, 2, 1), True),
+        (ScryptCost(4, 1, 1), ScryptCost(4, 1, 2), True),
+        (ScryptCost(6, 1, 1), ScryptCost(5, 1, 1), False),
+        (ScryptCost(5, 1, 1), ScryptCost(4, 1, 2), False),
         # More work in all does not make up for less memory.
-        (Cost(4, 1, 8), Cost(5, 1, 1), True),
+        (ScryptCost(4, 1, 8), ScryptCost(5, 1, 1), True),
     ],
 )
-def test_a_hash_weaker_than_what_we_write_today_is_to_be_written_anew(used: Cost, wanted: Cost, rehash: bool) -> None:
-    assert verify(RIGHT, hashed(RIGHT, Entropy(), used), wanted) == Verdict(True, rehash)
+def test_a_hash_weaker_than_what_we_write_today_is_to_be_written_anew(used: ScryptCost, wanted: ScryptCost, rehash: bool) -> None:
+    assert verify(RIGHT, hashed(RIGHT, Entropy(), used), wanted) == PasswordCheck(True, rehash)
 
 
 def test_a_wrong_password_never_asks_for_a_new_hash() -> None:
-    assert verify("wrong", hashed(RIGHT, Entropy(), CHEAP), Cost(5, 1, 1)) == Verdict(False, False)
+    assert verify("wrong", hashed(RIGHT, Entropy(), CHEAP), ScryptCost(5, 1, 1)) == PasswordCheck(False, False)
 
 
 # --- the first password ---------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_given_first_password_must_be_one() -> None:
 async def test_a_flood_of_logins_is_done_a_few_at_a_time_and_the_rest_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     held, going, most, lock = threading.Event(), 0, 0, threading.Lock()
 
-    def slow(password: str, cost: Cost) -> Verdict:
+    def slow(password: str, cost: ScryptCost) -> PasswordCheck:
         nonlocal going, most
         with lock:
             going += 1
@@ -208,7 +208,7 @@ async def test_a_flood_of_logins_is_done_a_few_at_a_time_and_the_rest_is_refused
         held.wait(60)
         with lock:
             going -= 1
-        return Verdict(False)
+        return PasswordCheck(False)
 
     monkeypatch.setattr(passwords, "verify_nobody", slow)
     hashing = Hashing(Entropy(), CHEAP, at_once=2, waiting=3)
@@ -220,12 +220,12 @@ async def test_a_flood_of_logins_is_done_a_few_at_a_time_and_the_rest_is_refused
     assert sum(isinstance(one, Busy) for one in done) == 15
     assert most <= 2
     # Afterwards there is room again.
-    assert await hashing.verify("x", None) == Verdict(False)
+    assert await hashing.verify("x", None) == PasswordCheck(False)
 
 
 async def test_who_hangs_up_makes_no_room_while_their_comparison_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     held = threading.Event()
-    monkeypatch.setattr(passwords, "verify_nobody", lambda password, cost: held.wait(60) and Verdict(False))
+    monkeypatch.setattr(passwords, "verify_nobody", lambda password, cost: held.wait(60) and PasswordCheck(False))
     hashing = Hashing(Entropy(), CHEAP, at_once=1, waiting=1)
     first, second = (asyncio.create_task(hashing.verify("x", None)) for _ in range(2))
     await asyncio.sleep(0)
@@ -240,7 +240,7 @@ async def test_who_hangs_up_makes_no_room_while_their_comparison_goes_on(monkeyp
     await asyncio.sleep(0)
     assert not third.done()
     held.set()
-    assert await hashing.verify(RIGHT, await third) == Verdict(True)
+    assert await hashing.verify(RIGHT, await third) == PasswordCheck(True)
 
 
 async def test_a_password_that_can_not_be_one_is_told_from_the_thread() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.cel.re2 import Machine, Pattern, RegexError
+from remuda.apiserver.cel.re2 import Automaton, Pattern, RegexError
 
 SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 
@@ -99,7 +99,7 @@ def test_engines_agree_with_python_where_python_is_safe(parts: list[tuple[str, s
     span = re.search(source.replace("$", r"\Z"), text, re.ASCII)
     expected = span.span() if span is not None else None
     pattern = Pattern(source)
-    machine = Machine(pattern._tree)
+    machine = Automaton(pattern._tree)
     assert pattern.matches(text) is machine.matches(text) is (expected is not None)
     if "(a*)" not in source and "(|a)" not in source:  # Python and RE2 differ on empty iterations
         assert pattern.find(text) == machine.find(text, 0) == expected

@@ -8,7 +8,7 @@ import pytest
 
 from remuda.apiserver.cel import compile_rule
 from remuda.apiserver.crd import cel_rules
-from remuda.apiserver.crd.schema_rules import Options, schema_errors
+from remuda.apiserver.crd.schema_rules import SchemaChecks, schema_errors
 from remuda.kube.errors import FieldError
 
 PATH = "spec.validation.openAPIV3Schema"
@@ -17,7 +17,7 @@ HINT = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLen
 
 def rule_errors(schema: dict[str, Any], path: str) -> list[FieldError]:
     context = cel_rules.Context.root(schema)
-    return schema_errors(schema, path, Options(), context) + cel_rules.total_errors(context, path)
+    return schema_errors(schema, path, SchemaChecks(), context) + cel_rules.total_errors(context, path)
 
 
 def refused(of: dict[str, Any], *rules: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.crd.custom_resource_strategy import columns_of, crd_strategy
-from remuda.apiserver.registry.strategy import Moment, Strategy
+from remuda.apiserver.registry.strategy import Elapsed, Strategy
 from remuda.apiserver.schema import compile_schema
 
 from .definitions import crd, version
@@ -150,7 +150,7 @@ CELLS = [
     ("integer", ".spec.a", {"spec": {"a": "5"}}, None),
     ("number", ".spec.a", {"spec": {"a": 1.5}}, 1.5),
     ("boolean", ".spec.a", {"spec": {"a": False}}, False),
-    ("date", ".spec.a", {"spec": {"a": "2026-01-01T00:00:00Z"}}, Moment("2026-01-01T00:00:00Z")),
+    ("date", ".spec.a", {"spec": {"a": "2026-01-01T00:00:00Z"}}, Elapsed("2026-01-01T00:00:00Z")),
     ("date", ".spec.a", {"spec": {"a": "soon"}}, "<invalid>"),
     ("date", ".spec.a", {"spec": {}}, None),
     ("string", '.c[?(@.type=="Ready")].status', {"c": [{"type": "A", "status": "0"}, {"type": "Ready", "status": "1"}]}, "1"),
@@ -170,4 +170,4 @@ def test_cells(kind: str, path: str, data: Obj, expected: Any) -> None:
 def test_age_is_shown_when_nothing_else_is_asked_for() -> None:
     _, age = columns_of({})
     assert (age.name, age.type) == ("Age", "date")
-    assert age.value(obj(None, None, creationTimestamp="2026-01-01T00:00:00Z")) == Moment("2026-01-01T00:00:00Z")
+    assert age.value(obj(None, None, creationTimestamp="2026-01-01T00:00:00Z")) == Elapsed("2026-01-01T00:00:00Z")

@@ -11,15 +11,15 @@ import pytest
 from remuda.apiserver.keys import key_agreement, token_sealing
 from remuda.apiserver.keys.encryption import parse_keys, render_keys
 from remuda.apiserver.keys.key_agreement import KEY, NotTheSame, from_directory, from_token
-from remuda.apiserver.keys.shared_keys import FILES, Material, made
-from remuda.apiserver.keys.token_sealing import Cost, Damaged, WrongToken
+from remuda.apiserver.keys.shared_keys import FILES, KeyMaterial, made
+from remuda.apiserver.keys.token_sealing import Damaged, ScryptCost, WrongToken
 from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.store import Delete, KeyValue, Op, Put, Unknown
 from remuda.kube.certificates import DAY, PkiError
 from remuda.kube.clock import Entropy, VirtualClock
 
 TOKEN = "correct horse battery staple"
-CHEAP = Cost(16, 1, 1)
+CHEAP = ScryptCost(16, 1, 1)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def store(clock: VirtualClock) -> MemoryStore:
     return MemoryStore(clock)
 
 
-async def joined(store: MemoryStore, clock: VirtualClock, token: str = TOKEN) -> Material:
+async def joined(store: MemoryStore, clock: VirtualClock, token: str = TOKEN) -> KeyMaterial:
     return await from_token(store, token, clock, Entropy(), CHEAP)
 
 
@@ -176,7 +176,7 @@ async def test_a_key_that_does_not_stay_is_no_endless_loop(clock: VirtualClock) 
 # --- by directory -----------------------------------------------------------------------------------------------------------
 
 
-async def of(store: MemoryStore, clock: VirtualClock, directory: Path) -> Material:
+async def of(store: MemoryStore, clock: VirtualClock, directory: Path) -> KeyMaterial:
     return await from_directory(store, directory, clock, Entropy())
 
 

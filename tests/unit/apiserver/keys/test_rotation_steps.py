@@ -10,17 +10,17 @@ import pytest
 
 from remuda.apiserver.keys import rotation_record
 from remuda.apiserver.keys.rotation_record import DROPPING, KEEPING, MAKING, SPREADING, SWITCHING, Record, Rotation
-from remuda.apiserver.keys.shared_keys import CA_CERTIFICATE, CA_KEY, FILES, Material, made
+from remuda.apiserver.keys.shared_keys import CA_CERTIFICATE, CA_KEY, FILES, KeyMaterial, made
 from remuda.kube import certificates
 from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Entropy, VirtualClock
 
 CLOCK = VirtualClock()
 ENTROPY = Entropy(1)
-Step = Callable[[Material], Material]
+Step = Callable[[KeyMaterial], KeyMaterial]
 
 
-def steps(kind: str) -> list[Material]:
+def steps(kind: str) -> list[KeyMaterial]:
     first = made(CLOCK, ENTROPY)
     added = rotation_record.with_new(first, kind, CLOCK, ENTROPY)
     new = rotation_record.held(added, kind)[-1]
@@ -47,7 +47,7 @@ def test_a_kill_between_two_files_leaves_valid_keys(kind: str) -> None:
     for before, after in itertools.pairwise(steps(kind)):
         for count in range(len(FILES) + 1):
             files = {**before.files(), **{name: after.files()[name] for name in FILES[:count]}}
-            found = Material.of(files)
+            found = KeyMaterial.of(files)
             found.check("here")
             # Nothing that is common to both states is lost in between.
             assert set(rotation_record.held(before, kind)) & set(rotation_record.held(after, kind)) <= set(
@@ -126,6 +126,6 @@ def test_a_key_that_was_made_too_late_goes() -> None:
 def test_files_of_two_authorities_that_do_not_belong_together_are_told() -> None:
     files = made(CLOCK, ENTROPY).files()
     with pytest.raises(PkiError, match="do not belong together"):
-        Material.of({**files, CA_KEY: made(CLOCK, ENTROPY).ca_key}).check("here")
+        KeyMaterial.of({**files, CA_KEY: made(CLOCK, ENTROPY).ca_key}).check("here")
     with pytest.raises(PkiError, match="is not a certificate"):
-        Material.of({**files, CA_CERTIFICATE: b"nothing"}).check("here")
+        KeyMaterial.of({**files, CA_CERTIFICATE: b"nothing"}).check("here")

@@ -17,7 +17,7 @@ from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.store import Delete, StoreError, Unavailable
 from remuda.app.embedded import WITHOUT_CORE, chosen, take_turns
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
@@ -192,7 +192,7 @@ class Turn:
     def __init__(self, replica: Replica, choice: str = "") -> None:
         self.replica = replica
         wanted = chosen(choice) if choice else WITHOUT_CORE
-        self.task = asyncio.create_task(take_turns(replica.server, wanted, Options(), Term()))
+        self.task = asyncio.create_task(take_turns(replica.server, wanted, ControllerOptions(), Term()))
 
     @property
     def leads(self) -> bool:

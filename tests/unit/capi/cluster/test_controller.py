@@ -8,7 +8,7 @@ import pytest
 
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES
 from remuda.capi.cluster import Clusters
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.kube.builtin_resources import CRDS
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import ApiError
@@ -428,7 +428,7 @@ async def test_a_connected_cluster_is_available() -> None:
 
 
 async def test_a_lost_connection_is_told_after_a_while() -> None:
-    async with world(Clusters, options=Options(remote_connection_grace=50)) as w:
+    async with world(Clusters, options=ControllerOptions(remote_connection_grace=50)) as w:
         await standing(w)
         await w.workloads.connect("c1")
         await w.settle(2)
@@ -472,7 +472,7 @@ async def test_a_removed_finalizer_is_added_again() -> None:
 
 
 async def test_clusters_of_others_are_left_alone() -> None:
-    async with world(Clusters, options=Options(watch_filter="mine")) as w:
+    async with world(Clusters, options=ControllerOptions(watch_filter="mine")) as w:
         await w.cluster()
         await w.settle()
         assert "finalizers" not in (await read(w))["metadata"]

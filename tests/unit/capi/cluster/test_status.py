@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from remuda.capi.cluster.scope import Descendants, Referred, Scope, referred
+from remuda.capi.cluster.scope import ClusterScope, Descendants, Referred, referred
 from remuda.capi.cluster.status import of_control_plane, of_workers, phase_of, with_status
 from remuda.capi.contracts import V1BETA1, V1BETA2, ContractKind
 from remuda.capi.external_objects import External
@@ -81,7 +81,7 @@ def scope(
     deployments: tuple[Obj, ...] = (),
     sets: tuple[Obj, ...] = (),
     health: Health | None = None,
-) -> Scope:
+) -> ClusterScope:
     """`infra` and `plane` are objects, "missing", or None when they could not be read."""
     found = found or cluster()
 
@@ -91,7 +91,7 @@ def scope(
             return replace(base, found=what)
         return replace(base, missing=what == "missing")
 
-    return Scope(
+    return ClusterScope(
         found,
         NOW,
         refers("infrastructureRef", infra),
@@ -101,7 +101,7 @@ def scope(
     )
 
 
-def said(made: Scope, kind: str) -> tuple[str, str, str]:
+def said(made: ClusterScope, kind: str) -> tuple[str, str, str]:
     found = get(with_status(made).cluster, kind)
     assert found is not None
     return found["status"], found["reason"], found["message"]
@@ -318,7 +318,7 @@ def test_sets_that_stand_by_themselves_scale_but_do_not_roll_out() -> None:
 # --- available ----------------------------------------------------------------------------------------------------------------
 
 
-def sound(spec: Obj | None = None, *conditions: Obj, deleting: bool = False) -> Scope:
+def sound(spec: Obj | None = None, *conditions: Obj, deleting: bool = False) -> ClusterScope:
     return scope(
         cluster({**BOTH_REFS, **(spec or {})}, *conditions, initialization=SOUND, deleting=deleting),
         infra=provider("TestCluster", conditions=[cond("Ready")]),

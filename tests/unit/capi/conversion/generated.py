@@ -16,7 +16,7 @@ from remuda.capi.conversion.go_structs import (
     STRING,
     TIME,
     Field,
-    Shape,
+    StructFields,
     many,
     mapping,
 )
@@ -26,7 +26,7 @@ Obj = dict[str, Any]
 Strategy = st.SearchStrategy[Any]
 
 NAMESPACE = "ns"
-_MANY, _MAPPING = many(Shape({})).read, mapping(Shape({})).read
+_MANY, _MAPPING = many(StructFields({})).read, mapping(StructFields({})).read
 _GROUPS = st.sampled_from(["infrastructure.example.com", "bootstrap.example.com"])
 _KINDS = st.sampled_from(["Thing", "ThingTemplate"])
 _TEXTS = {"version", "providerID", "failureDomain", "failureReason", "failureMessage", "dataSecretName", "deletePolicy"}
@@ -53,7 +53,7 @@ class Generated:
         top = {"apiVersion": f"cluster.x-k8s.io/{version}", "kind": kind, "metadata": {"name": "o", "namespace": NAMESPACE}}
         return sections.map(lambda found: {**top, **found})
 
-    def _struct(self, shape: Shape, version: str) -> Strategy:
+    def _struct(self, shape: StructFields, version: str) -> Strategy:
         if "fieldPath" in shape.fields or shape.fields.keys() == {"apiGroup", "kind", "name"}:
             return self._reference("fieldPath" in shape.fields)
         optional = {
@@ -111,7 +111,7 @@ class Generated:
             return st.sampled_from([True, False, 0, "", {"a": [None]}, []])
         return self._numbers
 
-    def _structs(self, field: Field, shape: Shape, version: str) -> Strategy:
+    def _structs(self, field: Field, shape: StructFields, version: str) -> Strategy:
         one = self._struct(shape, version)
         # The readers of lists and maps are closures of one function each.
         code = getattr(field.read, "__code__", None)

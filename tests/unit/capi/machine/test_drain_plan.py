@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machine.drain_plan import MIRROR, DrainError, DrainSnapshot, Plan, Remaining, plan, rules_for
+from remuda.capi.machine.drain_plan import MIRROR, DrainError, DrainPlan, DrainSnapshot, Remaining, plan, rules_for
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import Key
 
@@ -44,7 +44,7 @@ def by_label(key: str, value: str) -> Obj:
     return {"matchLabels": {key: value}}
 
 
-def planned(*pods: Obj, rules: tuple[Obj, ...] = (), **snapshot: Any) -> Plan:
+def planned(*pods: Obj, rules: tuple[Obj, ...] = (), **snapshot: Any) -> DrainPlan:
     return plan(DrainSnapshot(pods, NOW, rules=rules_for(MACHINE, CLUSTER, rules), **snapshot))
 
 

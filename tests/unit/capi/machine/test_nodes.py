@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.capi.machine.controller import Machines
 from remuda.kube.builtin_resources import NODES
 from remuda.kube.conditions import LEGACY
@@ -201,7 +201,7 @@ async def test_readiness_gates_count_with_their_polarity() -> None:
 
 
 async def test_a_node_gets_its_machines_labels_annotations_and_taints_and_loses_them_again() -> None:
-    async with world(Machines, options=Options(additional_sync_labels=(re.compile("^team$"),))) as made:
+    async with world(Machines, options=ControllerOptions(additional_sync_labels=(re.compile("^team$"),))) as made:
         await made.cluster()
         workload = await initialized(made)
         await running(made, "m1", workload)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_SETS, MACHINES
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.capi.machine.controller import Machines
 from remuda.kube.builtin_resources import CRDS, NODES
 from remuda.kube.conditions import LEGACY
@@ -76,7 +76,7 @@ async def test_nothing_is_done_without_a_cluster_until_there_is_one() -> None:
 
 
 async def test_only_machines_with_the_label_of_the_watch_filter_are_looked_at() -> None:
-    async with world(Machines, options=Options(watch_filter="mine")) as made:
+    async with world(Machines, options=ControllerOptions(watch_filter="mine")) as made:
         await made.cluster()
         await made.machine("m1", labels={"cluster.x-k8s.io/watch-filter": "mine"})
         await made.machine("m2")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.controller_context import Core, Options
+from remuda.capi.controller_context import ControllerOptions, Core
 from remuda.capi.machinedeployment import MachineDeployments
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get
@@ -615,7 +615,7 @@ async def test_two_deployments_keep_to_their_own_sets(herd: Herd) -> None:
 
 
 async def test_only_what_carries_the_watched_label_is_looked_after() -> None:
-    async with world(MachineDeployments, options=Options(watch_filter="blue")) as made:
+    async with world(MachineDeployments, options=ControllerOptions(watch_filter="blue")) as made:
         herd = Herd(made)
         await made.cluster()
         await made.templates("t1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_HEALTH_CHECKS, MACHINES
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.capi.machinehealthcheck import MachineHealthChecks
 from remuda.kube.builtin_resources import CRDS, NODES
 from remuda.kube.clock import rfc3339
@@ -191,7 +191,7 @@ async def test_two_checks_may_look_at_one_machine() -> None:
 
 
 async def test_only_what_the_watch_filter_lets_through_is_looked_at() -> None:
-    async with world(MachineHealthChecks, options=Options(watch_filter="mine")) as made:
+    async with world(MachineHealthChecks, options=ControllerOptions(watch_filter="mine")) as made:
         await cluster_up(made)
         await check(made)
         assert "status" not in await the_check(made)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import API_VERSION, MACHINE_SETS, MACHINES
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.capi.machineset import MachineSets
 from remuda.kube.clock import VirtualClock, rfc3339
 from remuda.kube.conditions import with_condition, with_legacy
@@ -48,7 +48,7 @@ NODE = {"status": {"nodeRef": {"name": "node"}}}
 
 
 @asynccontextmanager
-async def herd(options: Options = Options(), *, ready: bool = True) -> AsyncIterator[World]:  # noqa: B008 - a constant
+async def herd(options: ControllerOptions = ControllerOptions(), *, ready: bool = True) -> AsyncIterator[World]:  # noqa: B008 - a constant
     """A cluster whose control plane is there, two templates `t`, and the controller of MachineSets."""
     async with world(MachineSets, options=options) as made:
         await made.cluster()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.controller_context import Options
+from remuda.capi.controller_context import ControllerOptions
 from remuda.capi.machineset.scope import AT_ONCE
 from remuda.kube.builtin_resources import CRDS
 from remuda.kube.conditions import LEGACY, get
@@ -115,7 +115,7 @@ async def test_the_sets_of_a_paused_cluster_are_left_alone() -> None:
 
 
 async def test_only_sets_of_this_manager_are_looked_at() -> None:
-    async with herd(Options(watch_filter="mine")) as world:
+    async with herd(ControllerOptions(watch_filter="mine")) as world:
         await make(world, machine_set("theirs"))
         await make(world, with_path(machine_set("ours"), ("metadata", "labels"), {"cluster.x-k8s.io/watch-filter": "mine"}))
         assert {name.split("-")[0] for name in await names(world)} == {"ours"}
@@ -351,7 +351,7 @@ async def test_a_missing_control_plane_is_named() -> None:
 async def test_checks_can_be_left_out(where: str) -> None:
     skip = {"metadata": {"annotations": {"machineset.cluster.x-k8s.io/skip-preflight-checks": "All"}}}
     checks = frozenset[str]() if where == "option" else frozenset({"All"})
-    async with herd(Options(preflight_checks=checks), ready=False) as world:
+    async with herd(ControllerOptions(preflight_checks=checks), ready=False) as world:
         await world.patch(TEST_CONTROL_PLANES, "c1", {"spec": {"version": "v1.36.3"}})
         if where == "template":
             await world.patch(TEST_CONFIG_TEMPLATES, "t", skip)

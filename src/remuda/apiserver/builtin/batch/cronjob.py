@@ -13,7 +13,7 @@ from ...registry.strategy import (
     NAME,
     NONE,
     UNSET,
-    Moment,
+    Elapsed,
     Strategy,
     at,
     column,
@@ -125,9 +125,9 @@ def _suspend(obj: Obj) -> str:
     return UNSET if value is None else str(bool(value))
 
 
-def _last(obj: Obj) -> str | Moment:
+def _last(obj: Obj) -> str | Elapsed:
     last = sub(obj, "status").get("lastScheduleTime")
-    return Moment(last) if last else NONE
+    return Elapsed(last) if last else NONE
 
 
 _JOB = ("spec", "jobTemplate", "spec")

@@ -7,7 +7,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import OMITTED, duplicate, invalid_value, not_supported, required, too_long, too_many
 
 from ...registry import object_meta
-from ...registry.strategy import AGE, NAME, Moment, Strategy, between, column, container_columns, format_selector
+from ...registry.strategy import AGE, NAME, Elapsed, Strategy, between, column, container_columns, format_selector
 from .. import checks, internal_types, workloads
 from ..checks import MAX_INT32, Errors, Obj, same, sub
 from ..pods.defaults import default_template
@@ -361,11 +361,11 @@ def _completions(obj: Obj) -> str:
     return f"{done}/1 of {parallelism}" if parallelism > 1 else f"{done}/1"
 
 
-def _duration(obj: Obj) -> str | Moment:
+def _duration(obj: Obj) -> str | Elapsed:
     start, end = (sub(obj, "status").get(field) for field in ("startTime", "completionTime"))
     if not start:
         return ""
-    return between(start, end) if end else Moment(start)
+    return between(start, end) if end else Elapsed(start)
 
 
 def job_spec_warnings(spec: Obj, path: str) -> list[str]:

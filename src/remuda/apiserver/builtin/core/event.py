@@ -11,7 +11,7 @@ from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import FieldError, invalid_value, required
 
 from ...registry import object_meta
-from ...registry.strategy import UNKNOWN, Column, Moment, Strategy, at, column
+from ...registry.strategy import UNKNOWN, Column, Elapsed, Strategy, at, column
 from .. import checks
 from ..checks import Errors, Obj, sub
 
@@ -161,15 +161,15 @@ def _regarding_fields(obj: Obj) -> dict[str, str]:
 # Columns
 
 
-def _moment(timestamp: str | None) -> Moment | str:
-    return Moment(timestamp) if timestamp else UNKNOWN
+def _moment(timestamp: str | None) -> Elapsed | str:
+    return Elapsed(timestamp) if timestamp else UNKNOWN
 
 
-def _first_seen(obj: Obj) -> Moment | str:
+def _first_seen(obj: Obj) -> Elapsed | str:
     return _moment(obj.get("firstTimestamp") or obj.get("eventTime"))
 
 
-def _last_seen(obj: Obj) -> Moment | str:
+def _last_seen(obj: Obj) -> Elapsed | str:
     if obj.get("series") is not None:
         return _moment(sub(obj, "series").get("lastObservedTime"))
     return _moment(obj["lastTimestamp"]) if obj.get("lastTimestamp") else _first_seen(obj)

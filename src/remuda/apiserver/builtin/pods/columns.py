@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...registry.strategy import AGE, NAME, NONE, Moment, column
+from ...registry.strategy import AGE, NAME, NONE, Elapsed, column
 from ..checks import Obj, sub
 
 
@@ -109,10 +109,10 @@ def _ready(pod: Obj) -> str:
     return f"{summary.ready}/{summary.total}"
 
 
-def _restarts(pod: Obj) -> str | Moment:
+def _restarts(pod: Obj) -> str | Elapsed:
     summary = _summary(pod)
     if summary.restarts and summary.last_restart:
-        return Moment(summary.last_restart, f"{summary.restarts} ({{}} ago)")
+        return Elapsed(summary.last_restart, f"{summary.restarts} ({{}} ago)")
     return str(summary.restarts)
 
 

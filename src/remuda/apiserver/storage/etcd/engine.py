@@ -18,7 +18,7 @@ from ..watch_hub import Hub, Replay, Watcher
 from .grpc import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
 from .members import ENOUGH, EtcdConfig, Members
-from .rpc import COMPACT, OUT_OF_RANGE, RANGE, TIME_TO_LIVE, TXN, WATCH, RangeAnswer, Refused, WireKeyValue, number
+from .rpc import COMPACT, OUT_OF_RANGE, RANGE, TIME_TO_LIVE, TXN, WATCH, RangeAnswer, RequestRefused, WireKeyValue, number
 from .transactions import Writing
 from .watch_feed import Feed, replay
 
@@ -116,7 +116,7 @@ class EtcdStore:
             raise Compacted(revision, self._floor)
         try:
             return await self._range({**request, "revision": revision} if revision else request)
-        except Refused as error:
+        except RequestRefused as error:
             if error.code != OUT_OF_RANGE:
                 raise
             if "compacted" in str(error):
@@ -272,7 +272,7 @@ class EtcdStore:
             return
         try:
             await self._members.read(COMPACT, {"revision": revision})
-        except Refused as error:
+        except RequestRefused as error:
             if error.code != OUT_OF_RANGE:
                 raise
         self._compacted(revision)

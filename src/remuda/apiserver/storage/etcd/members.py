@@ -21,7 +21,7 @@ from remuda.kube.clock import Clock, Rng, deadline
 from ..store import StoreError, Unavailable
 from . import grpc
 from .grpc import Failed
-from .rpc import DEADLINE, STATUS, UNAVAILABLE, Method, Refused, refusal
+from .rpc import DEADLINE, STATUS, UNAVAILABLE, Method, RequestRefused, refusal
 
 T = TypeVar("T")
 
@@ -309,7 +309,7 @@ class Members:
         self.shun(member, str(error))
         return (Unsure if error.sent else _NotSent)(f"{member.url}: {error}")
 
-    def _refused(self, member: Member, refusal: Refused) -> Exception:
+    def _refused(self, member: Member, refusal: RequestRefused) -> Exception:
         if refusal.code not in (UNAVAILABLE, DEADLINE):
             return refusal
         self.shun(member, str(refusal))

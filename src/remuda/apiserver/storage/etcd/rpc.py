@@ -366,7 +366,7 @@ DEADLINE, NOT_FOUND, EXHAUSTED, OUT_OF_RANGE, UNAVAILABLE = 4, 5, 8, 11, 14
 _DENIED = (7, 16)
 
 
-class Refused(StoreError):
+class RequestRefused(StoreError):
     """etcd refused a request; `code` is gRPC's."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -374,9 +374,9 @@ class Refused(StoreError):
         self.code = code
 
 
-def refusal(code: int, text: str) -> Refused:
+def refusal(code: int, text: str) -> RequestRefused:
     if code == EXHAUSTED and "space" in text:
         text = f"{text}: compact and defragment it, raise its quota, then run etcdctl alarm disarm"
     elif code in _DENIED:
         text = f"etcd does not let us in: {text}"
-    return Refused(code, text)
+    return RequestRefused(code, text)

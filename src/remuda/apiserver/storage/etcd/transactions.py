@@ -18,7 +18,7 @@ from remuda.kube.clock import Clock, Rng
 from ..store import Delete, Event, KeyValue, Mismatch, Op, Put, StoreError, Unavailable, Unknown
 from .keyspace import EPOCHS, Keyspace
 from .members import ENOUGH, Members, Unsure
-from .rpc import GRANT, NOT_FOUND, PUT, TXN, OpAnswer, Refused
+from .rpc import GRANT, NOT_FOUND, PUT, TXN, OpAnswer, RequestRefused
 from .watch_feed import Feed
 
 Obj = dict[str, Any]
@@ -121,7 +121,7 @@ class Writing:
                 if found := await self._settle(flights, epoch, error, until):
                     return found
                 continue
-            except Refused as error:
+            except RequestRefused as error:
                 if error.code != NOT_FOUND:
                     raise
                 # The lease has ended before its time: etcd was restored, or the lease was revoked.

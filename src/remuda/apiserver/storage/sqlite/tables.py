@@ -112,7 +112,7 @@ KEPT = 2
 _SPARE = 16 * 1024 * 1024
 
 
-class Copy(Protocol):
+class CopyRows(Protocol):
     def __call__(self, source: sqlite3.Connection, path: Path) -> None:
         """Make a durable copy, whole or not at all."""
 
@@ -133,7 +133,7 @@ def check_version(connection: sqlite3.Connection, path: Path) -> int:
     return found
 
 
-def migrate(connection: sqlite3.Connection, path: Path, backups: Path, now: float, copy: Copy) -> None:
+def migrate(connection: sqlite3.Connection, path: Path, backups: Path, now: float, copy: CopyRows) -> None:
     """Bring an older database to the present schema; `copy` makes the copy of it."""
     found = check_version(connection, path)
     if found == VERSION:

@@ -31,7 +31,7 @@ from remuda.apiserver.replicas import leadership
 from remuda.apiserver.replicas.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
 from remuda.apiserver.storage.etcd import EtcdConfig
-from remuda.apiserver.webhook_client import Endpoint, WebhookClient
+from remuda.apiserver.webhook_client import WebhookClient, WebhookEndpoint
 from remuda.client import kubeconfig
 from remuda.client.interface import Client
 from remuda.kcm import workloads
@@ -297,11 +297,11 @@ def token_webhook(settings: Settings, clock: Clock) -> tuple[WebhookAuthenticato
     return WebhookAuthenticator(client, endpoint, clock, version=told[_VERSION], keep=validation.seconds(told[_KEEP])), client
 
 
-def _endpoint(path: Path) -> Endpoint:
+def _endpoint(path: Path) -> WebhookEndpoint:
     try:
         target = kubeconfig.select(kubeconfig.parse(path.read_bytes(), path))
     except (OSError, kubeconfig.ConfigError) as error:
         raise ConfigError(f"{_OPTION}: {_FILE}: {error}") from None
     if target.token or target.token_file or target.client_certificate or target.username or target.exec_plugin:
         raise ConfigError(f"{_OPTION}: {path}: a webhook that wants to know who asks is not supported")
-    return Endpoint(target.server, target.ca)
+    return WebhookEndpoint(target.server, target.ca)

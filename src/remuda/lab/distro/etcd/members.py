@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from remuda.apiserver.storage.etcd.rpc import Refused
+from remuda.apiserver.storage.etcd.rpc import RequestRefused
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock, Entropy
 
@@ -115,7 +115,7 @@ async def admit(client: EtcdClient, name: str, peer_url: str) -> dict[str, str]:
         raise NotNow("etcd has no quorum to add a member to")
     try:
         members = await client.add_learner(peer_url)
-    except Refused as error:
+    except RequestRefused as error:
         raise NotNow(str(error)) from None
     log.info("added %s at %s to etcd as a learner", name, peer_url)
     return cluster_of(members, name, peer_url)
@@ -131,7 +131,7 @@ async def remove(client: EtcdClient, name: str) -> bool:
         return True
     try:
         await client.remove(found.member.id)
-    except Refused as error:
+    except RequestRefused as error:
         raise NotNow(str(error)) from None
     log.info("removed %s from etcd", name)
     return True
@@ -172,7 +172,7 @@ class Tending:
     async def _promote(self, learner: Member) -> None:
         try:
             await self._client.promote(learner.id)
-        except Refused as error:
+        except RequestRefused as error:
             # Usually it is not in sync yet.
             log.debug("%s is not promoted: %s", learner.name, error)
             return

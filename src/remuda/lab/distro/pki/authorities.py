@@ -19,7 +19,7 @@ import msgspec
 
 from remuda.apiserver.keys import token_sealing
 from remuda.apiserver.keys.encryption import parse_keys, render_keys
-from remuda.apiserver.keys.token_sealing import Cost, Sealed
+from remuda.apiserver.keys.token_sealing import ScryptCost, Sealed
 from remuda.kube import certificates
 from remuda.kube.certificates import Authority, PkiError
 from remuda.kube.clock import Clock, Entropy
@@ -195,7 +195,7 @@ _PURPOSE = b"remuda distribution bootstrap data, version 1"
 _WHERE = "the bootstrap data in etcd"
 _TRIES = 5
 # Each server does this at every start: half of the memory that keys of the management server cost is hard enough to guess.
-_COST = Cost(n=2**15)
+_COST = ScryptCost(n=2**15)
 
 
 class KeyValue(Protocol):

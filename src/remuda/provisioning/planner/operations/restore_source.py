@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remuda.capi.kubernetes_versions import Version, VersionError, parse
+from remuda.capi.kubernetes_versions import KubernetesVersion, VersionError, parse
 
 from ...etcd.snapshot_specs import NONE
 from ...releases.distributions import of_version
@@ -76,7 +76,7 @@ def _why_unreadable(snapshot: ClusterSnapshot, version: str, mode: str, release_
     return ""
 
 
-def _parsed(version: str) -> Version | None:
+def _parsed(version: str) -> KubernetesVersion | None:
     try:
         return parse(version.removeprefix("v"))
     except VersionError:

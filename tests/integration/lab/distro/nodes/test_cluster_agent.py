@@ -16,7 +16,7 @@ from remuda.api.crd_installation import established, install_missing
 from remuda.apiserver.auth.authenticator import BadCredentials, Credentials, Identity
 from remuda.apiserver.auth.token_webhook import WebhookAuthenticator
 from remuda.apiserver.keys.pki import Pki
-from remuda.apiserver.webhook_client import Endpoint, WebhookClient
+from remuda.apiserver.webhook_client import WebhookClient, WebhookEndpoint
 from remuda.gateway.registration.agent_manifest import Wanted, objects
 from remuda.kube.builtin_resources import DEPLOYMENTS, PODS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
@@ -110,7 +110,7 @@ async def test_tokens_are_checked_beside_the_api_of_a_simulated_cluster(pki: Pki
                 meta = {"name": name, "namespace": NAMESPACE}
                 await place.client.create(resource, {"apiVersion": API_VERSION, "metadata": meta, **obj}, NAMESPACE)
             # As the API server does it, with what the planner's file says.
-            endpoint = Endpoint(f"http://{address}:{AUTH_PORT}/v1/authenticate", b"")
+            endpoint = WebhookEndpoint(f"http://{address}:{AUTH_PORT}/v1/authenticate", b"")
             found = WebhookAuthenticator(asking, endpoint, SYSTEM_CLOCK, keep=0)
 
             async def known() -> Identity | None:
