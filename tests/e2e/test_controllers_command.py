@@ -30,7 +30,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, with_path
-from remuda.runtime.webhook_server import MUTATING, VALIDATING, Address
+from remuda.runtime.webhook_server import MUTATING, VALIDATING, WebhookAddress
 from tests.api.harness import RemudaProcess
 from tests.real import need
 from tests.real.cluster import RealCluster
@@ -327,7 +327,7 @@ async def test_the_next_replica_goes_on_when_the_leader_is_told_to_stop(
 async def attached(client: HttpsClient, **settings: Any) -> AsyncIterator[Attached]:
     """A replica in this process, which looks at its certificates often."""
     (port,) = free_ports(1)
-    address = Address(url=f"https://127.0.0.1:{port}")
+    address = WebhookAddress(url=f"https://127.0.0.1:{port}")
     made = Attached(client, Settings(address, Socket("127.0.0.1", port), look=0.3, **settings), SYSTEM_CLOCK, Rng(1), Entropy())
     stop = asyncio.Event()
     running = asyncio.create_task(made.run(stop))

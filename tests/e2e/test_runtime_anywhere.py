@@ -15,7 +15,7 @@ from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, name_of
-from remuda.runtime import Elector, Manager, Term
+from remuda.runtime import Elector, LeaseTerm, Manager
 from tests.api.harness import RemudaProcess
 from tests.real import need
 from tests.real.cluster import RealCluster
@@ -23,7 +23,7 @@ from tests.real.cluster import RealCluster
 Obj = dict[str, Any]
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 PAGE = Path(__file__).parents[2] / "docs" / "controllers.md"
-QUICK = Term(lease_duration=3, renew_deadline=2, retry_period=0.3)
+QUICK = LeaseTerm(lease_duration=3, renew_deadline=2, retry_period=0.3)
 
 
 @pytest.fixture(scope="module", params=["remuda", pytest.param("kubernetes", marks=pytest.mark.real)])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from remuda.client.https import HttpsClient
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.objects import GroupVersionResource, name_of, resource_version_of
 from remuda.runtime import Informer, Pauses
@@ -34,13 +34,13 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemudaProcess]
     assert started.stop() == 0
 
 
-def target(process: RemudaProcess, port: int) -> Target:
+def target(process: RemudaProcess, port: int) -> KubeTarget:
     pki = process.directory / "pki"
 
     def content(name: str) -> bytes:
         return Path(pki / name).read_bytes()
 
-    return Target(
+    return KubeTarget(
         f"https://127.0.0.1:{port}",
         ca=content("ca.crt"),
         client_certificate=content("admin.crt"),
@@ -128,7 +128,7 @@ async def test_a_connection_that_breaks_at_any_place_of_the_protocol_costs_nothi
         for _ in range(6):
             await book.write(dice)
         proxy.cuts.extend(Cut(place, events, reset) for events in (0, 1, 3) for place in PLACES for reset in (False, True))
-        async with HttpsClient(Target(proxy.url)) as client:
+        async with HttpsClient(KubeTarget(proxy.url)) as client:
             informer = follow(client, book)
             async with running(informer):
                 # While it tries to learn what there is; then, with a few cuts left, while things happen.
@@ -183,7 +183,7 @@ async def test_a_server_without_streamed_lists_is_read_in_pages(process: RemudaP
     async with ledger(process, "pages") as book, proxy.running():
         while len(book.written) < 12:
             await book.write(dice)
-        async with HttpsClient(Target(proxy.url)) as client:
+        async with HttpsClient(KubeTarget(proxy.url)) as client:
             informer = follow(client, book, page_size=2)
             async with running(informer):
                 await until(informer.synced.is_set)

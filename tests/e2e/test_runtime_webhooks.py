@@ -20,7 +20,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, SystemClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime.webhook_certificates import CertificateLifetimes, SharedCertificates
-from remuda.runtime.webhook_server import MUTATING, Address, Registration, WebhookServer
+from remuda.runtime.webhook_server import MUTATING, Registration, WebhookAddress, WebhookServer
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.ports import free_ports
@@ -71,7 +71,7 @@ async def embedded() -> AsyncIterator[Client]:
 async def hooked(cluster: RealCluster, warnings: list[str], **options: Any) -> AsyncIterator[Client]:
     """The real server with our webhooks beside it."""
     (port,) = free_ports(1)
-    address = Address(url=f"https://127.0.0.1:{port}")
+    address = WebhookAddress(url=f"https://127.0.0.1:{port}")
     target = HttpsClient.from_kubeconfig(cluster.kubeconfig).target
     async with HttpsClient(target, on_warning=warnings.append) as client:
         with contextlib.suppress(ApiError):

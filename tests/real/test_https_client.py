@@ -15,7 +15,7 @@ from remuda.apiserver.server import Config
 from remuda.app.embedded import running
 from remuda.client.https import HttpsClient
 from remuda.client.interface import JSON_PATCH, STRATEGIC_MERGE_PATCH
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, name_of
@@ -115,7 +115,7 @@ async def test_a_watch_shows_changes_in_order_and_ends_when_its_time_is_up(clien
 async def test_a_token_made_by_the_server_authenticates_its_account(client: HttpsClient) -> None:
     await client.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}, "default")
     made = await client.create(ACCOUNTS, {"spec": {}}, "default", name="robot", subresource="token")
-    target = Target(client.target.server, ca=client.target.ca, token=made["status"]["token"])
+    target = KubeTarget(client.target.server, ca=client.target.ca, token=made["status"]["token"])
     async with HttpsClient(target) as robot:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         told = await robot.raw("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remuda.access.settings.settings import Settings
-from remuda.gateway.registration.agent_manifest import Wanted, render
+from remuda.gateway.registration.agent_manifest import ManifestInputs, render
 from tests.real import need
 from tests.real.cluster import RealCluster
 
@@ -39,7 +39,7 @@ def cluster() -> Iterator[RealCluster]:
 @pytest.mark.parametrize("spec", [{}, CUSTOM], ids=["plain", "custom"])
 def test_a_real_server_takes_the_manifest(cluster: RealCluster, spec: dict[str, Any]) -> None:
     config = "eyJhdXRocyI6e319"
-    wanted = Wanted(
+    wanted = ManifestInputs(
         {"metadata": {"name": "c-m-abcdefgh"}, "spec": spec},
         Settings(),
         "https://remuda.example.com",

@@ -14,7 +14,7 @@ from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.machines.errors import DriverError
 from remuda.machines.nodedrivers import known_flags
 from remuda.machines.nodedrivers.builtin_drivers import RANCHERS, python_driver
-from remuda.machines.nodedrivers.driver_schemas import Shape, resource_fields
+from remuda.machines.nodedrivers.driver_schemas import SchemaFields, resource_fields
 from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.rancher_machine import RancherMachine
 from remuda.machines.options import Flag, FlagKind
@@ -106,4 +106,4 @@ async def test_a_foreign_driver_is_found_beside_it(program: RancherMachine, tmp_
     (tmp_path / "docker-machine-driver-theirs").chmod(0o755)
     found = await replace(program, beside=(tmp_path,)).flags("theirs")
     assert {flag.name for flag in found} == {"pod-userdata", "pod-image"}
-    assert set(resource_fields(found, Shape(aliases={"userdata": "userdata"}))) == {"userdata", "image"}
+    assert set(resource_fields(found, SchemaFields(aliases={"userdata": "userdata"}))) == {"userdata", "image"}

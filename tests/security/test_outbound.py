@@ -41,7 +41,7 @@ from remuda.machines.machineprovision.well_known import environment_name
 from remuda.machines.nodedrivers import driver_downloads
 from remuda.machines.options import Options
 from remuda.machines.provisioner import external_driver
-from remuda.machines.runner.confinement import Around, environment
+from remuda.machines.runner.confinement import PythonPaths, environment
 from remuda.machines.runner.job_logs import Output
 from remuda.provisioning.etcd.s3 import copies
 from remuda.provisioning.etcd.s3.answers import S3Error
@@ -312,7 +312,7 @@ async def test_a_job_is_handed_the_policy_and_no_credential_changes_it() -> None
         secret = await made.world.get(SECRETS, environment_name("m1"), FLEET)
         assert base64.b64decode(dig(secret, "data", outbound.VARIABLE)).decode() == "deny:10.0.0.0/8"
     given = {outbound.VARIABLE: "deny:10.0.0.0/8", "REMUDA_OTHER": "x"}
-    found = environment(Around(), "/job", given, {outbound.VARIABLE: "allow:0.0.0.0/0"})
+    found = environment(PythonPaths(), "/job", given, {outbound.VARIABLE: "allow:0.0.0.0/0"})
     assert found[outbound.VARIABLE] == "deny:10.0.0.0/8" and "REMUDA_OTHER" not in found
 
 

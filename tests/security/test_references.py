@@ -29,7 +29,7 @@ from remuda.machines import admission as machines
 from remuda.provisioning.admission import provider_objects as providers
 from remuda.provisioning.admission import references
 from remuda.provisioning.planner.render import needs
-from remuda.provisioning.references import ACCEPT, AUTHORS, Reference, References, references_in
+from remuda.provisioning.references import ACCEPT, AUTHORS, References, SpecReference, references_in
 from tests.unit.access.roles.management_house import WORKSPACE, House, house, provisioning_cluster
 
 Obj = dict[str, Any]
@@ -74,7 +74,7 @@ class Field:
         assert isinstance(made, dict)
         return {"kubernetesVersion": "v1.34.1+rke2r1", **made, "rkeConfig": made.get("rkeConfig") or {}}
 
-    def reference(self, name: str) -> Reference:
+    def reference(self, name: str) -> SpecReference:
         (found,) = references_in(self.spec(name), ClusterSpec, WORKSPACE)
         return found
 
@@ -156,7 +156,7 @@ class Stand:
     def as_(self, user: str) -> InProcessClient:
         return self.here.as_(user)
 
-    def named(self, name: str) -> Reference:
+    def named(self, name: str) -> SpecReference:
         return self.field.reference(f"n{self.number}-{name}")
 
     def _without_name(self, text: str, name: str) -> str:

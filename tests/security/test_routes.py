@@ -24,7 +24,7 @@ from remuda.kube.objects import GroupVersionResource
 from remuda.lab.distro.cluster.supervisor import SupervisorHandler
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.pki import authorities
-from remuda.lab.distro.state import State
+from remuda.lab.distro.state import ServerState
 from remuda.runtime.webhook_server import WebhookServer
 from remuda.tunnel.clusteragent.token_review import Reviewer
 from tests.integration.gateway.running_gateway import Standing, standing, until
@@ -289,7 +289,7 @@ async def test_the_api_passes_nothing_on_to_where_a_caller_says() -> None:
 async def supervisor(directory: Path) -> AsyncIterator[tuple[SupervisorHandler, str]]:
     told = settings.of({"node-name": "n", "node-ip": "127.0.0.1"}, directory)
     made = authorities.ensure(told.paths, SYSTEM_CLOCK, Entropy(5))
-    door = SupervisorHandler(State(told, made, "of-servers", "of-nodes", SYSTEM_CLOCK, Entropy(5)))
+    door = SupervisorHandler(ServerState(told, made, "of-servers", "of-nodes", SYSTEM_CLOCK, Entropy(5)))
     listener = Listener(door, None)
     await listener.open("127.0.0.1", 0)
     try:

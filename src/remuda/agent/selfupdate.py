@@ -2,8 +2,9 @@
 
 A successor is a file named by its own checksum in a directory that the agent names in its report
 (:meth:`AgentProgram.about`). Its checksum must match its name, and it must start on this host: with the host's Python,
-configuration and connection to the server. Only then it replaces the archive that runs, and the agent ends, so that the init system starts the new one. A refused successor
-is removed, and the reason reported; nothing was touched that the next start needs.
+configuration and connection to the server. Only then it replaces the archive that runs, and the agent ends, so that
+the init system starts the new one. A refused successor is removed, and the reason reported; nothing was touched that the next
+start needs.
 
 The archive may also be replaced by hand, or by another user's plan: then it only has to be complete.
 """

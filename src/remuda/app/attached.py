@@ -33,11 +33,11 @@ from remuda.kube.errors import ApiError
 from remuda.kube.network.outbound import Policy
 from remuda.kube.network.unreadable import Runner
 from remuda.kube.objects import dig, name_of
-from remuda.runtime import Elector, Informers, Manager, Registry, Term
+from remuda.runtime import Elector, Informers, LeaseTerm, Manager, Registry
 from remuda.runtime.admitted_types import AdmittedType
-from remuda.runtime.controller_table import Choice
+from remuda.runtime.controller_table import ControllerChoice
 from remuda.runtime.webhook_certificates import SharedCertificates
-from remuda.runtime.webhook_server import Address, Registration, WebhookServer, conversion_of
+from remuda.runtime.webhook_server import Registration, WebhookAddress, WebhookServer, conversion_of
 
 from . import controllers as table
 from .controllers import CAPI, Program
@@ -52,7 +52,7 @@ REGISTRATION = "remuda-controllers"
 _AGAIN_SECONDS, _SOON_SECONDS = 60.0, 2.0
 
 
-def chosen(text: str) -> Choice:
+def chosen(text: str) -> ControllerChoice:
     """The controllers that `--controllers` selects. Raises UnknownController."""
     return table.chosen(Program.CONTROLLERS, text)
 
@@ -76,12 +76,12 @@ class Settings:
     every `look` seconds. `outbound` says at which addresses workload clusters may be.
     """
 
-    address: Address
+    address: WebhookAddress
     webhooks: Socket
-    choice: Choice = field(default_factory=lambda: chosen("*"))
+    choice: ControllerChoice = field(default_factory=lambda: chosen("*"))
     options: ControllerOptions = ControllerOptions()  # noqa: RUF009 - a constant
     namespace: str = "remuda-system"
-    term: Term | None = Term()  # noqa: RUF009 - a constant
+    term: LeaseTerm | None = LeaseTerm()  # noqa: RUF009 - a constant
     metrics: Socket | None = None
     health: Socket | None = None
     look: float = 60.0
@@ -285,7 +285,9 @@ class Attached:
 class _LeadersRegistration(Registration):
     """Only the leader registers the webhooks, if each replica has an address of its own."""
 
-    def __init__(self, client: Client, name: str, types: tuple[AdmittedType, ...], address: Address, replica: Attached) -> None:
+    def __init__(
+        self, client: Client, name: str, types: tuple[AdmittedType, ...], address: WebhookAddress, replica: Attached
+    ) -> None:
         super().__init__(client, name, types, address)
         self._replica = replica
 

@@ -41,7 +41,7 @@ from remuda.machines.secretfields.vault import Vault
 from remuda.provisioning.releases import release_data
 from remuda.runtime import Informers
 from remuda.runtime.admitted_types import AdmittedType
-from remuda.runtime.controller_table import Choice
+from remuda.runtime.controller_table import ControllerChoice
 
 from . import controllers as table
 from .admission import admitted_types
@@ -56,7 +56,7 @@ _GRACE_SECONDS = 5.0
 _GATEWAYS_PATH = "/rancherversion"
 
 
-def chosen(text: str) -> Choice:
+def chosen(text: str) -> ControllerChoice:
     """The controllers that `--controllers` selects. Raises UnknownController."""
     return table.chosen(Program.GATEWAY, text)
 

@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from remuda import kcm
-from remuda.runtime.controller_table import Choice, Row, choose
+from remuda.runtime.controller_table import ControllerChoice, ControllerRow, choose
 
 from .parts import LOCAL, Jobs, Parts
 
@@ -52,15 +52,15 @@ def _row(
     made_by: str,
     needs: Callable[[Parts], tuple[Any, ...]] = _only_the_manager,
     runs: Callable[[Parts], bool] = lambda parts: True,
-) -> Row[Parts]:
-    return Row(name, made_by, needs, runs)
+) -> ControllerRow[Parts]:
+    return ControllerRow(name, made_by, needs, runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     word: str
     programs: tuple[Program, ...]
-    rows: tuple[Row[Any], ...]
+    rows: tuple[ControllerRow[Any], ...]
 
 
 GROUPS = (
@@ -249,7 +249,7 @@ def names(word: str, *, required: bool = True) -> tuple[str, ...]:
     return tuple(row.name for row in rows if required or not row.required)
 
 
-def chosen(program: Program, text: str) -> Choice:
+def chosen(program: Program, text: str) -> ControllerChoice:
     """The controllers that `--controllers` selects for a program. Raises UnknownController."""
     words = dict.fromkeys(group.word for group in GROUPS if program in group.programs)
     return choose(text, names("", required=False) if "" in words else (), {word: names(word) for word in words if word})

@@ -33,8 +33,8 @@ from remuda.client.interface import Client
 from remuda.kcm.serviceaccounts import RootCa
 from remuda.kube.clock import Clock, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
-from remuda.runtime import Informers, Manager, Registry, Term
-from remuda.runtime.controller_table import Choice
+from remuda.runtime import Informers, LeaseTerm, Manager, Registry
+from remuda.runtime.controller_table import ControllerChoice
 
 from . import controllers as table
 from .controllers import ACCESS, CAPI, KUBERNETES, PROVISIONING, Program, names
@@ -58,7 +58,7 @@ _PASSING = (429, 500, 503, 504)
 _AGAIN_SECONDS = 5.0
 
 
-def chosen(text: str) -> Choice:
+def chosen(text: str) -> ControllerChoice:
     """The controllers that `--controllers` selects. Raises UnknownController."""
     return table.chosen(Program.SERVE, text)
 
@@ -72,9 +72,9 @@ async def running(
     *,
     controllers: bool = True,
     listen: bool = True,
-    choice: Choice = WITHOUT_CORE,
+    choice: ControllerChoice = WITHOUT_CORE,
     options: ControllerOptions = ControllerOptions(),  # noqa: B008 - a constant
-    term: Term = Term(),  # noqa: B008 - a constant
+    term: LeaseTerm = LeaseTerm(),  # noqa: B008 - a constant
     tls: Files | None = None,
     say: Callable[[str], None] = lambda text: None,
     on_gateway: Callable[[Embedded], None] = lambda gateway: None,
@@ -220,7 +220,7 @@ def _as_it_is(client: Client) -> Client:
 
 async def run_controllers(
     server: Server,
-    choice: Choice = WITHOUT_CORE,
+    choice: ControllerChoice = WITHOUT_CORE,
     options: ControllerOptions = ControllerOptions(),  # noqa: B008 - a constant
     wrap: Wrap = _as_it_is,
     gateway: Embedded | None = None,
@@ -269,7 +269,7 @@ class _Ours:
     def __init__(
         self,
         server: Server,
-        choice: Choice,
+        choice: ControllerChoice,
         options: ControllerOptions,
         client: Client,
         embedded: Embedded | None,
@@ -382,9 +382,9 @@ class _Ours:
 
 async def take_turns(
     server: Server,
-    choice: Choice,
+    choice: ControllerChoice,
     options: ControllerOptions,
-    term: Term,
+    term: LeaseTerm,
     gateway: Embedded | None = None,
     job_runner: str = LOCAL,
 ) -> None:

@@ -37,7 +37,7 @@ def runs_here() -> bool:
     return _BOOTED.is_dir()
 
 
-def install(service: Service, say: Say, *, start: bool) -> None:
+def install(service: SystemdService, say: Say, *, start: bool) -> None:
     """Raises InstallError, OSError."""
     path = UNITS / service.unit
     before = _ours(path)
@@ -57,7 +57,7 @@ def install(service: Service, say: Say, *, start: bool) -> None:
         raise InstallError(f"{error}; {_put_back(service, before, say, active=active)}") from error
 
 
-def _put_back(service: Service, before: str, say: Say, *, active: bool) -> str:
+def _put_back(service: SystemdService, before: str, say: Say, *, active: bool) -> str:
     """Restores the unit that was there, and starts it if it was active; says what runs now."""
     unit = service.unit
     _write(UNITS / unit, unit_file(service), before, say)
@@ -160,7 +160,7 @@ def _user_exists(name: str) -> bool:
     return True
 
 
-def _ensure_user(service: Service, say: Say) -> None:
+def _ensure_user(service: SystemdService, say: Say) -> None:
     name = service.user
     if _user_exists(name):
         say(f"user {name}: is there")
@@ -201,7 +201,7 @@ def difference(before: str, after: str) -> list[str]:
     return [line for line in found if not line.startswith(("---", "+++", "@@"))]
 
 
-def _start(service: Service, say: Say, *, changed: bool) -> None:
+def _start(service: SystemdService, say: Say, *, changed: bool) -> None:
     unit = service.unit
     if _asked("is-enabled", unit) != "enabled":
         _systemctl("enable", unit)
@@ -271,7 +271,7 @@ _TEMPORARY = tuple(map(Path, ("/tmp", "/var/tmp")))
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class UnitProgram:
     """`places` is everything that has to be readable."""
 
     words: tuple[str, ...]
@@ -291,12 +291,12 @@ class Program:
         return next((path for path in _with_parents(self.places) if not open_to_all(path)), None)
 
 
-def this_program() -> Program:
+def this_program() -> UnitProgram:
     """The one that runs now, as it was installed."""
     beside = Path(sys.executable).with_name("remuda")
     words = (str(beside),) if beside.is_file() else (sys.executable, "-m", "remuda")
     places = (Path(words[0]), Path(sys.executable), Path(sys.prefix), Path(sys.base_prefix), Path(remuda.__file__))
-    return Program(words, tuple(dict.fromkeys(place.resolve() for place in places)))
+    return UnitProgram(words, tuple(dict.fromkeys(place.resolve() for place in places)))
 
 
 def open_to_all(path: Path) -> bool:
@@ -380,7 +380,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@+*-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class SystemdService:
     """`program` and `options` are what is run; `writable` are directories besides those that systemd makes for it."""
 
     name: str
@@ -405,7 +405,7 @@ class Service:
         return self.data_dir == Path("/var/lib") / self.name
 
 
-def unit_file(service: Service) -> str:
+def unit_file(service: SystemdService) -> str:
     command = " ".join(quoted(word) for word in (*service.program, "serve", *_place(service), *service.options))
     parts = [_HEAD.format(mark=MARK, name=service.name, version=__version__, command=command), _who(service), _places(service)]
     parts.append(_ALWAYS.format(home="read-only" if service.at_home else "yes"))
@@ -427,17 +427,17 @@ def quoted(word: str) -> str:
     return f'"{escaped}"'
 
 
-def _place(service: Service) -> tuple[str, ...]:
+def _place(service: SystemdService) -> tuple[str, ...]:
     said = any(word == "--data-dir" or word.startswith("--data-dir=") for word in service.options)
     return () if said else ("--data-dir", str(service.data_dir))
 
 
-def _who(service: Service) -> str:
+def _who(service: SystemdService) -> str:
     groups = f"SupplementaryGroups={' '.join(service.groups)}\n" if service.groups else ""
     return f"User={service.user}\n{groups}EnvironmentFile=-/etc/default/{service.name}\n"
 
 
-def _places(service: Service) -> str:
+def _places(service: SystemdService) -> str:
     lines = [f"Environment=HOME={quoted(str(service.data_dir))} XDG_CACHE_HOME=/var/cache"]
     if service.state_directory:
         lines += [f"StateDirectory={service.name}", "StateDirectoryMode=0700"]
@@ -446,7 +446,7 @@ def _places(service: Service) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _capabilities(service: Service) -> str:
+def _capabilities(service: SystemdService) -> str:
     low = ("CAP_NET_BIND_SERVICE",) if 0 < service.port < _LOW_PORTS else ()
     if service.user == "root":
         # Machines on this machine may need whatever root has.

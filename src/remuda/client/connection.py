@@ -30,7 +30,7 @@ from remuda.kube.network import outbound, outbound_http
 
 from . import responses
 from .credentials import Credential, CredentialSource, source_for
-from .kubeconfig import ConfigError, Target
+from .kubeconfig import ConfigError, KubeTarget
 from .proxies import proxy_for
 from .tls import ContextOnDemand, client_context
 
@@ -75,7 +75,7 @@ class ServerConnection:
 
     def __init__(
         self,
-        target: Target,
+        target: KubeTarget,
         clock: Clock = SYSTEM_CLOCK,
         *,
         connections: int = 64,
@@ -109,7 +109,7 @@ class ServerConnection:
         self._closed = False
         self._shown = (b"", b"")
 
-    def impersonating(self, target: Target) -> ServerConnection:
+    def impersonating(self, target: KubeTarget) -> ServerConnection:
         """The same server, credential and sessions, as the user that `target` impersonates. It needs no closing."""
         made = copy.copy(self)
         made.target = target
@@ -277,7 +277,7 @@ class ServerConnection:
             )
         except TimeoutError as error:
             raise self._unreached(error, str(error) or "no connection in time") from None
-        except (*_CUT, outbound.Refused) as error:
+        except (*_CUT, outbound.AddressRefused) as error:
             raise self._unreached(error, _reason(error)) from None
 
     def _unreached(self, error: BaseException, why: str) -> ApiError:
@@ -358,7 +358,7 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return made
 
 
-def _proxy(target: Target) -> URL | None:
+def _proxy(target: KubeTarget) -> URL | None:
     """The kubeconfig's proxy, else the environment's. (aiohttp's own way would read ~/.netrc, too.)"""
     chosen = target.proxy_url or proxy_for(target.server, os.environ)
     if not chosen:

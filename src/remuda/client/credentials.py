@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from remuda.kube.clock import Clock, deadline, parse_rfc3339
 from remuda.kube.encoding import jsonio
 
-from .kubeconfig import ConfigError, ExecPlugin, Target
+from .kubeconfig import ConfigError, ExecPlugin, KubeTarget
 
 Obj = dict[str, Any]
 
@@ -44,7 +44,7 @@ class CredentialSource(Protocol):
         """The last credential was refused: True when another attempt may give a new one."""
 
 
-def source_for(target: Target, clock: Clock) -> CredentialSource:
+def source_for(target: KubeTarget, clock: Clock) -> CredentialSource:
     """The target's credential source; certificates from the kubeconfig belong to the connection."""
     if target.exec_plugin is not None:
         return PluginCredentials(target, target.exec_plugin, clock)
@@ -105,7 +105,7 @@ class FileToken:
 class PluginCredentials:
     """The output of an exec plug-in, kept until it expires or is refused. Concurrent requests share one run."""
 
-    def __init__(self, target: Target, plugin: ExecPlugin, clock: Clock) -> None:
+    def __init__(self, target: KubeTarget, plugin: ExecPlugin, clock: Clock) -> None:
         self._target = target
         self._plugin = plugin
         self._clock = clock
@@ -160,7 +160,7 @@ class PluginCredentials:
         return {"kind": "ExecCredential", "apiVersion": self._plugin.api_version, "spec": spec}
 
 
-def _cluster_info(target: Target) -> Obj:
+def _cluster_info(target: KubeTarget) -> Obj:
     info: Obj = {"server": target.server, "config": target.cluster_config}
     if target.ca:
         info["certificate-authority-data"] = base64.b64encode(target.ca).decode()

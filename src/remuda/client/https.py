@@ -25,7 +25,7 @@ from . import responses
 from .connection import REQUEST_SECONDS, Connector, ServerConnection
 from .credentials import CredentialSource
 from .interface import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent, named
-from .kubeconfig import ConfigError, Target, discover, load, select
+from .kubeconfig import ConfigError, KubeTarget, discover, load, select
 
 
 class HttpsClient:
@@ -35,7 +35,7 @@ class HttpsClient:
 
     def __init__(
         self,
-        target: Target,
+        target: KubeTarget,
         clock: Clock = SYSTEM_CLOCK,
         *,
         connections: int = 64,

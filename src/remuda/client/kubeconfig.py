@@ -40,7 +40,7 @@ class ExecPlugin:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class KubeTarget:
     """One API server and one identity on it. PEM material is bytes, read when the target was made."""
 
     server: str
@@ -62,9 +62,9 @@ class Target:
     impersonate_extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
     cluster_config: Any = None  # handed to an exec plug-in that asks for the cluster
 
-    def without_identity(self) -> Target:
+    def without_identity(self) -> KubeTarget:
         """The same server for requests that need no credentials."""
-        return Target(
+        return KubeTarget(
             self.server,
             ca=self.ca,
             insecure=self.insecure,
@@ -100,7 +100,7 @@ def parse(content: bytes, path: Path) -> Obj:
     return merged
 
 
-def select(config: Obj, context: str = "") -> Target:
+def select(config: Obj, context: str = "") -> KubeTarget:
     """The target of `context`, or of the current one. A name may be empty, as in client-go: a user with an empty name is the user
     of a context that names none."""
     wanted = context or config["current-context"]
@@ -119,7 +119,7 @@ def select(config: Obj, context: str = "") -> Target:
     return _target(cluster, user or {}, str(found.get("namespace") or "") or "default")
 
 
-def in_cluster(environ: Mapping[str, str] | None = None, directory: Path = _SERVICE_ACCOUNT) -> Target | None:
+def in_cluster(environ: Mapping[str, str] | None = None, directory: Path = _SERVICE_ACCOUNT) -> KubeTarget | None:
     """The API server of the cluster in which this process is a pod; None outside of a pod."""
     values = os.environ if environ is None else environ
     host, port = values.get("KUBERNETES_SERVICE_HOST", ""), values.get("KUBERNETES_SERVICE_PORT", "")
@@ -127,7 +127,7 @@ def in_cluster(environ: Mapping[str, str] | None = None, directory: Path = _SERV
     if not host or not port or not token_file.exists():
         return None
     namespace = directory / "namespace"
-    return Target(
+    return KubeTarget(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         ca=_file(directory / "ca.crt"),
@@ -135,7 +135,7 @@ def in_cluster(environ: Mapping[str, str] | None = None, directory: Path = _SERV
     )
 
 
-def discover(context: str = "", environ: Mapping[str, str] | None = None) -> Target:
+def discover(context: str = "", environ: Mapping[str, str] | None = None) -> KubeTarget:
     """The default target of a command: a kubeconfig if there is one, else the pod's own cluster."""
     paths = default_paths(environ)
     if context or any(path.exists() for path in paths):
@@ -207,7 +207,7 @@ def _absolute(entry: Obj, directory: Path) -> Obj:
     return resolved
 
 
-def _target(cluster: Obj, user: Obj, namespace: str) -> Target:
+def _target(cluster: Obj, user: Obj, namespace: str) -> KubeTarget:
     server = str(cluster.get("server") or "")
     if not server:
         raise ConfigError("the cluster has no server")
@@ -228,7 +228,7 @@ def _target(cluster: Obj, user: Obj, namespace: str) -> Target:
     extra = user.get("as-user-extra") or {}
     if not isinstance(extra, dict) or not all(isinstance(values, list) for values in extra.values()):
         raise ConfigError("as-user-extra of the user is no map of lists")
-    return Target(
+    return KubeTarget(
         server=server.rstrip("/"),
         namespace=namespace,
         ca=ca,

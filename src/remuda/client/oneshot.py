@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from remuda.kube.encoding import jsonio
 
-from .kubeconfig import Target
+from .kubeconfig import KubeTarget
 from .tls import client_context
 
 
@@ -35,7 +35,7 @@ class _Named(http.client.HTTPSConnection):
         self.sock = context.wrap_socket(self.sock, server_hostname=name)
 
 
-def get(target: Target, path: str, seconds: float) -> Any:
+def get(target: KubeTarget, path: str, seconds: float) -> Any:
     """The JSON at `path`. Supports certificates and fixed tokens; it does not run plug-ins."""
     url = urlsplit(target.server)
     port = url.port or (443 if url.scheme == "https" else 80)
@@ -70,7 +70,7 @@ def _words(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno is not None and error.errno > 1 else str(error)
 
 
-def _headers(target: Target) -> dict[str, str]:
+def _headers(target: KubeTarget) -> dict[str, str]:
     headers = {"Accept": "application/json"}
     if target.token:
         headers["Authorization"] = f"Bearer {target.token}"

@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .kubeconfig import ConfigError, Target
+from .kubeconfig import ConfigError, KubeTarget
 
 
-def client_context(target: Target, certificate: bytes = b"", key: bytes = b"") -> ssl.SSLContext:
+def client_context(target: KubeTarget, certificate: bytes = b"", key: bytes = b"") -> ssl.SSLContext:
     """A context for the target; `certificate` and `key` (PEM) take the place of the kubeconfig's own."""
     try:
         context = ssl.create_default_context(cadata=target.ca.decode("ascii") if target.ca else None)
@@ -36,7 +36,7 @@ class ContextOnDemand:
     One takes about 20 KB, which is much for each of a thousand idle clusters.
     """
 
-    def __init__(self, target: Target, certificate: bytes = b"", key: bytes = b"") -> None:
+    def __init__(self, target: KubeTarget, certificate: bytes = b"", key: bytes = b"") -> None:
         self._made_of = (target, certificate, key)
         self._used: weakref.ref[ssl.SSLContext] | None = None
 

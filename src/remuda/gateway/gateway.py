@@ -45,7 +45,7 @@ from .rancher.steve import Steve
 from .registration.agent_downloads import AgentFiles
 from .registration.departed_tokens import DepartedTokens
 from .registration.import_manifest import Importing
-from .registration.node_progress import Progress
+from .registration.node_progress import NodeProgress
 from .registration.node_registration import Joining, WrongTokens
 from .registration.public_endpoints import Facts
 from .registration.registration_tokens import RegistrationApi, Registrations
@@ -140,7 +140,7 @@ class Gateway:
         hosts = HostRegistrations(services.client, services.informers, services.clock, services.environment)
         wrong = WrongTokens(services.clock)
         Joining(services, self.registrations, hosts, wrong)
-        self.progress = Progress(services, hosts, wrong, departed)
+        self.progress = NodeProgress(services, hosts, wrong, departed)
         machines = MachineAccessApi(services)
         self.waits = Waits(services)
         Versions(services)

@@ -24,7 +24,7 @@ from remuda.runtime import Informers, synced
 
 from .gateway import Gateway
 from .registration.agent_downloads import assets, script
-from .registration.agent_manifest import Wanted, agent_image, render
+from .registration.agent_manifest import ManifestInputs, agent_image, render
 from .registration.import_manifest import wanted
 from .server.serving_certificate import ca_checksum, ca_text
 
@@ -127,6 +127,6 @@ def _variables(plane: Obj) -> list[tuple[str, str]]:
     return [*found, (AGENT_DIRECTORY, directory)] if isinstance(directory, str) and directory else found
 
 
-def _tolerating(made: Wanted, taints: tuple[Taint, ...]) -> Wanted:
+def _tolerating(made: ManifestInputs, taints: tuple[Taint, ...]) -> ManifestInputs:
     listed = [{"key": each.key, "value": each.value, "effect": each.effect} for each in taints]
     return replace(made, taints=tuple({name: text for name, text in each.items() if text} for each in listed))

@@ -18,7 +18,7 @@ from shlex import quote
 import remuda
 
 from . import curl
-from .host_directory import HostDirectory, Record
+from .host_directory import HostDirectory, HostRecord
 
 # In the environment of every process of a host: it identifies processes that have lost their init.
 MARK = "REMUDA_HOST_ID"
@@ -30,7 +30,7 @@ _PASSED = (
 )
 
 
-def environment(place: HostDirectory, record: Record, caller: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(place: HostDirectory, record: HostRecord, caller: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of the host; `caller` is the caller's environment."""
     asked = os.environ if caller is None else caller
     root = str(place.root)

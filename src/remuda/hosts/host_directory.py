@@ -85,7 +85,7 @@ class HostDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class HostRecord:
     """`id` is unguessable and in the environment of every process of the host, and so identifies them.
 
     `note` is free text for the creator of the host.
@@ -98,16 +98,18 @@ class Record:
     note: str = ""
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> HostRecord:
     """The record in a file; raises FileNotFoundError, HostError."""
     try:
         said: Any = json.loads(path.read_bytes())
-        return Record(**{key: str(said[key]) for key in ("name", "id", "address", "created")}, note=str(said.get("note") or ""))
+        return HostRecord(
+            **{key: str(said[key]) for key in ("name", "id", "address", "created")}, note=str(said.get("note") or "")
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise HostError(f"{path} is no record of a host: {error}") from None
 
 
-def write(path: Path, record: Record) -> None:
+def write(path: Path, record: HostRecord) -> None:
     write_json(path, asdict(record))
 
 

@@ -23,7 +23,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, rfc3339
 
 from . import HostError, HostExists, NoSuchHost, NotRunning, addresses, control_socket, host_directory, init, processes
 from .environment import MARK, environment, write_programs
-from .host_directory import HostDirectory, Record
+from .host_directory import HostDirectory, HostRecord
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # The one file in the directory that belongs to no host.
@@ -39,7 +39,7 @@ _SWEEPS = 200
 class Host:
     """A host and its state; `pid` is that of its init, 0 if it is off."""
 
-    record: Record
+    record: HostRecord
     place: HostDirectory
     pid: int = 0
 
@@ -160,7 +160,7 @@ class Hosts:
         place.furnish()
         found = addresses.claim(place, address)
         try:
-            record = Record(place.name, self._entropy.token_bytes(16).hex(), found, rfc3339(self._clock.time()), note)
+            record = HostRecord(place.name, self._entropy.token_bytes(16).hex(), found, rfc3339(self._clock.time()), note)
             _write_identity_files(place, record)
             host_directory.write(place.record, record)
             return self._start(Host(record, place))
@@ -227,7 +227,7 @@ class Hosts:
         host.place.identity.unlink(missing_ok=True)
         host.place.control.unlink(missing_ok=True)
 
-    def _cut(self, host: Host, identity: processes.Identity) -> None:
+    def _cut(self, host: Host, identity: processes.ProcessIdentity) -> None:
         for _ in range(_SWEEPS):
             if processes.kill_tree(identity):
                 processes.await_end(identity, _START_TIMEOUT)
@@ -282,10 +282,10 @@ def _init_of(place: HostDirectory) -> int:
     return identity.pid if identity is not None and processes.is_alive(identity) else 0
 
 
-def _identity(place: HostDirectory) -> processes.Identity | None:
+def _identity(place: HostDirectory) -> processes.ProcessIdentity | None:
     try:
         said = json.loads(place.identity.read_bytes())
-        return processes.Identity(int(said["pid"]), int(said["started"]), str(said["boot"]))
+        return processes.ProcessIdentity(int(said["pid"]), int(said["started"]), str(said["boot"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -295,7 +295,7 @@ def _why_not(place: HostDirectory) -> str:
     return f"the host {place.name} did not come up: {lines[-1] if lines else 'it printed nothing'}"
 
 
-def _write_identity_files(place: HostDirectory, record: Record) -> None:
+def _write_identity_files(place: HostDirectory, record: HostRecord) -> None:
     (place.root / "etc" / "hostname").write_text(f"{record.name}\n")
     (place.root / "etc" / "machine-id").write_text(f"{record.id}\n")
     (place.root / "etc" / "hosts").write_text(f"{record.address}\t{record.name} localhost\n")

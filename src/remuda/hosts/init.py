@@ -101,7 +101,7 @@ class Init:
             if not left:
                 return
             for pid in left:
-                processes.send_to(processes.Identity(pid, known[pid].started, boot), number)
+                processes.send_to(processes.ProcessIdentity(pid, known[pid].started, boot), number)
             await self._clock.sleep(_POLL)
             number = signal.SIGKILL if self._clock.monotonic() >= give_up else signal.SIGCONT
             self._children.reap()

@@ -21,7 +21,7 @@ _PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """A process, as long as this machine runs: `boot` distinguishes processes from before a reboot."""
 
     pid: int
@@ -30,7 +30,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ProcessStatus:
     """The kernel's present data about a process."""
 
     pid: int
@@ -40,13 +40,13 @@ class Status:
     is_dead: bool
 
 
-def identify(pid: int) -> Identity | None:
+def identify(pid: int) -> ProcessIdentity | None:
     """The living process with this number, if there is one."""
     found = status(pid)
-    return None if found is None or found.is_dead else Identity(pid, found.started, boot_id())
+    return None if found is None or found.is_dead else ProcessIdentity(pid, found.started, boot_id())
 
 
-def is_alive(identity: Identity) -> bool:
+def is_alive(identity: ProcessIdentity) -> bool:
     return identify(identity.pid) == identity
 
 
@@ -54,23 +54,23 @@ def boot_id() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-def status(pid: int) -> Status | None:
+def status(pid: int) -> ProcessStatus | None:
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
     # The program's name is in parentheses and may hold anything.
     fields = text[text.rindex(")") + 2 :].split()
-    return Status(pid, int(fields[1]), int(fields[3]), int(fields[19]), fields[0] in "ZX")
+    return ProcessStatus(pid, int(fields[1]), int(fields[3]), int(fields[19]), fields[0] in "ZX")
 
 
-def everything() -> dict[int, Status]:
+def everything() -> dict[int, ProcessStatus]:
     """All living processes, by number."""
     found = (status(int(path.name)) for path in _PROC.iterdir() if path.name.isdigit())
     return {each.pid: each for each in found if each is not None and not each.is_dead}
 
 
-def descendants(pid: int, known: dict[int, Status] | None = None) -> set[int]:
+def descendants(pid: int, known: dict[int, ProcessStatus] | None = None) -> set[int]:
     """All processes below one. Below a subreaper none escapes: an orphan becomes its child."""
     children: dict[int, list[int]] = {}
     for each in (everything() if known is None else known).values():
@@ -109,11 +109,11 @@ def send(pid: int, number: signal.Signals, sure: Callable[[], bool]) -> bool:
     return False
 
 
-def send_to(identity: Identity, number: signal.Signals) -> bool:
+def send_to(identity: ProcessIdentity, number: signal.Signals) -> bool:
     return send(identity.pid, number, lambda: is_alive(identity))
 
 
-def await_end(identity: Identity, seconds: float) -> bool:
+def await_end(identity: ProcessIdentity, seconds: float) -> bool:
     """Wait until a process has ended; True if it has."""
     with _opened(identity.pid) as descriptor:
         if descriptor is None or not is_alive(identity):
@@ -131,13 +131,13 @@ def kill_marked(variable: str, value: str, spare: Iterable[int] = ()) -> int:
     return len(found)
 
 
-def kill_tree(root: Identity) -> bool:
+def kill_tree(root: ProcessIdentity) -> bool:
     """Kill all below a subreaper, then itself; False while some are left. It is stopped first, so it starts nothing new."""
     send_to(root, signal.SIGSTOP)
     known = everything()
     left = descendants(root.pid, known) if is_alive(root) else set()
     for pid in left:
-        send_to(Identity(pid, known[pid].started, root.boot), signal.SIGKILL)
+        send_to(ProcessIdentity(pid, known[pid].started, root.boot), signal.SIGKILL)
     if not left:
         send_to(root, signal.SIGKILL)
     return not left

@@ -34,7 +34,7 @@ class LayoutError(Exception):
     """A directory that is no image layout, or a broken one."""
 
 
-class Found(NamedTuple):
+class StoredManifest(NamedTuple):
     """A manifest by its tag or digest."""
 
     digest: str
@@ -119,14 +119,14 @@ class Layout:
                 found[tag] = str(entry["digest"])
         return found
 
-    def manifest(self, reference: str) -> Found | None:
+    def manifest(self, reference: str) -> StoredManifest | None:
         """The manifest by its tag or digest; None for a digest of another blob."""
         tags = self.tags()
         digest = tags.get(reference, reference)
         if digest not in tags.values():
             return None
         path = self.blob(digest)
-        return Found(digest, MANIFEST, path.read_bytes()) if path is not None else None
+        return StoredManifest(digest, MANIFEST, path.read_bytes()) if path is not None else None
 
     def blob(self, digest: str) -> Path | None:
         """The path of a blob; None if it does not exist, or is no digest."""

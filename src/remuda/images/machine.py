@@ -37,7 +37,7 @@ _UNUSED = re.compile(rf".*/dist-packages/((isal|joserfc|uvloop)(-|/)|{_SERVICES}
 _PEOPLE = f"root:x:0:0:root:/root:/sbin/nologin\nmachine:x:{USER}:{USER}:machine:/{HOME}:/sbin/nologin\n"
 # Creates a client of the one service, with the remaining files of the SDK.
 _TRY = "import boto3; boto3.Session().client('ec2', region_name='us-east-1', aws_access_key_id='a', aws_secret_access_key='b')"
-_CHECK = recipe.Check(("provision",), ("boto3", "asyncssh", "cryptography", "ssl", "encodings.idna"), _TRY)
+_CHECK = recipe.ImageCheck(("provision",), ("boto3", "asyncssh", "cryptography", "ssl", "encodings.idna"), _TRY)
 
 
 def build(cache: Path, environ: Mapping[str, str], epoch: int = 0, told: Callable[[str], None] = lambda _: None) -> recipe.Built:

@@ -69,7 +69,7 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ImageCheck:
     """Our commands that must start in an image, foreign modules that must be found, and lines that must run."""
 
     programs: tuple[str, ...]
@@ -87,7 +87,7 @@ def build(cache: Path, epoch: int = 0, told: Callable[[str], None] = lambda _: N
     others = wheels_tree(python, architecture, libraries, cache)
     own = own_tree(python, libraries)
     told("bytecode")
-    check = Check(programs=("cluster-agent", "kube-api-auth"), modules=("uvloop", "ssl", "encodings.idna"))
+    check = ImageCheck(programs=("cluster-agent", "kube-api-auth"), modules=("uvloop", "ssl", "encodings.idna"))
     compile_all(python, {f"usr/lib/python{python}": base, libraries: others}, own, f"{libraries}/remuda", check)
     told("layers")
     parts = ((base, f"Debian's Python {python}"), (others, "libraries"), (own, f"remuda {remuda.__version__}"))
@@ -162,7 +162,7 @@ def _bundle_certificates(tree: Tree) -> None:
     tree.link("usr/lib/ssl/cert.pem", "/etc/ssl/certs/ca-certificates.crt")
 
 
-def compile_all(python: str, trees: dict[str, Tree], own: Tree, own_directory: str, check: Check) -> None:
+def compile_all(python: str, trees: dict[str, Tree], own: Tree, own_directory: str, check: ImageCheck) -> None:
     """Add bytecode to every tree, and try the image: raises InsideError."""
     with tempfile.TemporaryDirectory(prefix="remuda-image-") as directory:
         root = Path(directory)

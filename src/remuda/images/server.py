@@ -18,7 +18,7 @@ from .tree import Tree
 REPOSITORY = "remuda/server"
 USER, DATA = 65532, "var/lib/remuda"
 _PEOPLE = f"root:x:0:0:root:/root:/sbin/nologin\nremuda:x:{USER}:{USER}:remuda:/{DATA}:/sbin/nologin\n"
-_CHECK = recipe.Check(
+_CHECK = recipe.ImageCheck(
     ("serve", "controllers", "gateway"),
     ("boto3", "asyncssh", "cryptography", "joserfc", "isal", "uvloop", "sqlite3", "ssl", "encodings.idna"),
 )

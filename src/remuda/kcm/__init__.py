@@ -17,7 +17,7 @@ from remuda.client.interface import Client
 from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, Rng
 from remuda.runtime import Informers, Recorder, Registry
-from remuda.runtime.controller_table import Row
+from remuda.runtime.controller_table import ControllerRow
 
 from .serviceaccounts import RootCa, TokenIssuer
 
@@ -79,34 +79,34 @@ def discovery(parts: Parts) -> Discovery:
 
 
 # All of them, in the order in which they are made. Those of nodes and workloads are in `workloads/`.
-CONTROLLERS: Final[tuple[Row[Parts], ...]] = (
-    Row("discovery", "remuda.kcm:discovery", lambda p: (p,), required=True),
-    Row("crd-conditions", "remuda.kcm.crds:CrdConditions", _watches, required=True),
-    Row("crd-finalizer", "remuda.kcm.crds:CrdCleanup", _watches, required=True),
-    Row("autoregister", "remuda.kcm.apiservice_registration:ApiServices", _watches, required=True),
-    Row(
+CONTROLLERS: Final[tuple[ControllerRow[Parts], ...]] = (
+    ControllerRow("discovery", "remuda.kcm:discovery", lambda p: (p,), required=True),
+    ControllerRow("crd-conditions", "remuda.kcm.crds:CrdConditions", _watches, required=True),
+    ControllerRow("crd-finalizer", "remuda.kcm.crds:CrdCleanup", _watches, required=True),
+    ControllerRow("autoregister", "remuda.kcm.apiservice_registration:ApiServices", _watches, required=True),
+    ControllerRow(
         "garbage-collector-controller",
         "remuda.kcm.garbagecollector:GarbageCollector",
         lambda p: (p.client, p.clock, p.rng, p.discovery, p.recorder("garbage-collector-controller"), p.informers.registry),
     ),
-    Row("namespace-controller", "remuda.kcm.namespaces:NamespaceController", lambda p: (*_watches(p), p.discovery)),
-    Row("serviceaccount-controller", "remuda.kcm.serviceaccounts:DefaultServiceAccounts", _watches),
-    Row("clusterrole-aggregation-controller", "remuda.kcm.clusterrole_aggregation:ClusterRoleAggregation", _watches),
-    Row("persistentvolumeclaim-protection-controller", "remuda.kcm.volume_protection:ClaimProtection", _watches),
-    Row("persistentvolume-protection-controller", "remuda.kcm.volume_protection:VolumeProtection", _watches),
-    Row("resourcequota-controller", "remuda.kcm.resourcequota:QuotaController", lambda p: (*_watches(p), p.discovery)),
-    Row(
+    ControllerRow("namespace-controller", "remuda.kcm.namespaces:NamespaceController", lambda p: (*_watches(p), p.discovery)),
+    ControllerRow("serviceaccount-controller", "remuda.kcm.serviceaccounts:DefaultServiceAccounts", _watches),
+    ControllerRow("clusterrole-aggregation-controller", "remuda.kcm.clusterrole_aggregation:ClusterRoleAggregation", _watches),
+    ControllerRow("persistentvolumeclaim-protection-controller", "remuda.kcm.volume_protection:ClaimProtection", _watches),
+    ControllerRow("persistentvolume-protection-controller", "remuda.kcm.volume_protection:VolumeProtection", _watches),
+    ControllerRow("resourcequota-controller", "remuda.kcm.resourcequota:QuotaController", lambda p: (*_watches(p), p.discovery)),
+    ControllerRow(
         "disruption-controller",
         "remuda.kcm.disruption:DisruptionController",
         lambda p: (*_watches(p), p.discovery, p.recorder("controllermanager")),
     ),
-    Row(
+    ControllerRow(
         "root-ca-certificate-publisher-controller",
         "remuda.kcm.serviceaccounts:RootCaPublisher",
         lambda p: (*_watches(p), p.root_ca),
         runs=lambda p: bool(p.root_ca.pem),
     ),
-    Row(
+    ControllerRow(
         "serviceaccount-token-controller",
         "remuda.kcm.serviceaccounts:TokenSecrets",
         lambda p: (*_watches(p), p.tokens, p.root_ca),

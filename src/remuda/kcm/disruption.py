@@ -28,7 +28,7 @@ from remuda.kube.selectors import NOTHING, LabelSelector, SelectorError, from_st
 from remuda.runtime import Informers, Result, Workers, WorkQueue, synced
 from remuda.runtime.events import Recorder
 
-from .disruption_counts import BudgetError, count, failed_status, needs_scale, status_of
+from .disruption_counts import DisruptionBudgetError, count, failed_status, needs_scale, status_of
 from .served_resources import Discovery
 
 Obj = dict[str, Any]
@@ -101,7 +101,7 @@ class DisruptionController:
             if error.is_conflict:
                 raise
             await self._write(budget, failed_status(budget, error.message, self._now()))
-        except (BudgetError, SelectorError) as error:
+        except (DisruptionBudgetError, SelectorError) as error:
             await self._write(budget, failed_status(budget, str(error), self._now()))
         return None
 
@@ -167,7 +167,7 @@ class DisruptionController:
             asked.add(str(controller.get("uid")))
             found = await self._controller_scale(controller, namespace_of(pod))
             if found is None:
-                raise BudgetError(f'found no controllers for pod "{name_of(pod)}"')
+                raise DisruptionBudgetError(f'found no controllers for pod "{name_of(pod)}"')
             scales[found[0]] = found[1]
         return sum(scales.values()), unmanaged
 
@@ -200,7 +200,7 @@ class DisruptionController:
         served = self._discovery.snapshot.kinds.get((api_version, kind))
         if served is None:
             group, version = GroupVersion.parse(api_version)
-            raise BudgetError(f'no matches for kind "{kind}" in version "{group}/{version}"')
+            raise DisruptionBudgetError(f'no matches for kind "{kind}" in version "{group}/{version}"')
         try:
             scale = await self._client.get(served.resource, str(reference.get("name")), namespace, subresource="scale")
         except ApiError as error:
@@ -208,7 +208,7 @@ class DisruptionController:
                 raise
             if await self._owner(served.resource, reference, namespace) is not None:
                 resource = GroupResource(served.resource.group, served.resource.resource)
-                raise BudgetError(f"{resource} does not implement the scale subresource") from None
+                raise DisruptionBudgetError(f"{resource} does not implement the scale subresource") from None
             return None
         if uid_of(scale) != reference.get("uid"):
             return None

@@ -20,7 +20,7 @@ Obj = dict[str, Any]
 DELETION_SECONDS = 120.0
 
 
-class BudgetError(Exception):
+class DisruptionBudgetError(Exception):
     """The budget can't be computed; the text goes into its condition."""
 
 
@@ -45,11 +45,11 @@ def scaled(value: Any, total: int, *, up: bool = True) -> int:
         return value
     text = str(value)
     if not text.endswith("%"):
-        raise BudgetError(f"invalid value for IntOrString: invalid type: string is not a percentage: {text}")
+        raise DisruptionBudgetError(f"invalid value for IntOrString: invalid type: string is not a percentage: {text}")
     try:
         percent = int(text[:-1])
     except ValueError:
-        raise BudgetError(f'invalid value for IntOrString: invalid value "{text}"') from None
+        raise DisruptionBudgetError(f'invalid value for IntOrString: invalid value "{text}"') from None
     return math.ceil(percent * total / 100) if up else percent * total // 100
 
 

@@ -19,7 +19,7 @@ from remuda.kube.objects import finalizers_of, is_being_deleted, owner_reference
 from remuda.runtime import Reflector, Registry, Retry, Workers, WorkQueue
 from remuda.runtime.events import Recorder
 
-from .ownergraph import FOREGROUND, ORPHAN, Graph, Identity, Node, Reference, reference_objects
+from .ownergraph import FOREGROUND, ORPHAN, Graph, Node, ObjectIdentity, OwnerReference, reference_objects
 from .served_resources import Discovery, Served, ServedResources
 
 log = logging.getLogger(__name__)
@@ -218,7 +218,7 @@ class GarbageCollector:
         dangling: list[Obj] = []
         waiting: list[Obj] = []
         for reference in references:
-            owner = await self._owner(node, Reference.of(reference))
+            owner = await self._owner(node, OwnerReference.of(reference))
             if owner is None:
                 dangling.append(reference)
             elif is_being_deleted(owner) and FOREGROUND in finalizers_of(owner):
@@ -227,7 +227,7 @@ class GarbageCollector:
                 solid.append(reference)
         return solid, dangling, waiting
 
-    async def _owner(self, node: Node, reference: Reference) -> Obj | None:
+    async def _owner(self, node: Node, reference: OwnerReference) -> Obj | None:
         namespace = node.identity.namespace
         if reference.identity("") in self._graph.absent or reference.identity(namespace) in self._graph.absent:
             return None
@@ -282,7 +282,7 @@ class GarbageCollector:
                 return None
             raise
 
-    async def _read(self, identity: Identity) -> Obj | None:
+    async def _read(self, identity: ObjectIdentity) -> Obj | None:
         served = self._served(identity.api_version, identity.kind)
         if served.namespaced and not identity.namespace:
             raise _NamespacedOwner
@@ -317,7 +317,7 @@ class GarbageCollector:
                 raise Retry("it changed; what was decided may be wrong now")
             revision = ""
 
-    async def _drop_references(self, identity: Identity, uids: set[str]) -> None:
+    async def _drop_references(self, identity: ObjectIdentity, uids: set[str]) -> None:
         for _ in range(_CONFLICT_RETRIES):
             latest = await self._read(identity)
             if latest is None or uid_of(latest) != identity.uid:
@@ -329,7 +329,7 @@ class GarbageCollector:
                 return
         raise ApiError(409, "Conflict", f"{identity} changes faster than its owner references can be removed")
 
-    async def _remove_finalizer(self, identity: Identity, finalizer: str) -> None:
+    async def _remove_finalizer(self, identity: ObjectIdentity, finalizer: str) -> None:
         for _ in range(_CONFLICT_RETRIES):
             latest = await self._read(identity)
             if latest is None or uid_of(latest) != identity.uid or finalizer not in finalizers_of(latest):
@@ -340,7 +340,7 @@ class GarbageCollector:
         message = f"updateMaxRetries({_CONFLICT_RETRIES}) has reached. The garbage collector will retry later for owner"
         raise ApiError(409, "Conflict", f"{message} {identity}")
 
-    async def _patch(self, identity: Identity, latest: Obj, metadata: Obj) -> bool:
+    async def _patch(self, identity: ObjectIdentity, latest: Obj, metadata: Obj) -> bool:
         """True if the patch was written; False when another writer was faster."""
         served = self._served(identity.api_version, identity.kind)
         patch = {"metadata": {"resourceVersion": resource_version_of(latest), **metadata}}
@@ -360,7 +360,7 @@ class GarbageCollector:
                 raise
         return True
 
-    def _report_invalid_namespace(self, node: Node, reference: Reference) -> None:
+    def _report_invalid_namespace(self, node: Node, reference: OwnerReference) -> None:
         identity = node.identity
         subject = {
             "kind": identity.kind,

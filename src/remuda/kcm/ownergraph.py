@@ -18,7 +18,7 @@ ORPHAN = "orphan"
 _ABSENT_REMEMBERED = 500
 
 
-class Identity(NamedTuple):
+class ObjectIdentity(NamedTuple):
     """An object's identity, as an owner reference names it, and its namespace."""
 
     api_version: str
@@ -31,7 +31,7 @@ class Identity(NamedTuple):
         return f"[{self.api_version}/{self.kind}, namespace: {self.namespace}, name: {self.name}, uid: {self.uid}]"
 
 
-class Reference(NamedTuple):
+class OwnerReference(NamedTuple):
     api_version: str
     kind: str
     name: str
@@ -39,7 +39,7 @@ class Reference(NamedTuple):
     blocks: bool = False
 
     @classmethod
-    def of(cls, reference: Obj) -> Reference:
+    def of(cls, reference: Obj) -> OwnerReference:
         return cls(
             reference.get("apiVersion") or "",
             reference.get("kind") or "",
@@ -48,7 +48,7 @@ class Reference(NamedTuple):
             bool(reference.get("blockOwnerDeletion")),
         )
 
-    def names(self, identity: Identity) -> bool:
+    def names(self, identity: ObjectIdentity) -> bool:
         """True if every part of the identity is the same, not only the uid."""
         return (self.api_version, self.kind, self.name, self.uid) == (
             identity.api_version,
@@ -57,8 +57,8 @@ class Reference(NamedTuple):
             identity.uid,
         )
 
-    def identity(self, namespace: str) -> Identity:
-        return Identity(self.api_version, self.kind, namespace, self.name, self.uid)
+    def identity(self, namespace: str) -> ObjectIdentity:
+        return ObjectIdentity(self.api_version, self.kind, namespace, self.name, self.uid)
 
 
 class Node:
@@ -66,7 +66,7 @@ class Node:
 
     __slots__ = ("being_deleted", "deleting_dependents", "dependents", "identity", "orphaning", "owners", "virtual")
 
-    def __init__(self, identity: Identity, owners: tuple[Reference, ...] = (), virtual: bool = False) -> None:
+    def __init__(self, identity: ObjectIdentity, owners: tuple[OwnerReference, ...] = (), virtual: bool = False) -> None:
         self.identity = identity
         self.owners = owners
         self.virtual = virtual
@@ -100,14 +100,14 @@ class AbsentOwners:
     """Owners known not to exist, so that a thousand dependents cost one request. Uids are never reused."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Identity, None] = OrderedDict()
+        self._known: OrderedDict[ObjectIdentity, None] = OrderedDict()
 
-    def add(self, identity: Identity) -> None:
+    def add(self, identity: ObjectIdentity) -> None:
         self._known[identity] = None
         if len(self._known) > _ABSENT_REMEMBERED:
             self._known.popitem(last=False)
 
-    def __contains__(self, identity: Identity) -> bool:
+    def __contains__(self, identity: ObjectIdentity) -> bool:
         return identity in self._known
 
 
@@ -117,7 +117,7 @@ class Graph:
         check: Callable[[Node], object],
         check_later: Callable[[Node], object],
         orphan: Callable[[Node], object],
-        invalid_namespace: Callable[[Node, Reference], object],
+        invalid_namespace: Callable[[Node, OwnerReference], object],
     ) -> None:
         """`check` is called with a node that may have to be deleted (or whose wait may be over), `orphan` with one whose
         dependents must be released, `invalid_namespace` with a dependent and its reference to an owner elsewhere."""
@@ -134,8 +134,8 @@ class Graph:
         """An object exists, new or changed."""
         meta = metadata(obj)
         uid = meta.get("uid") or ""
-        identity = Identity(api_version, kind, meta.get("namespace") or "", meta.get("name") or "", uid)
-        owners = tuple(map(Reference.of, owner_references_of(obj)))
+        identity = ObjectIdentity(api_version, kind, meta.get("namespace") or "", meta.get("name") or "", uid)
+        owners = tuple(map(OwnerReference.of, owner_references_of(obj)))
         node = self.nodes.get(uid)
         if node is None:
             node = self.nodes[uid] = Node(identity, owners)
@@ -153,7 +153,7 @@ class Graph:
         if node is not None:
             self._remove(node, node.identity)
 
-    def is_absent(self, identity: Identity) -> None:
+    def is_absent(self, identity: ObjectIdentity) -> None:
         """The API has no object with this identity, even if the graph has one (the answer to a question about a node)."""
         node = self.nodes.get(identity.uid)
         if node is None:
@@ -172,7 +172,7 @@ class Graph:
 
     # --- inside ---------------------------------------------------------------------------------------------------------
 
-    def _attach(self, node: Node, owners: Iterable[Reference]) -> None:
+    def _attach(self, node: Node, owners: Iterable[OwnerReference]) -> None:
         doubtful = False
         for reference in owners:
             owner = self.nodes.get(reference.uid)
@@ -188,7 +188,7 @@ class Graph:
         if doubtful:
             self._check(node)
 
-    def _is_doubtful(self, node: Node, reference: Reference, owner: Node) -> bool:
+    def _is_doubtful(self, node: Node, reference: OwnerReference, owner: Node) -> bool:
         """True if this reference may mean another object than the one with its uid."""
         home = owner.identity.namespace
         if home and home != node.identity.namespace:
@@ -199,7 +199,7 @@ class Graph:
             return True
         return not home and home != node.identity.namespace and owner.virtual
 
-    def _met(self, node: Node, identity: Identity) -> Node:
+    def _met(self, node: Node, identity: ObjectIdentity) -> Node:
         """An owner known only from references was seen; dependents that named it wrongly are checked."""
         if identity != node.identity:
             for dependent in _partition(node.dependents, identity)[1]:
@@ -213,7 +213,7 @@ class Graph:
         node.virtual = False
         return node
 
-    def _replace(self, node: Node, identity: Identity) -> Node:
+    def _replace(self, node: Node, identity: ObjectIdentity) -> Node:
         """A new node in place of one whose identity was wrong: other code may still hold the old one."""
         fresh = Node(identity, node.owners, node.virtual)
         fresh.dependents = node.dependents
@@ -221,7 +221,7 @@ class Graph:
         self.nodes[identity.uid] = fresh
         return fresh
 
-    def _change_owners(self, node: Node, owners: tuple[Reference, ...]) -> None:
+    def _change_owners(self, node: Node, owners: tuple[OwnerReference, ...]) -> None:
         before = {reference.uid: reference for reference in node.owners}
         after = {reference.uid: reference for reference in owners}
         for uid, reference in before.items():
@@ -251,7 +251,7 @@ class Graph:
                 self._check(dependent)
             self._check(node)
 
-    def _remove(self, node: Node, identity: Identity) -> None:
+    def _remove(self, node: Node, identity: ObjectIdentity) -> None:
         self.nodes.pop(node.identity.uid, None)
         for reference in node.owners:
             if (owner := self.nodes.get(reference.uid)) is not None:
@@ -263,21 +263,21 @@ class Graph:
             if owner is not None and owner.deleting_dependents:
                 self._check(owner)
 
-    def _absent_for(self, identity: Identity, dependents: list[Node]) -> None:
+    def _absent_for(self, identity: ObjectIdentity, dependents: list[Node]) -> None:
         if not dependents:
             return
         self.absent.add(identity)
         for dependent in dependents:
             self._check(dependent)
 
-    def _ask_elsewhere(self, node: Node, others: list[Node], absent: Identity) -> None:
+    def _ask_elsewhere(self, node: Node, others: list[Node], absent: ObjectIdentity) -> None:
         """Some dependents have the same uid with other coordinates: ask for one of those next, each in its turn."""
         alternates = _alternates(others, absent)
         if alternates:
             self._check_later(self._replace(node, next((i for i in alternates if i > absent), alternates[0])))
 
 
-def _partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
+def _partition(dependents: Iterable[Node], owner: ObjectIdentity) -> tuple[list[Node], list[Node]]:
     """Dependents that name the owner correctly, and those that name it differently (or from another namespace)."""
     matching: list[Node] = []
     others: list[Node] = []
@@ -293,9 +293,9 @@ def _partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node],
     return matching, others
 
 
-def _alternates(dependents: Iterable[Node], absent: Identity) -> list[Identity]:
+def _alternates(dependents: Iterable[Node], absent: ObjectIdentity) -> list[ObjectIdentity]:
     """The other identities under which an owner is referred to, in a fixed order."""
-    found: set[Identity] = set()
+    found: set[ObjectIdentity] = set()
     for node in dependents:
         for reference in node.owners:
             if reference.uid != absent.uid:

@@ -42,14 +42,14 @@ def taints_of(node: Obj) -> list[Obj]:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class SelectorTerm:
     """Labels and fields that must all match. An empty term matches nothing."""
 
     labels: tuple[Requirement, ...]
     fields: tuple[Requirement, ...]
 
     @classmethod
-    def of(cls, term: Obj) -> Term:
+    def of(cls, term: Obj) -> SelectorTerm:
         return cls(_requirements(term.get("matchExpressions")), _requirements(term.get("matchFields")))
 
     def matches(self, node: Obj) -> bool:
@@ -61,7 +61,7 @@ class Term:
         return all(each.matches({"metadata.name": name_of(node)}) for each in self.fields)
 
 
-_ANY: Final = Term((), ())
+_ANY: Final = SelectorTerm((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +69,16 @@ class NodeChoice:
     """A pod's constraints on nodes, parsed once for checks of many nodes. `required` is None when there are none."""
 
     selector: dict[str, str]
-    required: tuple[Term, ...] | None
-    preferred: tuple[tuple[int, Term], ...]
+    required: tuple[SelectorTerm, ...] | None
+    preferred: tuple[tuple[int, SelectorTerm], ...]
 
     @classmethod
     def of(cls, spec: Obj) -> NodeChoice:
         affinity = dig(spec, "affinity", "nodeAffinity") or {}
         required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-        terms = None if required is None else tuple(Term.of(each) for each in required.get("nodeSelectorTerms") or ())
+        terms = None if required is None else tuple(SelectorTerm.of(each) for each in required.get("nodeSelectorTerms") or ())
         preferred = tuple(
-            (int(each.get("weight") or 0), Term.of(each.get("preference") or {}))
+            (int(each.get("weight") or 0), SelectorTerm.of(each.get("preference") or {}))
             for each in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
         )
         return cls(spec.get("nodeSelector") or {}, terms, preferred)

@@ -13,7 +13,7 @@ CUT = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class SizeLimits:
     """`text`: characters of one text; `items`: of one list or object; `depth`: levels of nesting; `total`: characters of all
     texts and names together."""
 
@@ -23,7 +23,7 @@ class Bounds:
     total: int = 16 << 10
 
 
-def bounded(value: Any, bounds: Bounds = Bounds()) -> tuple[Any, bool]:
+def bounded(value: Any, bounds: SizeLimits = SizeLimits()) -> tuple[Any, bool]:
     """The value within its bounds, and whether anything was left out. A value that fits stays the same object."""
     cutting = _Cutting(bounds)
     found = cutting.of(value, bounds.depth)
@@ -31,7 +31,7 @@ def bounded(value: Any, bounds: Bounds = Bounds()) -> tuple[Any, bool]:
 
 
 class _Cutting:
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: SizeLimits) -> None:
         self._bounds = bounds
         self._left = bounds.total
         self.cut = False

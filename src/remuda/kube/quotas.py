@@ -59,7 +59,7 @@ _DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
 _DEMANDED: Final = frozenset(f"{prefix}{name}" for prefix in ("", "requests.", "limits.") for name in ("cpu", "memory"))
 
 
-class Unfit(Exception):
+class QuotaInputError(Exception):
     """An object lacks what a quota needs to know; the text is kube-apiserver's."""
 
 
@@ -258,7 +258,7 @@ def check_pod(pod: Obj, names: Iterable[str]) -> None:
                 lacking.setdefault(name, set()).add(container.get("name") or "")
     if lacking:
         listed = (f"{name} for: {','.join(sorted(lacking[name]))}" for name in sorted(lacking))
-        raise Unfit(f"must specify {'; '.join(listed)}")
+        raise QuotaInputError(f"must specify {'; '.join(listed)}")
 
 
 def _terminates(pod: Obj) -> bool:

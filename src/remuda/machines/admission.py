@@ -35,7 +35,7 @@ from remuda.kube.objects import (
     name_of,
     owner_references_of,
 )
-from remuda.provisioning.admission.protected_machines import Rules as ProtectedMachines
+from remuda.provisioning.admission.protected_machines import DeletionRules as ProtectedMachines
 from remuda.provisioning.bootstrap.machine_objects import UserdataError, cloud_config
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.machine_pools import has_config, known_fields, pools_written, template_digest
@@ -72,7 +72,7 @@ _CLUSTERS = frozenset({(provisioning.GROUP, "Cluster"), (capi.GROUP, "Cluster")}
 
 def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
     """`source` knows clusters.provisioning.cattle.io, Machines, and the kinds of node drivers as far as they are served."""
-    rules = Rules(source, Holdings(source, rbac))
+    rules = MachineRules(source, Holdings(source, rbac))
     return (
         AdmittedType(MACHINE_GROUP, _VERSION, EVERY, "DriverMachines", validate=rules.machine_errors, validates_deletion=True),
         AdmittedType(
@@ -88,7 +88,7 @@ def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
     )
 
 
-class Rules:
+class MachineRules:
     def __init__(self, source: ObjectSource, held: Holdings) -> None:
         self._source = source
         self._held = held

@@ -46,10 +46,10 @@ def check_reachable(script: str) -> None:
         raise DriverError(Reason.INVALID, message)
 
 
-def login_of(machine: Machine) -> ssh.Login:
+def login_of(machine: Machine) -> ssh.SshLogin:
     """The SSH login of a machine, from what its driver has kept."""
     key = str(machine.state.get("SSHKeyPath") or "") or str(machine.directory / "id_rsa")
-    return ssh.Login(
+    return ssh.SshLogin(
         machine.address,
         str(machine.state.get("SSHUser") or "root"),
         machine.directory / ssh.KNOWN_HOSTS,
@@ -59,7 +59,7 @@ def login_of(machine: Machine) -> ssh.Login:
 
 
 @asynccontextmanager
-async def reached(machine: Machine, keep: Keep, around: DriverContext, tries: int = _TRIES) -> AsyncIterator[ssh.Shell]:
+async def reached(machine: Machine, keep: Keep, around: DriverContext, tries: int = _TRIES) -> AsyncIterator[ssh.SshShell]:
     """A shell on a machine that may still be coming up. Raises DriverError."""
     login = login_of(machine)
     for attempt in range(1, tries + 1):
@@ -95,7 +95,7 @@ async def over_ssh(machine: Machine, script: str, keep: Keep, around: DriverCont
             around.say(f"once more: {error.message}")
 
 
-async def run_script(shell: ssh.Shell, script: str, hostname: str, around: DriverContext) -> None:
+async def run_script(shell: ssh.SshShell, script: str, hostname: str, around: DriverContext) -> None:
     root = await as_root(shell)
     name = shlex.quote(hostname)
     for command, what in ((_NAME.format(name=name), "the host's name can't be set"), (_CURL, "curl can't be installed")):
@@ -109,7 +109,7 @@ async def run_script(shell: ssh.Shell, script: str, hostname: str, around: Drive
         raise DriverError(Reason.BOOTSTRAP_FAILED, f"the bootstrap script failed ({code}): {last_line(said)}")
 
 
-async def as_root(shell: ssh.Shell) -> str:
+async def as_root(shell: ssh.SshShell) -> str:
     """The prefix that runs a shell command as root: a plain shell if we are root, else sudo, which must not ask."""
     code, said = await shell.run('[ "$(id -u)" = 0 ] && echo root || sudo -n true')
     if code != 0:

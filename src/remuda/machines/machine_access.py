@@ -222,7 +222,7 @@ async def _connected(
 
     failure = DriverError(Reason.UNAVAILABLE, "the machine has no address")
     for address in access.addresses:
-        login = ssh.Login(address, access.user, known, access.port, key)
+        login = ssh.SshLogin(address, access.user, known, access.port, key)
         try:
             return await stack.enter_async_context(ssh.connection(login, clock, policy, pinned))
         except DriverError as error:

@@ -33,7 +33,7 @@ _LAST = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class SshLogin:
     """An SSH destination and user. `known` is the file with the pinned host key, made on first contact; `key` is a private key's
     file."""
 
@@ -47,7 +47,7 @@ class Login:
 class HostKeyChanged(DriverError):
     """The host shows another key than before."""
 
-    def __init__(self, login: Login, fingerprint: str) -> None:
+    def __init__(self, login: SshLogin, fingerprint: str) -> None:
         super().__init__(
             Reason.CONFLICT,
             f"{login.address} shows another host key ({fingerprint}) than at first contact: it is another host, "
@@ -55,7 +55,7 @@ class HostKeyChanged(DriverError):
         )
 
 
-class Shell:
+class SshShell:
     """A connection on which commands are run."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
@@ -88,17 +88,17 @@ class Shell:
 
 @asynccontextmanager
 async def connect(
-    login: Login, clock: Clock, policy: Policy, pinned: Callable[[], Awaitable[None]] | None = None
-) -> AsyncIterator[Shell]:
+    login: SshLogin, clock: Clock, policy: Policy, pinned: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[SshShell]:
     """A shell, at an address that `policy` permits. `pinned` is awaited after a first contact, before anything is sent: for
     keeping the key. Raises DriverError."""
     async with connection(login, clock, policy, pinned) as found:
-        yield Shell(found)
+        yield SshShell(found)
 
 
 @asynccontextmanager
 async def connection(
-    login: Login, clock: Clock, policy: Policy, pinned: Callable[[], Awaitable[None]] | None = None
+    login: SshLogin, clock: Clock, policy: Policy, pinned: Callable[[], Awaitable[None]] | None = None
 ) -> AsyncIterator[asyncssh.SSHClientConnection]:
     """The same, as asyncssh has it: for terminals. Raises DriverError."""
     import asyncssh
@@ -130,7 +130,7 @@ async def connection(
                 keepalive_interval=15,
                 keepalive_count_max=4,
             )
-    except outbound.Refused as error:
+    except outbound.AddressRefused as error:
         raise DriverError(Reason.INVALID, outbound.told(error, login.address)) from None
     except asyncssh.HostKeyNotVerifiable:
         raise HostKeyChanged(login, shown[1] if shown else "unknown") from None
@@ -168,7 +168,7 @@ def _algorithms(kind: str) -> list[str]:
     return ["rsa-sha2-256", "rsa-sha2-512", kind] if kind == "ssh-rsa" else [kind]
 
 
-def _unreached(login: Login, error: BaseException) -> DriverError:
+def _unreached(login: SshLogin, error: BaseException) -> DriverError:
     """The same error for a closed port, a silent host and a server that does not speak SSH: it tells a user nothing of a
     network."""
     return DriverError(Reason.UNAVAILABLE, outbound.told(error, f"{login.address}:{login.port}"))

@@ -8,7 +8,7 @@ Begin with `controller`, then `lifecycle`.
 from .controller import Controller, Reconciler, Watch, any_change, changed, created_or_deleted, itself, label, owner, spec_change
 from .events import NORMAL, WARNING, Recorder
 from .informer import Informer, Informers, synced, without_managed_fields
-from .leader_election import Elector, NotLeading, Term
+from .leader_election import Elector, LeaseTerm, NotLeading
 from .lifecycle import Manager, RunningController
 from .metrics import Registry
 from .reflector import Pauses, Reflector, Sink
@@ -24,6 +24,7 @@ __all__ = [
     "Freshness",
     "Informer",
     "Informers",
+    "LeaseTerm",
     "Manager",
     "NotLeading",
     "Pauses",
@@ -36,7 +37,6 @@ __all__ = [
     "Retry",
     "RunningController",
     "Sink",
-    "Term",
     "Watch",
     "WorkQueue",
     "Workers",

@@ -17,7 +17,7 @@ EVERYTHING = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Row(Generic[P]):
+class ControllerRow(Generic[P]):
     """One controller. `made_by` is `module:class`, `needs` gives its arguments from the parts that a program has.
 
     `runs` tells whether the parts of this process allow it. The API cannot work without a `required` one, which can't be
@@ -41,7 +41,7 @@ class UnknownController(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ControllerChoice:
     """`named`: the chosen names, True for wanted. `others`: whether other controllers are wanted."""
 
     named: Mapping[str, bool]
@@ -61,7 +61,7 @@ class Choice:
         return tuple(controller for controller in controllers if controller in self)
 
 
-def choose(text: str, known: Iterable[str] = (), groups: Mapping[str, tuple[str, ...]] | None = None) -> Choice:
+def choose(text: str, known: Iterable[str] = (), groups: Mapping[str, tuple[str, ...]] | None = None) -> ControllerChoice:
     """The choice that `text`, a comma-separated list, makes. Raises UnknownController."""
     groups = groups or {}
     names = {*known, *groups, *(member for members in groups.values() for member in members)}
@@ -69,4 +69,4 @@ def choose(text: str, known: Iterable[str] = (), groups: Mapping[str, tuple[str,
     named = {part.removeprefix("-"): not part.startswith("-") for part in said if part != EVERYTHING}
     if unknown := sorted(named.keys() - names):
         raise UnknownController(f"there is no controller {unknown[0]!r}; there are {', '.join(sorted(names))}")
-    return Choice(named, EVERYTHING in said or not any(named.values()), groups)
+    return ControllerChoice(named, EVERYTHING in said or not any(named.values()), groups)

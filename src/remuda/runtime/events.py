@@ -78,7 +78,7 @@ class Recorder:
         """Write now. `reference` is an ObjectReference. A failure is logged, never raised."""
         message = message[:_LONGEST_MESSAGE]
         about = tuple(str(reference.get(f) or "") for f in ("apiVersion", "kind", "namespace", "name", "uid", "fieldPath"))
-        decision = self._correlator.decide(Fact(about, type_, reason, message), self._clock.time())
+        decision = self._correlator.decide(EventText(about, type_, reason, message), self._clock.time())
         if decision is None:
             return
         namespace = str(reference.get("namespace") or "default")
@@ -91,7 +91,7 @@ class Recorder:
             level = logging.DEBUG if isinstance(error, NotLeading) else logging.WARNING
             log.log(level, "event %s about %s: %s", reason, reference.get("name"), error)
 
-    async def _count(self, namespace: str, decision: Decision, told: Told) -> bool:
+    async def _count(self, namespace: str, decision: EventWrite, told: RecordedEvent) -> bool:
         patch = {"count": told.count + 1, "lastTimestamp": rfc3339(self._clock.time()), "message": decision.message}
         try:
             await self._client.patch(EVENTS, told.name, patch, namespace, field_manager=self._manager)
@@ -100,10 +100,10 @@ class Recorder:
                 raise
             self._correlator.forget(decision.key)
             return False
-        self._correlator.wrote(decision.key, Told(told.name, told.count + 1, told.first))
+        self._correlator.wrote(decision.key, RecordedEvent(told.name, told.count + 1, told.first))
         return True
 
-    async def _create(self, namespace: str, decision: Decision, reference: Mapping[str, Any], type_: str, reason: str) -> None:
+    async def _create(self, namespace: str, decision: EventWrite, reference: Mapping[str, Any], type_: str, reason: str) -> None:
         now = self._clock.time()
         event = {
             "apiVersion": "v1",
@@ -131,7 +131,7 @@ class Recorder:
                 if not error.is_already_exists:
                     raise
             else:
-                self._correlator.wrote(decision.key, Told(name, 1, now))
+                self._correlator.wrote(decision.key, RecordedEvent(name, 1, now))
                 return
 
 
@@ -197,7 +197,7 @@ class _Similar:
 
 
 @dataclass(slots=True)
-class Told:
+class RecordedEvent:
     """An existing event object: its name, its count, and its first time."""
 
     name: str
@@ -205,7 +205,7 @@ class Told:
     first: float
 
 
-class Fact(NamedTuple):
+class EventText(NamedTuple):
     """One event's type, reason and message, and the object that it is about."""
 
     about: tuple[str, ...]  # apiVersion, kind, namespace, name, uid, fieldPath
@@ -214,33 +214,33 @@ class Fact(NamedTuple):
     message: str
 
 
-class Decision(NamedTuple):
+class EventWrite(NamedTuple):
     key: tuple[str, ...]
     message: str
-    told: Told | None
+    told: RecordedEvent | None
 
 
 class Correlator:
     def __init__(self) -> None:
         self._buckets: _Memory[_Bucket] = _Memory()
         self._similar: _Memory[_Similar] = _Memory()
-        self._told: _Memory[Told] = _Memory()
+        self._told: _Memory[RecordedEvent] = _Memory()
 
-    def decide(self, fact: Fact, now: float) -> Decision | None:
+    def decide(self, fact: EventText, now: float) -> EventWrite | None:
         """The event to write, or None."""
         message, key = self._combined(fact, now)
         if not self._bucket(fact, now).take(now):
             return None
-        return Decision(key, message, self._told.get(key))
+        return EventWrite(key, message, self._told.get(key))
 
-    def wrote(self, key: tuple[str, ...], told: Told) -> None:
+    def wrote(self, key: tuple[str, ...], told: RecordedEvent) -> None:
         self._told.put(key, told)
 
     def forget(self, key: tuple[str, ...]) -> None:
         """The event object is gone: the next one is new."""
         self._told.forget(key)
 
-    def _bucket(self, fact: Fact, now: float) -> _Bucket:
+    def _bucket(self, fact: EventText, now: float) -> _Bucket:
         key = (*fact.about[:5], fact.type)
         found = self._buckets.get(key)
         if found is None:
@@ -248,7 +248,7 @@ class Correlator:
         self._buckets.put(key, found)
         return found
 
-    def _combined(self, fact: Fact, now: float) -> tuple[str, tuple[str, ...]]:
+    def _combined(self, fact: EventText, now: float) -> tuple[str, tuple[str, ...]]:
         group = (*fact.about[:5], fact.type, fact.reason)
         found = self._similar.get(group)
         if found is None or now - found.at > _SIMILAR_SECONDS:

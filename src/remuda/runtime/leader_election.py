@@ -45,7 +45,7 @@ class NotLeading(ApiError):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class LeaseTerm:
     """The durations of leader election, in seconds."""
 
     lease_duration: float = 15.0
@@ -88,7 +88,7 @@ class Elector:
         namespace: str,
         name: str,
         identity: str,
-        term: Term = Term(),
+        term: LeaseTerm = LeaseTerm(),
         registry: Registry | None = None,
     ) -> None:
         self.name = name

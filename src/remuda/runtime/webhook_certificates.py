@@ -49,7 +49,7 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class WebhookCertificates:
     """Newest CA first; `certificate` and `key` are the server's."""
 
     authorities: tuple[Authority, ...]
@@ -67,7 +67,7 @@ class Material:
         return {name: base64.b64encode(value).decode() for name, value in data.items()}
 
     @classmethod
-    def from_data(cls, data: Obj) -> Material | None:
+    def from_data(cls, data: Obj) -> WebhookCertificates | None:
         """The certificates; None when anything is missing or inconsistent: then all are made anew."""
         try:
             found = {name: base64.b64decode(data[name]) for name in ("ca.crt", "ca.key", "tls.crt", "tls.key")}
@@ -89,7 +89,9 @@ def _parts(pem: bytes) -> list[bytes]:
     return [f"-----BEGIN {block.strip()}\n".encode() for block in blocks]
 
 
-def renewed(found: Material | None, names: Sequence[str], now: float, entropy: Entropy, lives: CertificateLifetimes) -> Material:
+def renewed(
+    found: WebhookCertificates | None, names: Sequence[str], now: float, entropy: Entropy, lives: CertificateLifetimes
+) -> WebhookCertificates:
     """The material to use now; `found` itself while it is good."""
     authorities = tuple(each for each in found.authorities if _ends(each.certificate) > now) if found is not None else ()
     if not authorities or _ends(authorities[0].certificate) - now < lives.authority / 3:
@@ -100,12 +102,12 @@ def renewed(found: Material | None, names: Sequence[str], now: float, entropy: E
     if found is not None and authorities == found.authorities and _fits(found, signer, names, now, lives):
         return found
     if found is not None and _fits(found, signer, names, now, lives):
-        return Material(authorities, found.certificate, found.key)
+        return WebhookCertificates(authorities, found.certificate, found.key)
     key = new_key_pem(entropy)
-    return Material(authorities, _sign_serving(signer, key, names, now, entropy, lives), key)
+    return WebhookCertificates(authorities, _sign_serving(signer, key, names, now, entropy, lives), key)
 
 
-def _fits(found: Material, signer: Authority, names: Sequence[str], now: float, lives: CertificateLifetimes) -> bool:
+def _fits(found: WebhookCertificates, signer: Authority, names: Sequence[str], now: float, lives: CertificateLifetimes) -> bool:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
@@ -251,11 +253,11 @@ class SharedCertificates:
         self._names = tuple(names)
         self._lives = lives
 
-    async def current(self) -> Material:
+    async def current(self) -> WebhookCertificates:
         """The material to use now, which is what the Secret holds when this returns."""
         while True:
             secret = await self._read()
-            found = None if secret is None else Material.from_data(secret.get("data") or {})
+            found = None if secret is None else WebhookCertificates.from_data(secret.get("data") or {})
             wanted = renewed(found, self._names, self._clock.time(), self._entropy, self._lives)
             if wanted is found:
                 return wanted
@@ -278,7 +280,7 @@ class SharedCertificates:
                 return None
             raise
 
-    async def _write(self, secret: Obj | None, material: Material) -> None:
+    async def _write(self, secret: Obj | None, material: WebhookCertificates) -> None:
         if secret is None:
             metadata = {"name": self._name, "namespace": self._namespace}
             made = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": material.to_data()}

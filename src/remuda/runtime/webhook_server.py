@@ -30,7 +30,7 @@ from remuda.kube.network.unreadable import Runner
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, dig
 
 from .admitted_types import AdmittedType
-from .webhook_certificates import Material, SharedCertificates
+from .webhook_certificates import SharedCertificates, WebhookCertificates
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _CONVERT = "/convert"
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class WebhookAddress:
     """The address at which the API server reaches us: a Service, or a URL (`https://host:port`) when we run beside it."""
 
     url: str = ""
@@ -69,14 +69,14 @@ def path_of(verb: str, of: AdmittedType) -> str:
     return f"/{verb}-{of.group.replace('.', '-')}-{of.version}-{of.kind.lower()}"
 
 
-def mutating_configuration(name: str, types: Sequence[AdmittedType], address: Address, bundle: bytes) -> Obj:
+def mutating_configuration(name: str, types: Sequence[AdmittedType], address: WebhookAddress, bundle: bytes) -> Obj:
     hooks = [
         _hook(_name("default", each), "mutate", each, ("CREATE", "UPDATE"), address, bundle) for each in types if each.mutates
     ]
     return _configuration("MutatingWebhookConfiguration", name, hooks)
 
 
-def validating_configuration(name: str, types: Sequence[AdmittedType], address: Address, bundle: bytes) -> Obj:
+def validating_configuration(name: str, types: Sequence[AdmittedType], address: WebhookAddress, bundle: bytes) -> Obj:
     hooks = [
         _hook(_name("validation", each), "validate", each, each.validated_operations, address, bundle)
         for each in types
@@ -93,7 +93,7 @@ def _configuration(kind: str, name: str, hooks: list[Obj]) -> Obj:
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": hooks}
 
 
-def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], address: Address, bundle: bytes) -> Obj:
+def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], address: WebhookAddress, bundle: bytes) -> Obj:
     within = [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(of.namespaces)}]
     return {
         "name": name,
@@ -116,7 +116,7 @@ def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], add
     }
 
 
-def conversion_of(address: Address, bundle: bytes) -> Obj:
+def conversion_of(address: WebhookAddress, bundle: bytes) -> Obj:
     """A CRD's `spec.conversion`."""
     webhook = {"clientConfig": address.client_config(_CONVERT, bundle), "conversionReviewVersions": ["v1"]}
     return {"strategy": "Webhook", "webhook": webhook}
@@ -125,7 +125,7 @@ def conversion_of(address: Address, bundle: bytes) -> Obj:
 class Registration:
     """The registration of our types' webhooks at the API server."""
 
-    def __init__(self, client: Client, name: str, types: Sequence[AdmittedType], address: Address) -> None:
+    def __init__(self, client: Client, name: str, types: Sequence[AdmittedType], address: WebhookAddress) -> None:
         self._client = client
         self._name = name
         self._types = tuple(types)
@@ -183,7 +183,7 @@ class WebhookServer:
         self._rng = rng
         self._every = every
         self._context = tls.server_context()
-        self._shown: Material | None = None
+        self._shown: WebhookCertificates | None = None
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -220,7 +220,7 @@ class WebhookServer:
             await self._registration.ensure(material.bundle)
         self._show(material)
 
-    def _show(self, material: Material) -> None:
+    def _show(self, material: WebhookCertificates) -> None:
         if self._shown is not None and self._shown.certificate == material.certificate:
             self._shown = material
             return

@@ -105,7 +105,7 @@ def test_our_own_certificate_has_the_name_that_agents_are_told(tmp_path: Path) -
         assert "127.0.0.1" in shown(port)
 
 
-def _found(target: kubeconfig.Target, path: str) -> Any:
+def _found(target: kubeconfig.KubeTarget, path: str) -> Any:
     try:
         return oneshot.get(target, path, 30)
     except Exception:

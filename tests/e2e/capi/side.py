@@ -39,7 +39,7 @@ from remuda.lab.sim.providers import crds as sim_crds
 from remuda.lab.sim.workload_clusters import SimulatedClusters
 from remuda.runtime import Manager
 from remuda.runtime.webhook_certificates import SharedCertificates
-from remuda.runtime.webhook_server import Address, Registration, WebhookServer
+from remuda.runtime.webhook_server import Registration, WebhookAddress, WebhookServer
 from tests.api.harness import Endpoint
 from tests.e2e import upstream_capi
 from tests.real.cluster import RealCluster
@@ -219,7 +219,7 @@ async def our_side(real: RealCluster, directory: Path) -> AsyncIterator[Side]:
 async def _webhooks(client: HttpsClient, core: Core) -> AsyncIterator[None]:
     types = admitted(converter(core.contracts))
     (port,) = free_ports(1)
-    address = Address(url=f"https://127.0.0.1:{port}")
+    address = WebhookAddress(url=f"https://127.0.0.1:{port}")
     certificates = SharedCertificates(
         client, SYSTEM_CLOCK, Entropy(), namespace="default", name="remuda-webhooks", names=address.names()
     )

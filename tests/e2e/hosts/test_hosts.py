@@ -222,7 +222,7 @@ def test_a_host_whose_init_was_killed_is_found_and_swept(kit: HostKit) -> None:
     eventually(lambda: len(kit.processes_of(again)) == 3, 60)
 
 
-def alive_below(pid: int) -> set[processes.Identity]:
+def alive_below(pid: int) -> set[processes.ProcessIdentity]:
     """Told apart from who gets their numbers later."""
     return {found for each in processes.descendants(pid) if (found := processes.identify(each)) is not None}
 

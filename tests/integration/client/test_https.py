@@ -17,7 +17,7 @@ from remuda.apiserver.keys.pki import Pki
 from remuda.client import interface, kubeconfig
 from remuda.client.connection import LoggedOnce, Unreachable
 from remuda.client.https import HttpsClient, object_path
-from remuda.client.kubeconfig import ConfigError, Target
+from remuda.client.kubeconfig import ConfigError, KubeTarget
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
@@ -49,9 +49,9 @@ class Peer:
         self.peer_names.append(request.protocol.peer_certificate)  # type: ignore[attr-defined]
         return await self.answers.pop(0)(request)
 
-    def target(self, **changes: Any) -> Target:
+    def target(self, **changes: Any) -> KubeTarget:
         shown = {"ca": self.pki.ca_pem, **changes}
-        return Target(f"https://127.0.0.1:{self.listener.port}", **shown)
+        return KubeTarget(f"https://127.0.0.1:{self.listener.port}", **shown)
 
 
 @pytest.fixture(scope="session")
@@ -184,7 +184,7 @@ async def test_the_name_in_the_certificate_can_be_another(peer: Peer) -> None:
 
 
 async def test_a_refused_connection_is_one_clear_sentence() -> None:
-    async with HttpsClient(Target("https://127.0.0.1:1")) as client:
+    async with HttpsClient(KubeTarget("https://127.0.0.1:1")) as client:
         with pytest.raises(Unreachable, match=r"https://127.0.0.1:1 can't be reached: .*refused"):
             await client.raw("GET", "/version")
 
@@ -376,7 +376,7 @@ async def test_a_silent_server_is_given_up_on(peer: Peer) -> None:
 
 async def test_a_socks_proxy_is_refused_with_a_sentence() -> None:
     with pytest.raises(ConfigError, match="neither http nor https"):
-        HttpsClient(Target("https://x", proxy_url="socks5://p:1"))
+        HttpsClient(KubeTarget("https://x", proxy_url="socks5://p:1"))
 
 
 async def test_a_closed_client_opens_no_connections(peer: Peer) -> None:

@@ -17,7 +17,7 @@ from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.client.connection import Unreachable
 from remuda.client.https import HttpsClient
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.client.tls import ContextOnDemand
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.errors import ApiError
@@ -39,7 +39,9 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     return Pki.ensure(tmp_path_factory.mktemp("pki") / "pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
 
 
-def through(door: Door, target: Target, largest: int | None = None, *, keep: float = 45.0, watches: int = 1024) -> HttpsClient:
+def through(
+    door: Door, target: KubeTarget, largest: int | None = None, *, keep: float = 45.0, watches: int = 1024
+) -> HttpsClient:
     def connector(limit: int, context: ContextOnDemand | None) -> aiohttp.BaseConnector:
         def ways() -> list[Callable[[str], Stream]]:
             return door.tunnels.ways("c-test", "tcp", "", 2)
@@ -50,7 +52,7 @@ def through(door: Door, target: Target, largest: int | None = None, *, keep: flo
 
 
 @asynccontextmanager
-async def api_server(pki: Pki) -> AsyncIterator[Target]:
+async def api_server(pki: Pki) -> AsyncIterator[KubeTarget]:
     server = await Server.open(Config(data_dir=None, pki=pki, port=0))
     await server.listen()
     admin: dict[str, Any] = {
@@ -58,7 +60,7 @@ async def api_server(pki: Pki) -> AsyncIterator[Target]:
         "client_key": pki.admin_key.read_bytes(),
     }
     try:
-        yield Target(server.url, ca=pki.ca_pem, **admin)
+        yield KubeTarget(server.url, ca=pki.ca_pem, **admin)
     finally:
         await server.close()
 
@@ -94,10 +96,10 @@ async def test_a_server_with_another_certificate_is_not_spoken_to(pki: Pki, tmp_
     other = Pki.ensure(tmp_path / "pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
     async with Door() as door, api_server(pki) as target:
         await door.join()
-        async with through(door, Target(target.server, ca=other.ca_pem, token="secret")) as client:
+        async with through(door, KubeTarget(target.server, ca=other.ca_pem, token="secret")) as client:
             with pytest.raises(Unreachable, match="certificate"):
                 await client.raw("GET", "/version")
-        async with through(door, Target(target.server.replace("127.0.0.1", "127.0.0.2"), ca=pki.ca_pem)) as client:
+        async with through(door, KubeTarget(target.server.replace("127.0.0.1", "127.0.0.2"), ca=pki.ca_pem)) as client:
             with pytest.raises(Unreachable):
                 await client.raw("GET", "/version")
 
@@ -106,7 +108,7 @@ async def test_without_a_session_or_with_one_that_ends_there_is_no_answer(pki: P
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with Door() as door, listening(mute) as address, through(door, Target(f"http://{address}")) as client:
+    async with Door() as door, listening(mute) as address, through(door, KubeTarget(f"http://{address}")) as client:
         with pytest.raises(Unreachable, match="failed to find Session"):
             await client.raw("GET", "/version")
         await door.join()
@@ -171,7 +173,7 @@ async def test_a_server_that_wants_our_memory_does_not_get_it(head: bytes) -> No
 
     async with Door() as door, listening(flood) as address:
         await door.join()
-        async with through(door, Target(f"http://{address}"), 1_000_000) as client:
+        async with through(door, KubeTarget(f"http://{address}"), 1_000_000) as client:
             with pytest.raises(ApiError, match="longer than"):
                 await client.raw("GET", "/version")
             with pytest.raises(ApiError, match="longer than"):

@@ -29,7 +29,7 @@ from remuda.kube.clock import Rng
 from remuda.lab.sim.provisioning_world import ProvisioningWorld
 from remuda.machines.runner.controller import RunnerConfig
 from remuda.runtime import Manager
-from remuda.runtime.controller_table import Row, UnknownController
+from remuda.runtime.controller_table import ControllerRow, UnknownController
 
 ROWS = [row for group in GROUPS for row in group.rows]
 # Not a reconciler: it keeps Settings and Features without a queue.
@@ -41,7 +41,7 @@ def test_a_name_means_one_controller() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_the_class_exists(row: Row[Any]) -> None:
+def test_the_class_exists(row: ControllerRow[Any]) -> None:
     module, _, name = row.made_by.partition(":")
     assert callable(getattr(importlib.import_module(module), name))
 

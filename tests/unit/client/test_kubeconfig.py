@@ -12,7 +12,7 @@ import pytest
 
 from remuda.client import kubeconfig
 from remuda.client.credentials import FILE_SECONDS, source_for
-from remuda.client.kubeconfig import ConfigError, Target
+from remuda.client.kubeconfig import ConfigError, KubeTarget
 from remuda.kube.clock import VirtualClock, rfc3339
 from remuda.kube.encoding import yamlio
 
@@ -36,7 +36,7 @@ def write(path: Path, document: Obj) -> Path:
     return path
 
 
-def target(tmp_path: Path, **parts: Any) -> Target:
+def target(tmp_path: Path, **parts: Any) -> KubeTarget:
     return kubeconfig.select(kubeconfig.load([write(tmp_path / "config", config(current="one", **parts))]))
 
 
@@ -82,7 +82,7 @@ def test_everything_else_a_cluster_and_a_user_may_say(tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_in_the_representation() -> None:
-    shown = repr(Target("https://x", token="hidden-token", password="hidden-word", client_key=b"hidden-key"))
+    shown = repr(KubeTarget("https://x", token="hidden-token", password="hidden-word", client_key=b"hidden-key"))
     assert "hidden" not in shown
 
 
@@ -144,7 +144,7 @@ def test_a_pod_finds_its_own_cluster(tmp_path: Path) -> None:
     (tmp_path / "namespace").write_text("apps")
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
     found = kubeconfig.in_cluster(environ, tmp_path)
-    assert found == Target("https://[fd00::1]:443", "apps", b"CA", token_file=tmp_path / "token")
+    assert found == KubeTarget("https://[fd00::1]:443", "apps", b"CA", token_file=tmp_path / "token")
     assert kubeconfig.in_cluster({}, tmp_path) is None
 
 
@@ -156,7 +156,7 @@ def test_without_a_kubeconfig_or_a_pod_the_sentence_names_the_file(tmp_path: Pat
 async def test_a_token_file_is_read_again_after_a_minute_or_a_refusal(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", VirtualClock()
     path.write_text("first\n")
-    source = source_for(Target("https://x", token_file=path), clock)
+    source = source_for(KubeTarget("https://x", token_file=path), clock)
     assert (await source.current()).authorization == "Bearer first"
     path.write_text("second")
     assert (await source.current()).authorization == "Bearer first"
@@ -171,7 +171,7 @@ async def test_a_token_file_is_read_again_after_a_minute_or_a_refusal(tmp_path: 
 
 
 async def test_name_and_password_make_a_basic_header() -> None:
-    source = source_for(Target("https://x", username="jane", password="word"), VirtualClock())
+    source = source_for(KubeTarget("https://x", username="jane", password="word"), VirtualClock())
     assert (await source.current()).authorization == "Basic " + base64.b64encode(b"jane:word").decode()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from remuda.app.controllers import GROUPS
 from remuda.kcm.workloads import CONTROLLERS
-from remuda.runtime.controller_table import Row
+from remuda.runtime.controller_table import ControllerRow
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -34,7 +34,7 @@ def named(line: str) -> set[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_controller_is_in_one_table_with_its_module(row: Row[Any]) -> None:
+def test_a_controller_is_in_one_table_with_its_module(row: ControllerRow[Any]) -> None:
     module, _, name = row.made_by.partition(":")
     defined = getattr(importlib.import_module(module), name).__module__
     source = Path(str(importlib.import_module(defined).__file__)).relative_to(ROOT / "src" / "remuda")

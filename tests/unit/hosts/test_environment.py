@@ -7,10 +7,10 @@ from pathlib import Path
 
 from remuda.agent import install
 from remuda.hosts.environment import MARK, environment
-from remuda.hosts.host_directory import HostDirectory, Record
+from remuda.hosts.host_directory import HostDirectory, HostRecord
 from remuda.provisioning import host_layout
 
-PLACE, RECORD = HostDirectory(Path("/hosts/one")), Record("one", "abc", "127.64.0.1", "")
+PLACE, RECORD = HostDirectory(Path("/hosts/one")), HostRecord("one", "abc", "127.64.0.1", "")
 
 
 def test_little_of_the_caller_comes_along() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kcm.disruption_counts import BudgetError, count, failed_status, scaled, status_of
+from remuda.kcm.disruption_counts import DisruptionBudgetError, count, failed_status, scaled, status_of
 from remuda.kcm.namespaces import RemainingContent, conditions
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import GroupVersionResource
@@ -86,7 +86,7 @@ def test_a_failure_allows_nothing() -> None:
 
 def test_percentages_round_up() -> None:
     assert scaled("1%", 10) == 1
-    with pytest.raises(BudgetError):
+    with pytest.raises(DisruptionBudgetError):
         scaled("many", 10)
 
 

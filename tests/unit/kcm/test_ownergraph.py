@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kcm.ownergraph import Graph, Identity, Node, Reference
+from remuda.kcm.ownergraph import Graph, Node, ObjectIdentity, OwnerReference
 
 Obj = dict[str, Any]
 
@@ -66,7 +66,7 @@ def test_dependents_are_checked_when_their_owner_goes() -> None:
     seen.observe(obj("b", owner("a")))
     seen.graph.forget("uid-a")
     assert seen.names() == ["b"]
-    assert Identity("v1", "ConfigMap", "ns", "a", "uid-a") in seen.graph.absent
+    assert ObjectIdentity("v1", "ConfigMap", "ns", "a", "uid-a") in seen.graph.absent
 
 
 def test_an_absent_virtual_owner_frees_its_dependents() -> None:
@@ -149,7 +149,7 @@ def test_a_reference_with_other_words_is_doubtful() -> None:
     seen.observe(obj("a"))
     seen.observe(obj("b", {**owner("a"), "name": "other"}))
     assert seen.names() == ["b"]
-    assert Reference.of(owner("a")).names(seen.graph.nodes["uid-a"].identity)
+    assert OwnerReference.of(owner("a")).names(seen.graph.nodes["uid-a"].identity)
 
 
 def test_many_objects_cost_little() -> None:

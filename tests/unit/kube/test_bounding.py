@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kube.bounding import Bounds, bounded
+from remuda.kube.bounding import SizeLimits, bounded
 from remuda.kube.encoding import jsonio
 
 
@@ -38,7 +38,7 @@ def test_what_fits_stays_the_same_object() -> None:
     ids=["a text", "texts", "keys", "a key", "depth", "nested", "a number", "characters"],
 )
 def test_nothing_is_larger_than_its_bounds(value: Any) -> None:
-    bounds = Bounds(text=1024, items=128, depth=8, total=16 << 10)
+    bounds = SizeLimits(text=1024, items=128, depth=8, total=16 << 10)
     found, cut = bounded(value, bounds)
     assert cut
     assert len(jsonio.dumps(found).decode()) < 2 * bounds.total
@@ -46,4 +46,4 @@ def test_nothing_is_larger_than_its_bounds(value: Any) -> None:
 
 
 def test_a_text_that_was_cut_says_so() -> None:
-    assert bounded({"a": "x" * 20}, Bounds(text=10)) == ({"a": "x" * 10 + "…"}, True)
+    assert bounded({"a": "x" * 20}, SizeLimits(text=10)) == ({"a": "x" * 10 + "…"}, True)

@@ -24,8 +24,8 @@ from remuda.machines import machine_state
 from remuda.machines.driver import Driver, DriverContext, Machine
 from remuda.machines.machine_state import MachineState
 from remuda.machines.options import Options
-from remuda.machines.provisioner.session import Order, Session
-from remuda.machines.provisioner.state_store import StateSecret, Store
+from remuda.machines.provisioner.session import MachineOrder, Session
+from remuda.machines.provisioner.state_store import MachineStateStore, StateSecret
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
 NAME = "demo-workers-x"
@@ -35,7 +35,7 @@ class Killed(BaseException):
     """As SIGKILL is: nobody handles it."""
 
 
-class MortalStore(Store):
+class MortalStore(MachineStateStore):
     """Dies at one of its moments: 0 is before the first write, 1 after it, and so on."""
 
     def __init__(self, storage: Path, secret: StateSecret, dies_at: int = -1) -> None:
@@ -126,7 +126,7 @@ async def run(place: Place, action: Callable[[Session, MortalStore], Awaitable[o
 
 
 async def create(place: Place, case: Case, dies_at: int = -1) -> int:
-    order = Order(NAME, case.options(), case.script, "", "owner-1")
+    order = MachineOrder(NAME, case.options(), case.script, "", "owner-1")
 
     async def action(session: Session, store: MortalStore) -> Machine:
         return await session.create(order, await store.load(NAME))

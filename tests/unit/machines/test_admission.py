@@ -16,8 +16,8 @@ from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Listener, name_of, namespace_of
-from remuda.machines.admission import Rules, admitted
-from remuda.runtime.webhook_server import Address, path_of, validating_configuration
+from remuda.machines.admission import MachineRules, admitted
+from remuda.runtime.webhook_server import WebhookAddress, path_of, validating_configuration
 
 Obj = dict[str, Any]
 FLEET = "fleet-default"
@@ -38,11 +38,11 @@ class Stored:
         """Nothing changes here."""
 
 
-def rules_of(stored: Stored, *readable: str) -> Rules:
+def rules_of(stored: Stored, *readable: str) -> MachineRules:
     """The rules for an administrator, and for other users, who may read the objects of these names and nothing else."""
     rbac = Rbac(stored)
     rbac.besides.append(lambda action: action.verb == "get" and action.name in readable)
-    return Rules(stored, Holdings(stored, rbac))
+    return MachineRules(stored, Holdings(stored, rbac))
 
 
 def named(name: str, **fields: Any) -> Obj:
@@ -85,7 +85,7 @@ def asked(kind: str, obj: Obj | None, old: Obj | None = None, user: User = SYSTE
     return Attributes(operation, group, "v1", f"{kind.lower()}s", kind, FLEET, name_of(about), user, obj=obj, old=old)
 
 
-def told(rules: Rules, attributes: Attributes) -> list[str]:
+def told(rules: MachineRules, attributes: Attributes) -> list[str]:
     judge = {"Config": rules.config_errors, "luster": rules.cluster_errors}.get(attributes.kind[-6:], rules.machine_errors)
     return [f"{each.field}: {each.detail}" for each in judge(attributes)]
 
@@ -143,7 +143,7 @@ def test_nothing_is_refused_that_goes_or_is_made_or_says_the_same() -> None:
 # --- configs ------------------------------------------------------------------------------------------------------------------
 
 
-def warned(rules: Rules, attributes: Attributes) -> list[str]:
+def warned(rules: MachineRules, attributes: Attributes) -> list[str]:
     assert told(rules, attributes) == []
     return attributes.warnings
 
@@ -304,7 +304,7 @@ async def test_the_rules_hold_for_kinds_that_come_later() -> None:
 
 def test_on_another_kubernetes_one_webhook_is_for_all_kinds_of_a_group() -> None:
     types = admitted(Stored(), Rbac(Stored()))[:2]
-    made = validating_configuration("remuda", types, Address(url="https://h:1"), b"")["webhooks"]
+    made = validating_configuration("remuda", types, WebhookAddress(url="https://h:1"), b"")["webhooks"]
     assert [each["rules"][0]["resources"] for each in made] == [["*"], ["*"]]
     assert [each["name"] for each in made] == [
         "validation.drivermachines.rke-machine.cattle.io",

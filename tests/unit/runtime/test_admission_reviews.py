@@ -13,7 +13,7 @@ from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, forbidden_field
 from remuda.runtime import webhook_server
 from remuda.runtime.admitted_types import AdmittedType
-from remuda.runtime.webhook_server import Address, mutating_configuration, path_of, validating_configuration
+from remuda.runtime.webhook_server import WebhookAddress, mutating_configuration, path_of, validating_configuration
 from tests.e2e.widgets import GROUP, TYPE, widget
 
 Obj = dict[str, Any]
@@ -92,9 +92,9 @@ async def test_a_change_that_takes_a_write_elsewhere_comes_after_the_defaults_an
     refused = (await webhook_server.verified_admission(review(widget("a", size=7)), of, mutating=True))["response"]
     assert not refused["allowed"] and "not seven" in refused["status"]["message"]
     only = replace(of, default=None)
-    (hook,) = mutating_configuration("n", [only], Address(url="https://a:1"), b"ca")["webhooks"]
+    (hook,) = mutating_configuration("n", [only], WebhookAddress(url="https://a:1"), b"ca")["webhooks"]
     assert hook["sideEffects"] == "NoneOnDryRun"
-    (check,) = validating_configuration("n", [of], Address(url="https://a:1"), b"ca")["webhooks"]
+    (check,) = validating_configuration("n", [of], WebhookAddress(url="https://a:1"), b"ca")["webhooks"]
     assert check["sideEffects"] == "None"
 
 
@@ -131,7 +131,7 @@ def test_what_is_no_review_is_refused(body: Any) -> None:
 
 
 def test_the_registration_names_paths_and_operations_as_upstream_does() -> None:
-    address = Address(namespace="remuda-system", service="hooks")
+    address = WebhookAddress(namespace="remuda-system", service="hooks")
     (mutating,) = mutating_configuration("x", [TYPE], address, b"CA")["webhooks"]
     assert mutating["name"] == "default.widget.hooks.example.com"
     assert mutating["clientConfig"] == {
@@ -142,12 +142,12 @@ def test_the_registration_names_paths_and_operations_as_upstream_does() -> None:
     assert validating["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
     assert path_of("validate", TYPE) == "/validate-hooks-example-com-v2-widget"
     assert address.names() == ("hooks.remuda-system.svc", "hooks.remuda-system.svc.cluster.local")
-    assert Address(url="https://127.0.0.1:9443").names() == ("127.0.0.1",)
+    assert WebhookAddress(url="https://127.0.0.1:9443").names() == ("127.0.0.1",)
 
 
 def test_what_is_in_some_namespaces_alone_says_so() -> None:
     of = AdmittedType("", "v1", "secrets", "Secret", validate=lambda attributes: [], namespaces=("cattle-global-data",))
-    (hook,) = validating_configuration("x", [of], Address(url="https://h:1"), b"CA")["webhooks"]
+    (hook,) = validating_configuration("x", [of], WebhookAddress(url="https://h:1"), b"CA")["webhooks"]
     assert hook["name"] == "validation.secret.core"
     (wanted,) = hook["namespaceSelector"]["matchExpressions"]
     assert wanted == {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["cattle-global-data"]}

@@ -17,7 +17,7 @@ from remuda.client.connection import Unreachable
 from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Rng, Timer, VirtualClock
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime import Elector, NotLeading, Registry, Term
+from remuda.runtime import Elector, LeaseTerm, NotLeading, Registry
 from remuda.runtime.leader_election import GuardedClient
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -277,4 +277,4 @@ async def test_it_tells_whether_it_leads() -> None:
 
 def test_times_that_can_not_work_are_refused() -> None:
     with pytest.raises(ValueError, match="must last longer"):
-        Term(lease_duration=10, renew_deadline=10)
+        LeaseTerm(lease_duration=10, renew_deadline=10)

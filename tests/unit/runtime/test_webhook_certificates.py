@@ -10,14 +10,14 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import Entropy, Rng, VirtualClock
-from remuda.runtime.webhook_certificates import CertificateLifetimes, Material, SharedCertificates, renewed
+from remuda.runtime.webhook_certificates import CertificateLifetimes, SharedCertificates, WebhookCertificates, renewed
 
 NAMES = ("hooks.remuda.svc", "127.0.0.1")
 DAY = 86400.0
 LIVES = CertificateLifetimes(authority=300 * DAY, serving=30 * DAY, settle=3600)
 
 
-def signed_by_known(material: Material, bundle: bytes) -> bool:
+def signed_by_known(material: WebhookCertificates, bundle: bytes) -> bool:
     leaf = x509.load_pem_x509_certificate(material.certificate)
     for authority in x509.load_pem_x509_certificates(bundle):
         if leaf.issuer == authority.subject:
@@ -58,11 +58,11 @@ def test_other_names_need_another_certificate_but_no_other_authority() -> None:
 def test_what_does_not_fit_together_is_made_anew() -> None:
     entropy, now = Entropy(1), 1_800_000_000.0
     first, second = (renewed(None, NAMES, now, entropy, LIVES) for _ in range(2))
-    assert Material.from_data(first.to_data()) == first
-    assert Material.from_data({**first.to_data(), "tls.key": second.to_data()["tls.key"]}) is None
-    assert Material.from_data({**first.to_data(), "ca.crt": ""}) is None
-    assert Material.from_data({**first.to_data(), "tls.crt": "bm90aGluZw=="}) is None
-    assert Material.from_data({}) is None
+    assert WebhookCertificates.from_data(first.to_data()) == first
+    assert WebhookCertificates.from_data({**first.to_data(), "tls.key": second.to_data()["tls.key"]}) is None
+    assert WebhookCertificates.from_data({**first.to_data(), "ca.crt": ""}) is None
+    assert WebhookCertificates.from_data({**first.to_data(), "tls.crt": "bm90aGluZw=="}) is None
+    assert WebhookCertificates.from_data({}) is None
 
 
 async def test_replicas_that_start_together_agree() -> None:
@@ -82,7 +82,7 @@ async def test_replicas_that_start_together_agree() -> None:
         for number in range(4)
     ]
 
-    async def together() -> list[Material]:
+    async def together() -> list[WebhookCertificates]:
         asked = [asyncio.create_task(each.current()) for each in shared]
         await clock.advance(5)
         return [task.result() for task in asked]

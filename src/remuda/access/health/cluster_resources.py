@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final
 
-from remuda.kube.bounding import Bounds, bounded
+from remuda.kube.bounding import SizeLimits, bounded
 from remuda.kube.objects import annotations_of, dig, labels_of, metadata, name_of
 from remuda.kube.quantity import ZERO, Quantity, QuantityError, from_json
 
@@ -42,10 +42,10 @@ _LABELS = (
 )
 # Bounds for each part of a Node. A real Node has a few KiB in all.
 NODE_BOUNDS: Final = {
-    "labels": Bounds(text=512, items=256, total=8 << 10),
-    "annotations": Bounds(text=4096, items=256, total=16 << 10),
-    "spec": Bounds(total=8 << 10),
-    "status": Bounds(total=16 << 10),
+    "labels": SizeLimits(text=512, items=256, total=8 << 10),
+    "annotations": SizeLimits(text=4096, items=256, total=16 << 10),
+    "spec": SizeLimits(total=8 << 10),
+    "status": SizeLimits(total=16 << 10),
 }
 LONGEST_ANNOTATION: Final = 4096
 _KEPT_META = frozenset(("name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"))

@@ -15,7 +15,7 @@ from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.objects import dig, name_of
 from remuda.kube.pod_resources import Amounts, added, read, shown
 from remuda.kube.quantity import ZERO
-from remuda.kube.quotas import PODS, Evaluator, Unfit, check_pod, evaluator, masked, raised
+from remuda.kube.quotas import PODS, Evaluator, QuotaInputError, check_pod, evaluator, masked, raised
 
 Obj = dict[str, Any]
 
@@ -77,7 +77,7 @@ def _limits(quota: Obj, attributes: Attributes, counts: Evaluator) -> bool:
     if (attributes.group, attributes.resource) == PODS:
         try:
             check_pod(attributes.obj, names)
-        except Unfit as error:
+        except QuotaInputError as error:
             raise attributes.forbidden(f"failed quota: {name_of(quota)}: {error}") from None
     used = status.get("used") or {}
     if any(name not in used for name in names):

@@ -27,7 +27,7 @@ from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Clock, Entropy, Rng, deadline
 from remuda.kube.errors import ApiError, Fenced
 from remuda.kube.objects import dig
-from remuda.runtime import Elector, Informers, NotLeading, Registry, Term
+from remuda.runtime import Elector, Informers, LeaseTerm, NotLeading, Registry
 from remuda.runtime.leader_election import GuardedClient, lead
 
 from ..storage import key_layout
@@ -60,7 +60,7 @@ class Replica:
 async def run_as_leader(
     replica: Replica,
     run: Callable[[Wrap], Coroutine[Any, Any, None]],
-    term: Term = Term(),  # noqa: B008 - a constant
+    term: LeaseTerm = LeaseTerm(),  # noqa: B008 - a constant
     *,
     passing: tuple[type[BaseException], ...] = (),
 ) -> None:

@@ -12,7 +12,7 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of
 from remuda.lab.sim.adopted_hosts import node_of
 from remuda.lab.sim.members import Move
-from remuda.provisioning.plans.machine_plan_secret import Delivered, PlanSecretError, decode
+from remuda.provisioning.plans.machine_plan_secret import DeliveredPlan, PlanSecretError, decode
 from remuda.provisioning.plans.plan import Plan, PlanError
 from remuda.provisioning.well_known import (
     CONTROL_PLANE_ROLE,
@@ -114,7 +114,7 @@ def _in_place(record: Record, found: Judged, moves: Sequence[Move]) -> Judged:
     )
 
 
-def _on_the_way(before: Delivered | None, given: Sequence[Version]) -> tuple[FieldChange, ...]:
+def _on_the_way(before: DeliveredPlan | None, given: Sequence[Version]) -> tuple[FieldChange, ...]:
     """What a plan had in between, if it is in the end as it was: the tasks of an operation."""
     for each in given:
         found = differences.of_plans(_plan(before), _plan(_delivered(each.obj)))
@@ -159,14 +159,14 @@ def _plan_key(machine: Obj) -> str:
     return f"{SECRETS}{namespace_of(machine)}/{plan_name(bootstrap)}"
 
 
-def _delivered(secret: Obj | None) -> Delivered | None:
+def _delivered(secret: Obj | None) -> DeliveredPlan | None:
     try:
         return None if secret is None else decode(secret)
     except PlanSecretError:
         return None
 
 
-def _plan(found: Delivered | None) -> Plan | None:
+def _plan(found: DeliveredPlan | None) -> Plan | None:
     try:
         return None if found is None else found.plan()
     except PlanError:

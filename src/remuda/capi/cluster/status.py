@@ -1,7 +1,7 @@
 """The status of a Cluster, computed from what one reconcile found: phase, counters, and both sets of conditions.
 
-Pure: :func:`with_status` takes a :class:`.scope.ClusterScope` and gives the Cluster with its status, and the time of the next look
-if time alone will change it. Texts are those of Cluster API, since people and programs know them.
+Pure: :func:`with_status` takes a :class:`.scope.ClusterScope` and gives the Cluster with its status, and the time of the next
+look if time alone will change it. Texts are those of Cluster API, since people and programs know them.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _READY = Reasons("NotReady", "ReadyUnknown", "Ready")
 _UP_TO_DATE = Reasons("NotUpToDate", "UpToDateUnknown", "UpToDate")
 
 
-class Outcome(NamedTuple):
+class StatusResult(NamedTuple):
     cluster: Obj
     phase_changed: bool
     revisit: float | None  # seconds
 
 
-def with_status(scope: ClusterScope) -> Outcome:
+def with_status(scope: ClusterScope) -> StatusResult:
     cluster = scope.cluster
     before = dig(cluster, "status", "phase") or ""
     phase = phase_of(cluster, before, deleting=scope.deleting)
@@ -67,7 +67,7 @@ def with_status(scope: ClusterScope) -> Outcome:
     ready = legacy_summary(cluster, ("ControlPlaneReady", "InfrastructureReady"))
     if ready is not None:
         cluster = with_legacy(cluster, "Ready", ready.status, ready.reason, ready.message, ready.severity, now=scope.now)
-    return Outcome(cluster, phase != before, _revisit(scope))
+    return StatusResult(cluster, phase != before, _revisit(scope))
 
 
 def phase_of(cluster: Obj, before: str, *, deleting: bool) -> str:

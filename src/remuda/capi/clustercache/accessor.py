@@ -18,7 +18,7 @@ from typing import Any
 
 from remuda.client.interface import Client
 from remuda.client.kubeconfig import ConfigError
-from remuda.kube.bounding import Bounds, bounded
+from remuda.kube.bounding import SizeLimits, bounded
 from remuda.kube.builtin_resources import NODES
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError, OutOfReach
@@ -390,9 +390,9 @@ _META = ("name", "uid", "resourceVersion", "labels", "annotations", "creationTim
 _SPEC = ("providerID", "taints", "unschedulable")
 _STATUS = ("addresses", "nodeInfo", "volumesAttached")
 # Nodes of a workload cluster may hold anything, and much of it is repeated in Machines' status. Volumes are only waited for.
-_BOUNDS = {"volumesAttached": Bounds(items=1024, total=256 << 10)}
+_BOUNDS = {"volumesAttached": SizeLimits(items=1024, total=256 << 10)}
 # More than Kubernetes itself accepts, so that no real value is cut.
-_META_BOUNDS = Bounds(text=256 << 10, items=4096, total=512 << 10)
+_META_BOUNDS = SizeLimits(text=256 << 10, items=4096, total=512 << 10)
 # The nodes of a cluster that has more are not watched.
 MOST = 20_000
 
@@ -412,7 +412,7 @@ def slim(node: Obj) -> Obj:
         "kind": "Node",
         "metadata": bounded({key: value for key, value in metadata(node).items() if key in _META}, _META_BOUNDS)[0],
         "spec": bounded({key: value for key, value in (node.get("spec") or {}).items() if key in _SPEC})[0],
-        "status": {key: bounded(value, _BOUNDS.get(key, Bounds()))[0] for key, value in status.items()},
+        "status": {key: bounded(value, _BOUNDS.get(key, SizeLimits()))[0] for key, value in status.items()},
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.client.https import HttpsClient
 from remuda.client.interface import Client
-from remuda.client.kubeconfig import ConfigError, Target, parse, select
+from remuda.client.kubeconfig import ConfigError, KubeTarget, parse, select
 from remuda.kube.builtin_resources import NODES, SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.errors import ApiError
@@ -223,7 +223,7 @@ class HttpsConnector:
             raise ValueError(f"the kubeconfig of {cluster} can't be used: {error}") from None
 
 
-def workload_target(kubeconfig: bytes) -> Target:
+def workload_target(kubeconfig: bytes) -> KubeTarget:
     """The API server of a kubeconfig that holds everything inline. Raises ConfigError."""
     config = parse(kubeconfig, Path("kubeconfig"))
     for users in config["users"].values():

@@ -29,7 +29,7 @@ from ..well_known import (
     TEMPLATE_HASH,
     fnv32a,
 )
-from .machineset_view import ON_DELETE, Bounds, created, spec_replicas, strategy_of
+from .machineset_view import ON_DELETE, RolloutBounds, created, spec_replicas, strategy_of
 
 Obj = dict[str, Any]
 
@@ -39,7 +39,7 @@ _NOT_COPIED = frozenset((_LAST_APPLIED, REVISION, REVISION_HISTORY, DESIRED_REPL
 _IN_PLACE = ("minReadySeconds", "readinessGates", "deletion", "taints")
 
 
-def new_machine_set(deployment: Obj, made: Identity, revision: Obj) -> Obj:
+def new_machine_set(deployment: Obj, made: MachineSetName, revision: Obj) -> Obj:
     """A set to be created, with no machines; `revision` are its annotations from :func:`revised`."""
     wanted = _machine_set(deployment, made.name, made.unique, dig(deployment, "spec", "template", "spec") or {}, 0)
     wanted["metadata"]["annotations"] |= {**revision, DISABLE_MACHINE_CREATE: "false"}
@@ -125,7 +125,7 @@ def _template_spec(template_spec: Obj, deployment: Obj) -> Obj:
 
 
 def _annotations(deployment: Obj) -> dict[str, str]:
-    bounds = Bounds.of(deployment)
+    bounds = RolloutBounds.of(deployment)
     copied = {name: value for name, value in annotations_of(deployment).items() if name not in _NOT_COPIED}
     return copied | {DESIRED_REPLICAS: str(bounds.replicas), MAX_REPLICAS: str(bounds.most)}
 
@@ -174,7 +174,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX, _LONGEST = 5, 63
 
 
-class Identity(NamedTuple):
+class MachineSetName(NamedTuple):
     """The name and label of a set to be created."""
 
     name: str
@@ -182,7 +182,7 @@ class Identity(NamedTuple):
     unique: str
 
 
-class Found(NamedTuple):
+class DesiredMachineSets(NamedTuple):
     new: Obj | None
     # By size, the largest first.
     old: list[Obj]
@@ -197,7 +197,7 @@ def rollout_fields(template: Obj) -> Obj:
     return {field: spec[field] for field in ("version", "bootstrap", "infrastructureRef", "failureDomain") if spec.get(field)}
 
 
-def identity(deployment: Obj, now: float, salt: int = 0) -> Identity:
+def identity(deployment: Obj, now: float, salt: int = 0) -> MachineSetName:
     """`salt` makes another, for when the name is taken."""
     fields = jsonio.dumps_sorted(rollout_fields(dig(deployment, "spec", "template") or {}))
     seed = jsonio.dumps([uid_of(deployment), _passed_after(deployment, now) or "", salt])
@@ -207,7 +207,7 @@ def identity(deployment: Obj, now: float, salt: int = 0) -> Identity:
         digest, place = divmod(digest, len(_ALPHABET))
         suffix += _ALPHABET[place]
     prefix = f"{name_of(deployment)}-"[: _LONGEST - _SUFFIX]
-    return Identity(prefix + suffix, f"{fnv32a(fields)}-{suffix}")
+    return MachineSetName(prefix + suffix, f"{fnv32a(fields)}-{suffix}")
 
 
 def _after(deployment: Obj) -> str | None:
@@ -221,26 +221,28 @@ def _passed_after(deployment: Obj, now: float) -> str | None:
     return text if (when := time_of(text)) is not None and now >= when else None
 
 
-def find(deployment: Obj, machine_sets: Sequence[Obj], now: float) -> Found:
+def find(deployment: Obj, machine_sets: Sequence[Obj], now: float) -> DesiredMachineSets:
     """The largest set that matches is the new one (the oldest of the largest); all others are old."""
     when = time_of(_after(deployment))
     revisit_at = when if when is not None and now < when else None
     if not machine_sets:
-        return Found(None, [], "no MachineSets exist for the MachineDeployment", revisit_at)
+        return DesiredMachineSets(None, [], "no MachineSets exist for the MachineDeployment", revisit_at)
     ordered = sorted(machine_sets, key=lambda each: (-(spec_replicas(each) or 0), created(each), name_of(each)))
     wanted = dig(deployment, "spec", "template") or {}
     differences = {name_of(each): template_differences(dig(each, "spec", "template") or {}, wanted) for each in ordered}
     matching = [each for each in ordered if not differences[name_of(each)]]
     if not matching:
         why = "; ".join(f"MachineSet {name} needs rollout: {', '.join(found)}" for name, found in differences.items())
-        return Found(None, ordered, f"couldn't find MachineSet matching MachineDeployment spec template: {why}", revisit_at)
+        return DesiredMachineSets(
+            None, ordered, f"couldn't find MachineSet matching MachineDeployment spec template: {why}", revisit_at
+        )
     new = next((each for each in matching if _is_late_enough(each, deployment, now)), None)
     # Sets that don't match come first, then other sets that would match.
     others = [each for each in ordered if differences[name_of(each)]] + [each for each in matching if each is not new]
     if new is None:
         why = f"spec.rollout.after on MachineDeployment set to {_after(deployment)}, no MachineSet has been created afterwards"
-        return Found(None, others, why, revisit_at)
-    return Found(new, others, "", revisit_at)
+        return DesiredMachineSets(None, others, why, revisit_at)
+    return DesiredMachineSets(new, others, "", revisit_at)
 
 
 def _is_late_enough(machine_set: Obj, deployment: Obj, now: float) -> bool:

@@ -84,7 +84,7 @@ def scaled(value: Any, total: int, *, up: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RolloutBounds:
     """The bounds of a rollout: `surge` machines more than `replicas`, `unavailable` fewer."""
 
     replicas: int
@@ -93,7 +93,7 @@ class Bounds:
     rolling: bool = True
 
     @classmethod
-    def of(cls, deployment: Obj) -> Bounds:
+    def of(cls, deployment: Obj) -> RolloutBounds:
         replicas = spec_replicas(deployment) or 0
         if strategy_of(deployment) != ROLLING_UPDATE:
             return cls(replicas, rolling=False)
@@ -101,7 +101,7 @@ class Bounds:
         return cls.between(replicas, 1 if surge is None else surge, max_unavailable_of(deployment))
 
     @classmethod
-    def between(cls, replicas: int, max_surge: Any, max_unavailable: Any) -> Bounds:
+    def between(cls, replicas: int, max_surge: Any, max_unavailable: Any) -> RolloutBounds:
         """Computes both at once, since a rollout can't move when both are 0; then one may be unavailable."""
         surge, unavailable = scaled(max_surge, replicas, up=True), scaled(max_unavailable, replicas, up=False)
         if surge == 0 and unavailable == 0:

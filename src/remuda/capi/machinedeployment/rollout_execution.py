@@ -16,9 +16,18 @@ from remuda.runtime import NORMAL, WARNING, Recorder, Retry, logger
 from ..controller_context import Core
 from ..phases import Stuck
 from ..well_known import MAX_REPLICAS, REVISION
-from .desired_machinesets import Found, Identity, current_machine_set, find, identity, new_machine_set, old_machine_set, revised
-from .machineset_view import ON_DELETE, Bounds, MachineSet, count, created, spec_replicas, strategy_of
-from .rollout_plan import Plan, plan_on_delete, plan_rolling_update, plan_scaling
+from .desired_machinesets import (
+    DesiredMachineSets,
+    MachineSetName,
+    current_machine_set,
+    find,
+    identity,
+    new_machine_set,
+    old_machine_set,
+    revised,
+)
+from .machineset_view import ON_DELETE, MachineSet, RolloutBounds, count, created, spec_replicas, strategy_of
+from .rollout_plan import RolloutPlan, plan_on_delete, plan_rolling_update, plan_scaling
 from .scope import NAME, MachineDeploymentScope
 from .status import Rolled, is_complete
 
@@ -55,7 +64,7 @@ class Rollouts:
         if new is None and old is not None:
             self._applier.forget(uid_of(old))
 
-    async def roll(self, scope: MachineDeploymentScope, *, paused: bool) -> Found:
+    async def roll(self, scope: MachineDeploymentScope, *, paused: bool) -> DesiredMachineSets:
         """One step of the rollout. `paused`: only scaling."""
         _check_counts(scope)
         found = find(scope.deployment, scope.machine_sets or [], scope.now)
@@ -79,7 +88,7 @@ class Rollouts:
             await self._clean_up(scope, sets[1:])
         return found
 
-    def _identity(self, scope: MachineDeploymentScope) -> Identity:
+    def _identity(self, scope: MachineDeploymentScope) -> MachineSetName:
         """A free name; if the server has a set of this name all the same, we made it and have not seen it yet."""
         for salt in range(100):
             made = identity(scope.deployment, scope.now, salt)
@@ -166,11 +175,11 @@ def _check_counts(scope: MachineDeploymentScope) -> None:
             raise Stuck(scope.waits_for(Code.CONTENT, Actor.USER, "spec.replicas is not set", scope.of(each)))
 
 
-def _plan(scope: MachineDeploymentScope, found: Found, made: Identity | None, paused: bool) -> Plan:
+def _plan(scope: MachineDeploymentScope, found: DesiredMachineSets, made: MachineSetName | None, paused: bool) -> RolloutPlan:
     def value(obj: Obj) -> MachineSet:
         return MachineSet.of(obj, scope.there[uid_of(obj)], scope.marked[uid_of(obj)], scope.alive.get(uid_of(obj)))
 
-    bounds, old = Bounds.of(scope.deployment), [value(each) for each in found.old]
+    bounds, old = RolloutBounds.of(scope.deployment), [value(each) for each in found.old]
     new = None if found.new is None else value(found.new)
     if paused:
         present = count(scope.deployment, "status", "replicas") or 0
@@ -189,7 +198,7 @@ def _planned(machine_set: Obj, present: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else present
 
 
-def _changes(deployment: Obj, found: Found, made: Identity | None, plan: Plan) -> list[_Change]:
+def _changes(deployment: Obj, found: DesiredMachineSets, made: MachineSetName | None, plan: RolloutPlan) -> list[_Change]:
     """The changes, the new set first."""
     revision = revised(found.new, found.old)
     changes = [_Change(each, old_machine_set(deployment, each)) for each in found.old]

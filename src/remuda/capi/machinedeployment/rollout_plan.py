@@ -17,11 +17,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .machineset_view import Bounds, MachineSet
+from .machineset_view import MachineSet, RolloutBounds
 
 
 @dataclass(slots=True)
-class Plan:
+class RolloutPlan:
     """`sizes`: the new sizes of sets, by name; sets that stay are not in it. `notes`: the reasons, for people."""
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class Plan:
             notes.append(why)
 
 
-def plan_rolling_update(bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> Plan:
-    plan = Plan()
+def plan_rolling_update(bounds: RolloutBounds, new: MachineSet, old: Sequence[MachineSet]) -> RolloutPlan:
+    plan = RolloutPlan()
     grow(plan, bounds, new, old)
     _give_up_stillborn(plan, old)
     _shrink(plan, bounds, new, in_order(old))
@@ -59,7 +59,7 @@ def _total(machine_sets: Iterable[MachineSet]) -> int:
 # --- the new set -------------------------------------------------------------------------------------------------------------
 
 
-def grow(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> None:
+def grow(plan: RolloutPlan, bounds: RolloutBounds, new: MachineSet, old: Sequence[MachineSet]) -> None:
     """Grow the new set to its size as far as there is room."""
     total = _total((new, *old))
     if new.spec > bounds.replicas:
@@ -80,18 +80,18 @@ def grow(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSet])
 # --- the old sets ------------------------------------------------------------------------------------------------------------
 
 
-def _give_up_stillborn(plan: Plan, old: Iterable[MachineSet]) -> None:
+def _give_up_stillborn(plan: RolloutPlan, old: Iterable[MachineSet]) -> None:
     for each in old:
         if each.alive is not None and each.alive < each.spec:
             plan.scale(each, each.alive, "scale down by removing Machines that never became Nodes")
 
 
-def _pending(plan: Plan, machine_set: MachineSet) -> int:
+def _pending(plan: RolloutPlan, machine_set: MachineSet) -> int:
     """Machines that exist and have to go, by this plan or an earlier one."""
     return max(machine_set.replicas - min(plan.size(machine_set), machine_set.spec), 0)
 
 
-def _shrink(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> None:
+def _shrink(plan: RolloutPlan, bounds: RolloutBounds, new: MachineSet, old: Sequence[MachineSet]) -> None:
     everything = (*old, new)
     if not any(each.spec for each in old):
         return
@@ -105,7 +105,7 @@ def _shrink(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSe
 
 
 def _take(
-    plan: Plan, old: Sequence[MachineSet], budget: int, available: int, least: int, only_unavailable: bool
+    plan: RolloutPlan, old: Sequence[MachineSet], budget: int, available: int, least: int, only_unavailable: bool
 ) -> tuple[int, int]:
     """Shrink sets by `budget` in all, while `available` (in the worst case) stays at `least`; the rest of both."""
     for each in old:
@@ -136,7 +136,7 @@ _NO_LOSS = (
 )
 
 
-def _break_deadlock(plan: Plan, new: MachineSet, old: Sequence[MachineSet]) -> None:
+def _break_deadlock(plan: RolloutPlan, new: MachineSet, old: Sequence[MachineSet]) -> None:
     """The rollout is blocked by unavailable old machines: give one of them up.
 
     This may break the bound formally: most likely the set deletes the unavailable one. Unavailable machines of
@@ -159,8 +159,8 @@ def _break_deadlock(plan: Plan, new: MachineSet, old: Sequence[MachineSet]) -> N
 # their machines down.
 
 
-def plan_on_delete(bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> Plan:
-    plan = Plan()
+def plan_on_delete(bounds: RolloutBounds, new: MachineSet, old: Sequence[MachineSet]) -> RolloutPlan:
+    plan = RolloutPlan()
     grow(plan, bounds, new, old)
     surplus = plan.size(new) + sum(each.spec for each in old) - bounds.replicas
     ordered = in_order(old)
@@ -186,9 +186,11 @@ def plan_on_delete(bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -
 # intended size of all sets together at its last scaling; its share of the new size is computed from that.
 
 
-def plan_scaling(bounds: Bounds, new: MachineSet | None, old: Sequence[MachineSet], planned: Mapping[str, int]) -> Plan:
+def plan_scaling(
+    bounds: RolloutBounds, new: MachineSet | None, old: Sequence[MachineSet], planned: Mapping[str, int]
+) -> RolloutPlan:
     """`planned`: the size of the whole deployment that each set was last scaled for, by name."""
-    plan = Plan()
+    plan = RolloutPlan()
     everything = [*old, new] if new is not None else list(old)
     active = [each for each in everything if each.spec > 0]
     if len(active) <= 1:
@@ -206,12 +208,12 @@ def plan_scaling(bounds: Bounds, new: MachineSet | None, old: Sequence[MachineSe
     return plan
 
 
-def _scale(plan: Plan, machine_set: MachineSet, size: int) -> None:
+def _scale(plan: RolloutPlan, machine_set: MachineSet, size: int) -> None:
     if machine_set.spec != size:
         plan.scale(machine_set, size, "scale in proportion while paused")
 
 
-def _shares(bounds: Bounds, active: Sequence[MachineSet], planned: Mapping[str, int]) -> list[tuple[MachineSet, int]]:
+def _shares(bounds: RolloutBounds, active: Sequence[MachineSet], planned: Mapping[str, int]) -> list[tuple[MachineSet, int]]:
     allowed = bounds.most if bounds.replicas > 0 else 0
     missing = allowed - sum(each.spec for each in active)
     if missing == 0:
@@ -233,7 +235,7 @@ def _shares(bounds: Bounds, active: Sequence[MachineSet], planned: Mapping[str, 
     return list(zip(ordered, sizes, strict=True))
 
 
-def _share(machine_set: MachineSet, bounds: Bounds, planned: int) -> int:
+def _share(machine_set: MachineSet, bounds: RolloutBounds, planned: int) -> int:
     if bounds.replicas == 0:
         return -machine_set.spec
     if planned <= 0:

@@ -17,7 +17,7 @@ from remuda.kube.selectors import LabelSelector
 
 from .. import kubernetes_versions
 from ..machine_messages import in_deletion_for_long, not_to_be_remediated
-from .machineset_view import Bounds, count, created, max_unavailable_of, spec_replicas
+from .machineset_view import RolloutBounds, count, created, max_unavailable_of, spec_replicas
 
 Obj = dict[str, Any]
 
@@ -155,7 +155,7 @@ def _with_legacy(deployment: Obj, rolled: Rolled, now: float) -> Obj:
     }
     for field, value in counts.items():
         deployment = with_path(deployment, ("status", "deprecated", "v1beta1", field), value)
-    needed = Bounds.of(deployment).least
+    needed = RolloutBounds.of(deployment).least
     if available >= needed:
         enough = LegacySum(TRUE)
     else:
@@ -186,7 +186,7 @@ def _available(snapshot: MachineDeploymentSnapshot, counted: Obj) -> Sum:
     available = count(counted, "status", "availableReplicas")
     if available is None:
         return Sum(UNKNOWN, "WaitingForAvailableReplicasSet", "Waiting for status.availableReplicas set")
-    bounds = Bounds.of(snapshot.deployment)
+    bounds = RolloutBounds.of(snapshot.deployment)
     if available >= bounds.least:
         return Sum(TRUE, "Available", "")
     if snapshot.deleting:

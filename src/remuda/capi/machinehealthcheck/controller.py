@@ -39,7 +39,17 @@ from ..phases import Phases, Stuck, is_paused, pause_wait, with_paused
 from ..well_known import CLUSTER_NAME
 from ..workload_clusters import Workload
 from . import status
-from .machine_health import BudgetError, Checks, ClusterState, State, Target, Verdict, budget, examine, is_checked
+from .machine_health import (
+    ClusterState,
+    HealthChecks,
+    HealthCheckTarget,
+    HealthState,
+    HealthVerdict,
+    TriggerError,
+    budget,
+    examine,
+    is_checked,
+)
 
 log = logger(__name__)
 
@@ -138,21 +148,21 @@ class MachineHealthChecks:
 
     async def _look(self, look: _Evaluation) -> Result:
         targets = self._targets(look, self._workload(look))
-        state, checks = ClusterState.of(look.cluster), Checks.of(look.check)
+        state, checks = ClusterState.of(look.cluster), HealthChecks.of(look.check)
         examined = [(target, examine(target, state, checks, look.now)) for target in targets]
-        healthy = sum(verdict.state is State.HEALTHY for _, verdict in examined)
+        healthy = sum(verdict.state is HealthState.HEALTHY for _, verdict in examined)
         look.check = status.with_counts(look.check, (name_of(target.machine) for target in targets), healthy)
-        broken = [name_of(target.machine) for target, verdict in examined if verdict.state is State.UNHEALTHY]
+        broken = [name_of(target.machine) for target, verdict in examined if verdict.state is HealthState.UNHEALTHY]
         wait = self._budget(look, len(targets), healthy, broken)
         look.check = status.without_problems(look.check)
         for target, verdict in examined:
-            if verdict.state is State.UNHEALTHY:
+            if verdict.state is HealthState.UNHEALTHY:
                 await look.phases.run(self._unhealthy(look, target.machine, verdict, remediate=wait is None))
-            elif verdict.state is State.HEALTHY:
+            elif verdict.state is HealthState.HEALTHY:
                 await look.phases.run(self._healthy(look, target.machine, verdict, remediate=wait is None))
         # While there is something to wait for, it's checked often, even if the next timeout is far away.
         last = [] if wait is None else [self.controller.wait]
-        after = min([*(verdict.after for _, verdict in examined if verdict.state is State.LATER), *last], default=None)
+        after = min([*(verdict.after for _, verdict in examined if verdict.state is HealthState.LATER), *last], default=None)
         # A budget forbids nothing while no machine is unhealthy: a range may begin above zero.
         told = wait is not None and (bool(broken) or wait.code is not Code.BUDGET)
         return Result(after, (wait,) if wait is not None and told else (), rest=min(1.0, 0.001 * len(targets)))
@@ -167,7 +177,7 @@ class MachineHealthChecks:
             raise Stuck(Wait(Code.CONNECTION, look.ref, Actor.REMUDA, on, "its API can't be reached, so no machine is judged"))
         return found
 
-    def _targets(self, look: _Evaluation, workload: Workload | None) -> list[Target]:
+    def _targets(self, look: _Evaluation, workload: Workload | None) -> list[HealthCheckTarget]:
         selector = _selector(look.check)
         if selector is None:
             raise Stuck(Wait(Code.MALFORMED, look.ref, Actor.USER, evidence="spec.selector can't be used"))
@@ -183,7 +193,7 @@ class MachineHealthChecks:
         """Write the number of machines that may be remediated; a wait on the first unhealthy one when none may."""
         try:
             found = budget(look.check, total=total, healthy=healthy, unhealthy=len(unhealthy))
-        except BudgetError as error:
+        except TriggerError as error:
             look.check = status.with_unusable_budget(look.check, str(error), look.now)
             return Wait(Code.MALFORMED, look.ref, Actor.USER, evidence=f"spec.remediation.triggerIf: {error}")
         look.check = status.with_budget(look.check, found, look.now)
@@ -206,13 +216,13 @@ class MachineHealthChecks:
 
     # --- machines -------------------------------------------------------------------------------------------------------
 
-    async def _healthy(self, look: _Evaluation, machine: Obj, verdict: Verdict, *, remediate: bool) -> None:
+    async def _healthy(self, look: _Evaluation, machine: Obj, verdict: HealthVerdict, *, remediate: bool) -> None:
         template = template_of(look.check)
         if template is not None and remediate:
             await self._requests.withdraw(look.check, template, machine)
         await self._write(look, machine, status.with_verdict(machine, verdict, look.now))
 
-    async def _unhealthy(self, look: _Evaluation, machine: Obj, verdict: Verdict, *, remediate: bool) -> None:
+    async def _unhealthy(self, look: _Evaluation, machine: Obj, verdict: HealthVerdict, *, remediate: bool) -> None:
         marked = status.with_verdict(machine, verdict, look.now)
         if not remediate:
             await self._write(look, machine, marked)
@@ -272,12 +282,12 @@ class MachineHealthChecks:
         return True
 
 
-def _with_node(machine: Obj, workload: Workload | None) -> Target:
+def _with_node(machine: Obj, workload: Workload | None) -> HealthCheckTarget:
     name = dig(machine, "status", "nodeRef", "name")
     if workload is None or not name:
-        return Target(machine)
+        return HealthCheckTarget(machine)
     node = workload.nodes.get("", name)
-    return Target(machine, node, node_gone=node is None)
+    return HealthCheckTarget(machine, node, node_gone=node is None)
 
 
 def _selector(check: Obj) -> LabelSelector | None:

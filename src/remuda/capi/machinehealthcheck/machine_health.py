@@ -40,7 +40,7 @@ class ConditionCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Checks:
+class HealthChecks:
     """The checks of a MachineHealthCheck. `startup_seconds` 0: there is no limit for a machine to get a node."""
 
     startup_seconds: int = DEFAULT_STARTUP_SECONDS
@@ -48,7 +48,7 @@ class Checks:
     machine: tuple[ConditionCheck, ...] = ()
 
     @classmethod
-    def of(cls, health_check: Obj) -> Checks:
+    def of(cls, health_check: Obj) -> HealthChecks:
         found = dig(health_check, "spec", "checks")
         startup = dig(found, "nodeStartupTimeoutSeconds")
         return cls(
@@ -76,7 +76,7 @@ class ClusterState:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HealthCheckTarget:
     """A machine and its node. `node_gone`: the machine had a node that doesn't exist any more."""
 
     machine: Obj
@@ -84,7 +84,7 @@ class Target:
     node_gone: bool = False
 
 
-class State(Enum):
+class HealthState(Enum):
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
     LATER = "later"  # it would become unhealthy by waiting
@@ -92,11 +92,11 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """`reason` and `message` are for the condition of an unhealthy machine, the `legacy` ones for the older set; `after`: seconds
     until the next look."""
 
-    state: State
+    state: HealthState
     reason: str = ""
     message: str = ""
     legacy_reason: str = ""
@@ -104,10 +104,10 @@ class Verdict:
     after: float = 0.0
 
 
-HEALTHY = Verdict(State.HEALTHY)
-UNJUDGED = Verdict(State.UNJUDGED)
-_BY_ANNOTATION = Verdict(
-    State.UNHEALTHY,
+HEALTHY = HealthVerdict(HealthState.HEALTHY)
+UNJUDGED = HealthVerdict(HealthState.UNJUDGED)
+_BY_ANNOTATION = HealthVerdict(
+    HealthState.UNHEALTHY,
     "HasRemediateAnnotation",
     f"Health check failed: marked for remediation via {REMEDIATE_MACHINE} annotation",
     "HasRemediateMachineAnnotation",
@@ -121,7 +121,7 @@ def is_checked(machine: Obj) -> bool:
     return PAUSED not in annotations and SKIP_REMEDIATION not in annotations
 
 
-def examine(target: Target, cluster: ClusterState, checks: Checks, now: float) -> Verdict:
+def examine(target: HealthCheckTarget, cluster: ClusterState, checks: HealthChecks, now: float) -> HealthVerdict:
     """The health of a machine at `now`."""
     machine = target.machine
     if REMEDIATE_MACHINE in annotations_of(machine):
@@ -139,11 +139,11 @@ def examine(target: Target, cluster: ClusterState, checks: Checks, now: float) -
         return _unhealthy(of_machine, of_node)
     after = [found.after for found in (of_machine, of_node) if found.after > 0]
     if after:
-        return Verdict(State.LATER, after=min(after))
+        return HealthVerdict(HealthState.LATER, after=min(after))
     return _unless_it_runs(target)
 
 
-def _unless_it_runs(target: Target) -> Verdict:
+def _unless_it_runs(target: HealthCheckTarget) -> HealthVerdict:
     """Without checks: healthy if it has a node and is not being deleted."""
     return UNJUDGED if is_being_deleted(target.machine) or target.node is None else HEALTHY
 
@@ -156,21 +156,21 @@ class _Findings:
     after: float = 0.0
 
 
-def _unhealthy(of_machine: _Findings, of_node: _Findings) -> Verdict:
+def _unhealthy(of_machine: _Findings, of_node: _Findings) -> HealthVerdict:
     """The verdict with the machine's own failures as its reason, or else the node's; the message has all of them."""
     main = of_machine if of_machine.messages else of_node
     messages = of_machine.messages + of_node.messages
     message = "Health check failed:\n" + "\n".join(f"  * {each}" for each in messages)
     legacy = "" if main.legacy_reason == "NodeNotFound" else "; ".join(messages)
-    return Verdict(State.UNHEALTHY, main.reason, message, main.legacy_reason, legacy)
+    return HealthVerdict(HealthState.UNHEALTHY, main.reason, message, main.legacy_reason, legacy)
 
 
-def _machine_findings(machine: Obj, checks: Checks, now: float) -> _Findings:
+def _machine_findings(machine: Obj, checks: HealthChecks, now: float) -> _Findings:
     messages, after = _overdue(conditions.conditions_of(machine), checks.machine, "Machine", now)
     return _Findings("UnhealthyMachine", "UnhealthyMachine", messages, after)
 
 
-def _node_findings(target: Target, cluster: ClusterState, checks: Checks, now: float) -> _Findings:
+def _node_findings(target: HealthCheckTarget, cluster: ClusterState, checks: HealthChecks, now: float) -> _Findings:
     if target.node_gone:
         name = dig(target.machine, "status", "nodeRef", "name")
         return _Findings("NodeDeleted", "NodeNotFound", (f"Node {name} has been deleted",))
@@ -238,12 +238,12 @@ _EVERYTHING = "100%"
 _RANGE = re.compile(r"\[([0-9]+)-([0-9]+)\]")
 
 
-class BudgetError(ValueError):
+class TriggerError(ValueError):
     """An invalid `spec.remediation.triggerIf`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class RemediationBudget:
     """`remaining`: the number of machines that may still become unhealthy. `message`: the reason of a refusal."""
 
     allowed: bool
@@ -251,7 +251,7 @@ class Budget:
     message: str = ""
 
 
-def budget(health_check: Obj, *, total: int, healthy: int, unhealthy: int) -> Budget:
+def budget(health_check: Obj, *, total: int, healthy: int, unhealthy: int) -> RemediationBudget:
     """`unhealthy` machines are known to be; other machines that are not healthy are starting, or can't be judged yet.
 
     Raises BudgetError.
@@ -262,25 +262,25 @@ def budget(health_check: Obj, *, total: int, healthy: int, unhealthy: int) -> Bu
     if between:
         lowest, highest = _range(between)
         if lowest <= missing <= highest:
-            return Budget(True, highest - missing)
+            return RemediationBudget(True, highest - missing)
         why = f"does not fall within the range (total: {total}, unhealthy: {unhealthy}, unhealthyRange: {between})"
     else:
         wanted = trigger.get("unhealthyLessThanOrEqualTo")
         most = _EVERYTHING if wanted is None else wanted
         limit = _scaled(most, total)
         if missing <= limit:
-            return Budget(True, limit - missing)
+            return RemediationBudget(True, limit - missing)
         why = f"exceeds maxUnhealthy (total: {total}, unhealthy: {unhealthy}, maxUnhealthy: {most})"
-    return Budget(False, 0, f"Remediation is not allowed, the number of not started or unhealthy machines {why}")
+    return RemediationBudget(False, 0, f"Remediation is not allowed, the number of not started or unhealthy machines {why}")
 
 
 def _range(text: str) -> tuple[int, int]:
     found = _RANGE.fullmatch(text)
     if found is None:
-        raise BudgetError(f"{go_quote(text)} is not a range of machines such as [1-3]")
+        raise TriggerError(f"{go_quote(text)} is not a range of machines such as [1-3]")
     lowest, highest = int(found[1]), int(found[2])
     if highest < lowest:
-        raise BudgetError(f"max value {highest} cannot be less than min value {lowest} for unhealthyRange")
+        raise TriggerError(f"max value {highest} cannot be less than min value {lowest} for unhealthyRange")
     return lowest, highest
 
 
@@ -289,8 +289,8 @@ def _scaled(value: Any, total: int) -> int:
     if isinstance(value, int):
         return value
     if not isinstance(value, str) or not value.endswith("%"):
-        raise BudgetError("invalid value for IntOrString: invalid type: string is not a percentage")
+        raise TriggerError("invalid value for IntOrString: invalid type: string is not a percentage")
     try:
         return atoi(value[:-1]) * total // 100
     except IntegerError as error:
-        raise BudgetError(f"invalid value for IntOrString: invalid value {go_quote(value)}: {error}") from None
+        raise TriggerError(f"invalid value for IntOrString: invalid value {go_quote(value)}: {error}") from None

@@ -12,7 +12,7 @@ from typing import Any
 from remuda.kube.conditions import ERROR, FALSE, LEGACY, TRUE, WARNING, get, is_true, with_condition, with_legacy, without
 from remuda.kube.objects import with_path, without_path
 
-from .machine_health import Budget, State, Verdict
+from .machine_health import HealthState, HealthVerdict, RemediationBudget
 
 Obj = dict[str, Any]
 
@@ -39,7 +39,7 @@ def with_counts(check: Obj, targets: Iterable[str], healthy: int) -> Obj:
     return with_path(found, ("status", "targets"), names[:_MOST_TARGETS])
 
 
-def with_budget(check: Obj, budget: Budget, now: float) -> Obj:
+def with_budget(check: Obj, budget: RemediationBudget, now: float) -> Obj:
     found = with_path(check, ("status", "remediationsAllowed"), budget.remaining)
     if budget.allowed:
         found = with_legacy(found, REMEDIATION_ALLOWED, TRUE, now=now)
@@ -71,8 +71,8 @@ def without_problems(check: Obj) -> Obj:
 # --- its machines ----------------------------------------------------------------------------------------------------------
 
 
-def with_verdict(machine: Obj, verdict: Verdict, now: float) -> Obj:
-    if verdict.state is State.HEALTHY:
+def with_verdict(machine: Obj, verdict: HealthVerdict, now: float) -> Obj:
+    if verdict.state is HealthState.HEALTHY:
         found = with_legacy(machine, HEALTH_CHECK_SUCCEEDED, TRUE, now=now)
         return with_condition(found, HEALTH_CHECK_SUCCEEDED, TRUE, "HealthCheckSucceeded", now=now)
     found = with_legacy(machine, HEALTH_CHECK_SUCCEEDED, FALSE, verdict.legacy_reason, verdict.legacy_message, WARNING, now=now)

@@ -42,9 +42,9 @@ from .creation import Creation
 from .desired_machines import machine_labels, owner_reference, settled
 from .in_place_propagation import Propagation
 from .machine_deletion import REFUSED_AGAIN, DeletionRefused, UnknownOrder, check_budget, first_to_go, remove_machine
-from .preflight import Gate
+from .preflight import PreflightChecks
 from .remediation import Remediation, is_current
-from .scope import NAME, Failure, MachineSetScope, for_each, is_deployment_child
+from .scope import NAME, CreationFailure, MachineSetScope, for_each, is_deployment_child
 from .status import OWNED, MachineSetSnapshot, seconds_until_change, with_legacy_status, with_status
 
 Obj = dict[str, Any]
@@ -66,7 +66,7 @@ class MachineSets:
         self._events = core.recorder("machineset-controller")
         self._claiming = Claiming(core, self._events)
         self._templates = Templates(core)
-        self._gate = Gate(core)
+        self._gate = PreflightChecks(core)
         self._budgets = MachineBudgets.of(core)
         self._remediation = Remediation(core, self._gate, self._budgets)
         self._propagation = Propagation(core)
@@ -199,7 +199,7 @@ class MachineSets:
             if not selector.matches(machine_labels(scope.machine_set)):
                 # It would never count the machines that it makes, and go on making them for ever.
                 why = "spec.selector does not match the labels of spec.template"
-                scope.failure = Failure("MachineCreationFailed", why)
+                scope.failure = CreationFailure("MachineCreationFailed", why)
                 raise Stuck(Wait(Code.MALFORMED, scope.ref(), Actor.USER, evidence=why))
             return await self._grow(scope, -surplus)
         return None
@@ -211,7 +211,7 @@ class MachineSets:
         verdict = await self._gate.verdict(scope, "Scale up")
         if verdict.messages:
             scope.preflight = list(verdict.messages)
-            scope.failure = Failure("PreflightCheckFailed", verdict.joined)
+            scope.failure = CreationFailure("PreflightCheckFailed", verdict.joined)
             return verdict.holds_up(scope)
         await self._creation.run(scope, count)
         return None

@@ -21,7 +21,7 @@ from ..phases import Stuck
 from .clones import MANAGER, Clone, Clones, NotCloned
 from .desired_machines import new_machine
 from .in_place_propagation import Propagation
-from .scope import NAME, Failure, MachineSetScope, for_each
+from .scope import NAME, CreationFailure, MachineSetScope, for_each
 
 Obj = dict[str, Any]
 log = logger(__name__)
@@ -36,7 +36,7 @@ _DRAWS = 16
 class _Failed(Exception):
     """`code` is the reason if a user has to act; None if a retry may succeed."""
 
-    def __init__(self, failure: Failure, name: str = "", code: Code | None = None) -> None:
+    def __init__(self, failure: CreationFailure, name: str = "", code: Code | None = None) -> None:
         super().__init__(failure.message)
         self.code = code
         # A randomly drawn name would make every message a new one.
@@ -81,13 +81,13 @@ class Creation:
         template = dig(machine_set, "spec", "machineNaming", "template") or _DEFAULT_NAME
         if _RANDOM not in template:
             why = "cannot generate Machine name: {{ .random }} is missing in machineNaming.template"
-            raise _Failed(Failure("MachineCreationFailed", why))
+            raise _Failed(CreationFailure("MachineCreationFailed", why))
         found: dict[str, None] = {}
         for _ in range(count + _DRAWS):
             try:
                 name = machine_name(template, cluster_name_of(machine_set), name_of(machine_set), self._core.rng.name_suffix)
             except NameTemplateError as error:
-                raise _Failed(Failure("MachineCreationFailed", f"failed to generate Machine name: {error}")) from None
+                raise _Failed(CreationFailure("MachineCreationFailed", f"failed to generate Machine name: {error}")) from None
             if self._core.machines.get(scope.namespace, name) is None:
                 found[name] = None
             if len(found) == count:
@@ -139,12 +139,14 @@ class Creation:
             reason = "InfrastructureTemplateCloningFailed"
             made.append(await self._clones.make(scope, scope.infrastructure, name, "InfraMachine"))
         except NotCloned as error:
-            raise _Failed(Failure(reason, str(error)), name, Code.REFERENCE if error.missing else _refusal(error)) from error
+            raise _Failed(
+                CreationFailure(reason, str(error)), name, Code.REFERENCE if error.missing else _refusal(error)
+            ) from error
         wanted = new_machine(scope.machine_set, name, reference_to(made[-1].obj), bootstrap)
         try:
             return await self._core.client.apply(MACHINES, wanted, field_manager=MANAGER, force=True)
         except ApiError as error:
-            failure = Failure("MachineCreationFailed", f"failed to apply Machine: {error.message}")
+            failure = CreationFailure("MachineCreationFailed", f"failed to apply Machine: {error.message}")
             raise _Failed(failure, name, _refusal(error)) from error
 
 

@@ -1,6 +1,6 @@
 """Preflight checks before a set makes machines: the control plane must exist, must not be upgrading, and versions must fit.
 
-The checks are pure; :class:`Gate` reads their inputs. The words are what users see in conditions.
+The checks are pure; :class:`PreflightChecks` reads their inputs. The words are what users see in conditions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MINORS_BEHIND = 3
 _KUBEADM = ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate")
 
 
-class Unreadable(Exception):
+class IncomparableVersion(Exception):
     """A version that can't be compared: the check has no result."""
 
 
@@ -73,7 +73,7 @@ def problems(machine_set: Obj, control_plane: Obj, checks: Collection[str], left
 def _read(text: str, otherwise: str) -> KubernetesVersion:
     version = parse_tolerant(text)
     if version is None:
-        raise Unreadable(f"{otherwise}: it is no semantic version")
+        raise IncomparableVersion(f"{otherwise}: it is no semantic version")
     return version
 
 
@@ -150,7 +150,7 @@ class PreflightVerdict(NamedTuple):
         return Result(after=RECHECK_SECONDS, waits=(wait,))
 
 
-class Gate:
+class PreflightChecks:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._followed: set[Informer] = set()
@@ -175,7 +175,7 @@ class Gate:
             return PreflightVerdict((f"{doing}: failed to get ControlPlane {name}: {why}",), True)
         try:
             return PreflightVerdict(tuple(problems(scope.machine_set, control_plane, checks, left_out)))
-        except Unreadable as error:
+        except IncomparableVersion as error:
             return PreflightVerdict((f"{doing}: {error}",), True)
 
     async def _read(self, ref: Obj, namespace: str, follow: bool = False) -> tuple[Obj | None, str]:

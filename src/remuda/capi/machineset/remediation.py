@@ -36,7 +36,7 @@ from ..controller_context import Core
 from ..machine_budgets import MachineBudgets
 from ..well_known import REMEDIATE_MACHINE, REVISION
 from .machine_deletion import REFUSED_AGAIN, DeletionRefused, check_budget, check_removal, remove_machine
-from .preflight import Gate, PreflightVerdict
+from .preflight import PreflightChecks, PreflightVerdict
 from .scope import NAME, MachineSetScope, for_each
 
 Obj = dict[str, Any]
@@ -51,7 +51,7 @@ class InvalidLimit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RemediationPlan:
     healed: tuple[Obj, ...] = ()  # healthy again: nothing is left to be remediated
     outdated: tuple[Obj, ...] = ()  # a rollout replaces them anyway
     deferred: tuple[Obj, ...] = ()  # too many at once
@@ -79,24 +79,24 @@ def is_current(machine_set: Obj, deployment: Obj | None) -> bool:
     return annotations_of(deployment).get(REVISION) == annotations_of(machine_set).get(REVISION)
 
 
-def plan(machines: Sequence[Obj], machine_set: Obj, deployment: Obj | None) -> Plan:
+def plan(machines: Sequence[Obj], machine_set: Obj, deployment: Obj | None) -> RemediationPlan:
     """`deployment` is the set's, if it has one. Raises InvalidLimit."""
     present = [machine for machine in machines if not is_being_deleted(machine)]
     healed = tuple(machine for machine in present if is_healed(machine))
     wanted = [machine for machine in present if is_to_be_remediated(machine)]
     if not wanted:
-        return Plan(healed)
+        return RemediationPlan(healed)
     if deployment is None:
-        return Plan(healed, chosen=tuple(in_order(wanted)))
+        return RemediationPlan(healed, chosen=tuple(in_order(wanted)))
     if not is_current(machine_set, deployment):
-        return Plan(healed, outdated=tuple(wanted))
+        return RemediationPlan(healed, outdated=tuple(wanted))
     limit = dig(deployment, "spec", "remediation", "maxInFlight")
     if limit is None:
-        return Plan(healed, chosen=tuple(in_order(wanted)))
+        return RemediationPlan(healed, chosen=tuple(in_order(wanted)))
     replicas = dig(deployment, "spec", "replicas", default=1)
     room = max(_scaled(limit, replicas) - sum(1 for machine in machines if _in_flight(machine)), 0)
     ordered = in_order(wanted)
-    return Plan(healed, deferred=tuple(ordered[room:]), chosen=tuple(ordered[:room]), limit=str(limit))
+    return RemediationPlan(healed, deferred=tuple(ordered[room:]), chosen=tuple(ordered[:room]), limit=str(limit))
 
 
 def _in_flight(machine: Obj) -> bool:
@@ -140,7 +140,7 @@ _DEFERRED = "RemediationDeferred"
 
 
 class Remediation:
-    def __init__(self, core: Core, gate: Gate, budgets: MachineBudgets) -> None:
+    def __init__(self, core: Core, gate: PreflightChecks, budgets: MachineBudgets) -> None:
         self._core = core
         self._gate = gate
         self._budgets = budgets

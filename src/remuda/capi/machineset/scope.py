@@ -18,7 +18,7 @@ Obj = dict[str, Any]
 NAME = "machineset"
 
 
-class Failure(NamedTuple):
+class CreationFailure(NamedTuple):
     """The reason and the message of the condition MachinesCreated when machines could not be made."""
 
     reason: str
@@ -38,7 +38,7 @@ class MachineSetScope:
     infrastructure_missing: bool = False
     bootstrap_missing: bool = False
     preflight: list[str] = field(default_factory=list)
-    failure: Failure | None = None
+    failure: CreationFailure | None = None
     created: int = 0
 
     @property

@@ -18,7 +18,7 @@ from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, with
 from ..kubernetes_versions import of_machines
 from ..machine_messages import LONG_DELETION, deleting_for, in_deletion_for_long, not_to_be_remediated
 from .remediation import REMEDIATED, is_to_be_remediated, is_unhealthy
-from .scope import Failure
+from .scope import CreationFailure
 
 Obj = dict[str, Any]
 
@@ -54,7 +54,7 @@ class MachineSetSnapshot:
     bootstrap_missing: bool = False
     infrastructure_missing: bool = False
     preflight: Sequence[str] = ()
-    failure: Failure | None = None
+    failure: CreationFailure | None = None
     node: Callable[[str], Obj | None] = lambda name: None
 
     @property

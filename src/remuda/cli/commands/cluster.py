@@ -161,7 +161,7 @@ def registration_command(
     details = clusters.Details(() if all_roles else roles, node_name, address, internal_address, labels, taints)
     try:
         arguments = details.arguments()
-    except clusters.Unfit as unfit:
+    except clusters.InvalidMark as unfit:
         raise click.UsageError(str(unfit)) from None
     wanted = remote.run(lambda client: clusters.find(client, namespace, name))
     identifier = states.identifier_of(wanted)

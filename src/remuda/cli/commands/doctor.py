@@ -77,7 +77,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     name: str
     status: Status
     found: str
@@ -90,34 +90,36 @@ class Result:
         return {"name": self.name, "status": self.status, "found": self.found, "advice": self.advice}
 
 
-def run(subject: Subject) -> list[Result]:
+def run(subject: Subject) -> list[CheckResult]:
     return [check(subject) for check in CHECKS]
 
 
-def port(subject: Subject) -> Result:
+def port(subject: Subject) -> CheckResult:
     listen = subject.listen
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror:
-        return Result("port", "fail", f"the address {listen.host} is not known", "choose another with --listen")
+        return CheckResult("port", "fail", f"the address {listen.host} is not known", "choose another with --listen")
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)
         except OSError as error:
             return _port_taken(subject, error)
-    return Result("port", "ok", f"{listen} is free")
+    return CheckResult("port", "ok", f"{listen} is free")
 
 
-def _port_taken(subject: Subject, error: OSError) -> Result:
+def _port_taken(subject: Subject, error: OSError) -> CheckResult:
     listen = subject.listen
     if error.errno != errno.EADDRINUSE:
         advice = "choose another with --listen"
-        return Result("port", "fail", f"{listen} can't be listened on ({os.strerror(error.errno or 0)})", advice)
+        return CheckResult("port", "fail", f"{listen} can't be listened on ({os.strerror(error.errno or 0)})", advice)
     version = _own_server(subject)
     if version:
-        return Result("port", "ok", f"{listen} is served by the Remuda of this data directory ({version})")
-    return Result("port", "fail", f"{listen} is in use by another program", "stop it, or choose another address with --listen")
+        return CheckResult("port", "ok", f"{listen} is served by the Remuda of this data directory ({version})")
+    return CheckResult(
+        "port", "fail", f"{listen} is in use by another program", "stop it, or choose another address with --listen"
+    )
 
 
 def _own_server(subject: Subject) -> str:
@@ -137,35 +139,35 @@ def _existing(path: Path) -> Path:
     return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
-def disk_space(subject: Subject) -> Result:
+def disk_space(subject: Subject) -> CheckResult:
     place = _existing(subject.data_dir)
     free = shutil.disk_usage(place).free
     found = f"{_size(free)} free for {subject.data_dir}"
     if free < DISK_FAIL:
-        return Result("disk space", "fail", found, f"make room, at least {_size(DISK_FAIL)}")
+        return CheckResult("disk space", "fail", found, f"make room, at least {_size(DISK_FAIL)}")
     if free < DISK_WARN:
-        return Result("disk space", "warn", found, f"{_size(DISK_WARN)} leave room for history and backups")
-    return Result("disk space", "ok", found)
+        return CheckResult("disk space", "warn", found, f"{_size(DISK_WARN)} leave room for history and backups")
+    return CheckResult("disk space", "ok", found)
 
 
 def _size(count: int) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count // 2**20} MiB"
 
 
-def disk_speed(subject: Subject) -> Result:
+def disk_speed(subject: Subject) -> CheckResult:
     place = _existing(subject.data_dir)
     try:
         taken = sorted(_sync_times(place, subject.clock))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        return Result("disk speed", "fail", f"{place} can't be written ({reason})", "choose another with --data-dir")
+        return CheckResult("disk speed", "fail", f"{place} can't be written ({reason})", "choose another with --data-dir")
     middle = taken[len(taken) // 2] * 1000
     found = f"a durable write takes {middle:.1f} ms"
     if middle >= FSYNC_FAIL_MS:
-        return Result("disk speed", "fail", found, "use a working disk, or choose another directory with --data-dir")
+        return CheckResult("disk speed", "fail", found, "use a working disk, or choose another directory with --data-dir")
     if middle >= FSYNC_WARN_MS:
-        return Result("disk speed", "warn", found, "every write of an object waits for one; a local SSD takes about 1 ms")
-    return Result("disk speed", "ok", found)
+        return CheckResult("disk speed", "warn", found, "every write of an object waits for one; a local SSD takes about 1 ms")
+    return CheckResult("disk speed", "ok", found)
 
 
 def _sync_times(place: Path, clock: Clock) -> Iterator[float]:
@@ -177,17 +179,17 @@ def _sync_times(place: Path, clock: Clock) -> Iterator[float]:
             yield clock.monotonic() - started
 
 
-def time(subject: Subject) -> Result:
+def time(subject: Subject) -> CheckResult:
     now = subject.clock.time()
     found = f"it is {rfc3339(now)}"
     if now < _RELEASED:
-        return Result("clock", "fail", found, "that is in the past: set the clock, or certificates will not be valid")
+        return CheckResult("clock", "fail", found, "that is in the past: set the clock, or certificates will not be valid")
     state = subject.data_dir / "state.db"
     if state.exists() and state.stat().st_mtime > now + 60:
-        return Result("clock", "fail", found, f"but {state} was written after that: set the clock, which went backwards")
+        return CheckResult("clock", "fail", found, f"but {state} was written after that: set the clock, which went backwards")
     if not _synchronised():
-        return Result("clock", "warn", found, "the clock is not synchronised: run chrony or systemd-timesyncd")
-    return Result("clock", "ok", found)
+        return CheckResult("clock", "warn", found, "the clock is not synchronised: run chrony or systemd-timesyncd")
+    return CheckResult("clock", "ok", found)
 
 
 def _synchronised() -> bool:
@@ -199,23 +201,23 @@ def _synchronised() -> bool:
         return True
 
 
-def permissions(subject: Subject) -> Result:
+def permissions(subject: Subject) -> CheckResult:
     directory = subject.data_dir
     if not directory.exists():
         place = _existing(directory)
         if os.access(place, os.W_OK | os.X_OK) and place.is_dir():
-            return Result("permissions", "ok", f"{directory} does not exist yet and can be created")
-        return Result("permissions", "fail", f"{directory} can't be made in {place}", "choose another with --data-dir")
+            return CheckResult("permissions", "ok", f"{directory} does not exist yet and can be created")
+        return CheckResult("permissions", "fail", f"{directory} can't be made in {place}", "choose another with --data-dir")
     if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        return Result("permissions", "fail", f"{directory} is not this user's", f"chown -R it to uid {os.getuid()}")
+        return CheckResult("permissions", "fail", f"{directory} is not this user's", f"chown -R it to uid {os.getuid()}")
     loose = [name for name in _SECRET_FILES if _readable_by_others(directory / name)]
     if loose:
         listed = ", ".join(loose)
         advice = f"cd {directory} && chmod go= {' '.join(loose)}; then treat their content as disclosed"
-        return Result("permissions", "fail", f"others can read {listed}", advice)
+        return CheckResult("permissions", "fail", f"others can read {listed}", advice)
     if _readable_by_others(directory):
-        return Result("permissions", "warn", f"other users can list {directory}", f"chmod 700 {directory}")
-    return Result("permissions", "ok", f"{directory} and its keys can be read by this user only")
+        return CheckResult("permissions", "warn", f"other users can list {directory}", f"chmod 700 {directory}")
+    return CheckResult("permissions", "ok", f"{directory} and its keys can be read by this user only")
 
 
 def _readable_by_others(path: Path) -> bool:
@@ -225,23 +227,23 @@ def _readable_by_others(path: Path) -> bool:
         return False
 
 
-def open_files(subject: Subject) -> Result:
+def open_files(subject: Subject) -> CheckResult:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
-        return Result("open files", "ok", "no limit")
+        return CheckResult("open files", "ok", "no limit")
     found = f"at most {hard}"
     advice = "each client and each watch needs one: raise it with ulimit -n, or LimitNOFILE= of the service"
     if hard < FILES_FAIL:
-        return Result("open files", "fail", found, advice)
-    return Result("open files", "warn", found, advice) if hard < FILES_WARN else Result("open files", "ok", found)
+        return CheckResult("open files", "fail", found, advice)
+    return CheckResult("open files", "warn", found, advice) if hard < FILES_WARN else CheckResult("open files", "ok", found)
 
 
-def sqlite(subject: Subject) -> Result:
+def sqlite(subject: Subject) -> CheckResult:
     found = f"version {sqlite3.sqlite_version}"
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         wanted = ".".join(map(str, OLDEST_SQLITE))
-        return Result("sqlite", "fail", found, f"{wanted} or later is needed: use a newer Python or libsqlite3")
-    return Result("sqlite", "ok", found)
+        return CheckResult("sqlite", "fail", found, f"{wanted} or later is needed: use a newer Python or libsqlite3")
+    return CheckResult("sqlite", "ok", found)
 
 
-CHECKS: tuple[Callable[[Subject], Result], ...] = (port, disk_space, disk_speed, time, permissions, open_files, sqlite)
+CHECKS: tuple[Callable[[Subject], CheckResult], ...] = (port, disk_space, disk_speed, time, permissions, open_files, sqlite)

@@ -19,7 +19,7 @@ from ..exit_codes import Code, Failure
 from ..options.locations import Listen, parse_listen
 
 if TYPE_CHECKING:
-    from ..systemd import Program, Service
+    from ..systemd import SystemdService, UnitProgram
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
@@ -109,7 +109,7 @@ def ways_in(data_dir: Path, given: dict[str, Any]) -> str:
     return f"Try:     sudo kubectl --kubeconfig {own} get namespaces\nOthers:  {others}"
 
 
-def _install(service: Service, *, start: bool) -> None:
+def _install(service: SystemdService, *, start: bool) -> None:
     from remuda.machines.runner import jail
 
     from ..systemd import InstallError, install, runs_here
@@ -129,14 +129,14 @@ def _install(service: Service, *, start: bool) -> None:
 
 
 def _service(
-    program: Program, name: str, user: str, local_machines: bool, options: tuple[str, ...], given: dict[str, Any]
-) -> Service:
+    program: UnitProgram, name: str, user: str, local_machines: bool, options: tuple[str, ...], given: dict[str, Any]
+) -> SystemdService:
     """`given` is what the options of serve say."""
-    from ..systemd import Service
+    from ..systemd import SystemdService
 
     data_dir = given.get("data_dir") or Path("/var/lib") / name
     named = [path for key, path in given.items() if isinstance(path, Path) and key in ("data_dir", "pki_dir")]
-    return Service(
+    return SystemdService(
         name=name,
         program=program.words,
         options=options,
@@ -174,7 +174,7 @@ def _engines() -> tuple[str, ...]:
     return tuple(each.gr_name for each in grp.getgrall() if each.gr_name in _ENGINES)
 
 
-def _check_program(program: Program, service: Service) -> None:
+def _check_program(program: UnitProgram, service: SystemdService) -> None:
     advice = "install it where every user can read it, such as /opt/remuda"
     if service.user != "root" and (closed := program.closed) is not None:
         raise Failure(

@@ -117,7 +117,7 @@ def show(name: str, namespace: str, remote: Remote, output: Output) -> None:
     from ..remote import machines
     from ..views import machine as telling
 
-    async def look(client: HttpsClient) -> telling.Machine:
+    async def look(client: HttpsClient) -> telling.MachineView:
         return await machines.look(client, await machines.find(client, namespace, name))
 
     found = remote.run(look)

@@ -13,7 +13,7 @@ from ..remote.connection import Remote, cluster_argument, remote_options
 if TYPE_CHECKING:
     from remuda.client.https import HttpsClient
 
-    from ..remote.operations import Request
+    from ..remote.operations import OperationRequest
     from ..views.recovery_preview import Preview
 
 
@@ -124,7 +124,7 @@ def _confirm(preview: Preview) -> None:
         raise Failure(f"that is not {cluster}: nothing was changed")
 
 
-async def _requested(client: HttpsClient, namespace: str, name: str, preview: Preview, config: str) -> Request:
+async def _requested(client: HttpsClient, namespace: str, name: str, preview: Preview, config: str) -> OperationRequest:
     from ..remote import clusters, operations
     from ..views.operations import RECOVERY
     from ..views.restore_preview import MODES
@@ -135,7 +135,7 @@ async def _requested(client: HttpsClient, namespace: str, name: str, preview: Pr
     return await operations.request(client, await clusters.find(client, namespace, name), RECOVERY, asked)
 
 
-def _follow(remote: Remote, name: str, request: Request) -> None:
+def _follow(remote: Remote, name: str, request: OperationRequest) -> None:
     """Follow the recovery to its end; an interrupt does not stop it."""
     from ..remote import operations
 

@@ -50,7 +50,7 @@ _NAMED = 20
 _CLIENTS_EVERY = 2.0
 
 
-class Server(NamedTuple):
+class RotatedServer(NamedTuple):
     """The server that is asked. Read anew each time: its own kubeconfig changes with the CA."""
 
     kubeconfig: Path | None
@@ -80,7 +80,7 @@ class Server(NamedTuple):
 def _server_options(function: _Function) -> _Function:
     @functools.wraps(function)
     def called(*args: Any, kubeconfig: Path | None, login: str, **options: Any) -> Any:
-        return function(*args, server=Server(kubeconfig, login), **options)
+        return function(*args, server=RotatedServer(kubeconfig, login), **options)
 
     named = click.option("--login", default="", metavar="NAME", shell_complete=complete_names, help="The login to use.")
     by_file = click.option(
@@ -113,7 +113,7 @@ def command() -> None:
 @command.command()
 @_server_options
 @output_option(TABLE, WIDE, JSON, YAML)
-def status(server: Server, output: Output) -> None:
+def status(server: RotatedServer, output: Output) -> None:
     """Show which keys are used, and how far rotations are."""
     found = server.ask("GET")
     if output.structured:
@@ -155,7 +155,7 @@ def _serving_row(found: Obj) -> list[str]:
 @click.option("--finish", is_flag=True, help="Drop the old key now. Past states of Secrets can't be read any more.")
 @_wait_options
 @_server_options
-def encryption_key(finish: bool, no_wait: bool, timeout: float, server: Server) -> None:
+def encryption_key(finish: bool, no_wait: bool, timeout: float, server: RotatedServer) -> None:
     """Encrypt all Secrets with a new key.
 
     All servers get the new key before one of them uses it; then every Secret is written anew. The old key is kept for reading
@@ -175,7 +175,9 @@ def encryption_key(finish: bool, no_wait: bool, timeout: float, server: Server) 
 @click.option("--until-trusted", is_flag=True, help="Wait until all hosts and cluster agents trust the new CA.")
 @_wait_options
 @_server_options
-def ca(finish: bool, force: bool, no_handover: bool, until_trusted: bool, no_wait: bool, timeout: float, server: Server) -> None:
+def ca(
+    finish: bool, force: bool, no_handover: bool, until_trusted: bool, no_wait: bool, timeout: float, server: RotatedServer
+) -> None:
     """Have certificates signed by a new CA.
 
     From then on both are trusted and handed out. What the old one has signed stays good, and clients that trust only the old
@@ -204,7 +206,7 @@ def ca(finish: bool, force: bool, no_handover: bool, until_trusted: bool, no_wai
 @click.option("--force", is_flag=True, help="With --finish: also if there are Secrets with tokens of the old key.")
 @_wait_options
 @_server_options
-def service_account_key(finish: bool, force: bool, no_wait: bool, timeout: float, server: Server) -> None:
+def service_account_key(finish: bool, force: bool, no_wait: bool, timeout: float, server: RotatedServer) -> None:
     """Sign tokens of service accounts with a new key.
 
     Tokens of the old one stay valid until --finish drops it.
@@ -216,7 +218,7 @@ def service_account_key(finish: bool, force: bool, no_wait: bool, timeout: float
 
 @command.command(_SERVING)
 @_server_options
-def serving_certificate(server: Server) -> None:
+def serving_certificate(server: RotatedServer) -> None:
     """Give this server another key and certificate to serve with, now.
 
     It is renewed by itself a month before it ends. Connections that stand keep the old one.
@@ -232,7 +234,7 @@ def _wanted(finish: bool) -> Obj:
     return {"finish": True} if finish else {}
 
 
-def _rotate(server: Server, kind: str, body: Obj, no_wait: bool, timeout: float) -> None:
+def _rotate(server: RotatedServer, kind: str, body: Obj, no_wait: bool, timeout: float) -> None:
     from remuda.kube.clock import SYSTEM_CLOCK
 
     answer = _begun(server, kind, body)
@@ -275,7 +277,7 @@ def _rotate(server: Server, kind: str, body: Obj, no_wait: bool, timeout: float)
         click.echo(f"the old one is still valid: when nothing needs it any more, run remuda rotate {kind} --finish", err=True)
 
 
-def _begun(server: Server, kind: str, body: Obj) -> Obj:
+def _begun(server: RotatedServer, kind: str, body: Obj) -> Obj:
     from remuda.kube.errors import ApiError
 
     try:
@@ -287,7 +289,7 @@ def _begun(server: Server, kind: str, body: Obj) -> Obj:
         raise
 
 
-def _until_trusted(server: Server, timeout: float) -> None:
+def _until_trusted(server: RotatedServer, timeout: float) -> None:
     """Until all clients that the server knows trust the new CA."""
     from remuda.kube.clock import SYSTEM_CLOCK
 
@@ -326,7 +328,7 @@ def _is_over(key: Obj, *, finish: bool) -> bool:
     return key["stage"] == "" or (key["stage"] == "keeping" and not finish)
 
 
-def _patiently(server: Server, end: float) -> Obj:
+def _patiently(server: RotatedServer, end: float) -> Obj:
     """A server may be started anew in the middle of it; and its kubeconfig is written anew a moment before the old CA goes."""
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.kube.errors import ApiError

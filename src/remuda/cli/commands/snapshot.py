@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from remuda.client.https import HttpsClient
     from remuda.provisioning.etcd.snapshot_sets import SnapshotCopy, SnapshotSet
 
-    from ..remote.operations import Request
+    from ..remote.operations import OperationRequest
     from ..views.states import ClusterView
 
 
@@ -75,7 +75,7 @@ def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Out
     from ..views import snapshots as telling
     from ..views.operations import CREATE
 
-    async def begin(client: HttpsClient) -> tuple[Request, frozenset[str]]:
+    async def begin(client: HttpsClient) -> tuple[OperationRequest, frozenset[str]]:
         wanted = await clusters.find(client, namespace, name)
         known = await snapshots.names(client, wanted)
         return await operations.request(client, wanted, CREATE, {}), known

@@ -17,7 +17,7 @@ from ..options.locations import Listen, data_dir_option, listen_option
 from ..remote.login_file import complete_names
 
 if TYPE_CHECKING:
-    from remuda.client.kubeconfig import Target
+    from remuda.client.kubeconfig import KubeTarget
 
     from ..support_bundle.collector import Collector
 
@@ -83,7 +83,7 @@ def command(
     now = SYSTEM_CLOCK.time()
     path = file or Path(f"remuda-support-{rfc3339(now).replace(':', '')}.tar.gz")
     data_dir = data_dir.absolute()
-    target: Target | None = None
+    target: KubeTarget | None = None
     why = ""
     try:
         target = _target(kubeconfig, login, data_dir)
@@ -107,7 +107,7 @@ def command(
 
 async def _collect(
     collector: Collector,
-    target: Target | None,
+    target: KubeTarget | None,
     data_dir: Path,
     listen: Listen,
     unit: str,
@@ -130,7 +130,7 @@ async def _collect(
     collector.logs(unit, hours, log_files)
 
 
-def _target(kubeconfig: Path | None, login: str, data_dir: Path) -> Target:
+def _target(kubeconfig: Path | None, login: str, data_dir: Path) -> KubeTarget:
     """The server and the user: the options, else the administrator of the data directory, else the current login."""
     from remuda.client.kubeconfig import load, select
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from remuda.hosts import addresses, processes
 from remuda.hosts.environment import MARK
-from remuda.hosts.host_directory import Record
+from remuda.hosts.host_directory import HostRecord
 from remuda.hosts.hosts import IDENTITY, Hosts
 
 
@@ -22,7 +22,7 @@ class Seen:
     """Every host that there was, also those that have gone since."""
 
     directory: Path
-    records: dict[str, Record] = field(default_factory=dict)
+    records: dict[str, HostRecord] = field(default_factory=dict)
 
     @property
     def hosts(self) -> Path:
@@ -46,7 +46,7 @@ def of_all(seen: Seen) -> list[str]:
     return found
 
 
-def _processes(records: Iterable[Record]) -> Iterator[str]:
+def _processes(records: Iterable[HostRecord]) -> Iterator[str]:
     for record in records:
         for pid in sorted(processes.marked(MARK, record.id)):
             yield f"process {pid} of host {record.name} runs: {_command(pid)}"

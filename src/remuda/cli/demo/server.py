@@ -28,7 +28,7 @@ _STOP_SECONDS = 60.0
 _TOLD = 3000
 
 
-class Server:
+class DemoServer:
     def __init__(self, directory: Path, environ: Mapping[str, str], clock: Clock) -> None:
         self.directory = directory
         self.log = directory / "server.log"

@@ -32,7 +32,7 @@ from ..views import cluster_tree, states, wait_chain
 from ..views.states import ClusterView
 from . import cluster, leftovers, server
 from .cluster import NAME, SERVERS, WORKERS, Declared, next_minor
-from .server import Server
+from .server import DemoServer
 from .stage import PACE, Act, Stage
 
 Obj = dict[str, Any]
@@ -91,7 +91,7 @@ class Tour:
         self._clock = clock
         self._limit = limit
         self._environ = environ
-        self._server = Server(directory, {}, clock)
+        self._server = DemoServer(directory, {}, clock)
         self._seen = leftovers.Seen(directory)
         self._client: HttpsClient | None = None
 
@@ -121,7 +121,7 @@ class Tour:
             "REMUDA_ETCD_BINARY": str(chosen.program),
             "REMUDA_IMAGES": str(self._directory / "images"),
         }
-        self._server = Server(self._directory, environ, self._clock)
+        self._server = DemoServer(self._directory, environ, self._clock)
         self._stage.command(f"remuda serve --data-dir {self._directory} --listen 127.0.0.1:0")
         with self._acting("The server starts") as act:
             async with _ticking(act, self._clock):

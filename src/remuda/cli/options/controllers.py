@@ -12,8 +12,8 @@ import click
 from .locations import parse_interval
 
 if TYPE_CHECKING:
-    from remuda.runtime import Term
-    from remuda.runtime.controller_table import Choice
+    from remuda.runtime import LeaseTerm
+    from remuda.runtime.controller_table import ControllerChoice
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -171,7 +171,7 @@ controllers_option = click.option(
 )
 
 
-def chosen_by(choose: Callable[[str], Choice], wanted: str) -> Choice:
+def chosen_by(choose: Callable[[str], ControllerChoice], wanted: str) -> ControllerChoice:
     """The value of `--controllers`."""
     from remuda.runtime.controller_table import UnknownController
 
@@ -233,10 +233,10 @@ def leader_options(function: _Function) -> Callable[..., Any]:
     return found
 
 
-def _term(lease: float, renew: float, retry: float) -> Term:
-    from remuda.runtime import Term
+def _term(lease: float, renew: float, retry: float) -> LeaseTerm:
+    from remuda.runtime import LeaseTerm
 
     try:
-        return Term(lease, renew, retry)
+        return LeaseTerm(lease, renew, retry)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--leader-elect-lease-duration") from error

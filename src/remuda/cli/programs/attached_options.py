@@ -24,9 +24,9 @@ from .event_loop import stop_on_signals
 if TYPE_CHECKING:
     from remuda.app.attached import Settings, Socket
     from remuda.client.https import HttpsClient
-    from remuda.runtime import Term
-    from remuda.runtime.controller_table import Choice
-    from remuda.runtime.webhook_server import Address
+    from remuda.runtime import LeaseTerm
+    from remuda.runtime.controller_table import ControllerChoice
+    from remuda.runtime.webhook_server import WebhookAddress
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ class Attachment:
     """The values of the options; nothing is read before it is needed."""
 
     leader_elect: bool
-    term: Term
+    term: LeaseTerm
     system_namespace: str
     webhook_host: str
     webhook_port: int
@@ -53,7 +53,7 @@ class Attachment:
     webhook_service: str
     health_probe_bind_address: str
 
-    def settings(self, client: HttpsClient, choice: Choice, **more: Any) -> Settings:
+    def settings(self, client: HttpsClient, choice: ControllerChoice, **more: Any) -> Settings:
         """The options of both attached programs; `more` are those of only one."""
         from remuda.app.attached import Settings, Socket
 
@@ -173,22 +173,22 @@ def _in_pod(client: HttpsClient) -> bool:
     return client.target.token_file is not None and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 
-def _address(url: str, service: str, port: int, client: HttpsClient) -> Address:
-    from remuda.runtime.webhook_server import Address
+def _address(url: str, service: str, port: int, client: HttpsClient) -> WebhookAddress:
+    from remuda.runtime.webhook_server import WebhookAddress
 
     if url and service:
         raise click.UsageError("--webhook-url and --webhook-service exclude each other")
     if url:
         if not url.startswith("https://") or urlsplit(url).port is None:
             raise click.BadParameter(f"{url!r} is not https://HOST:PORT", param_hint="--webhook-url")
-        return Address(url=url.rstrip("/"))
+        return WebhookAddress(url=url.rstrip("/"))
     if service or _in_pod(client):
         namespace, slash, name = (service or f"{client.target.namespace}/{_SERVICE}").partition("/")
         if not (namespace and slash and name):
             raise click.BadParameter(f"{service!r} is not NAMESPACE/NAME", param_hint="--webhook-service")
-        return Address(namespace=namespace, service=name)
+        return WebhookAddress(namespace=namespace, service=name)
     host = _own_address(client.target.server)
-    return Address(url=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}")
+    return WebhookAddress(url=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}")
 
 
 def _own_address(server: str) -> str:

@@ -21,7 +21,7 @@ from .logs import log_options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from remuda.client.kubeconfig import Target
+    from remuda.client.kubeconfig import KubeTarget
     from remuda.tunnel.clusteragent.agent import Agent
     from remuda.tunnel.clusteragent.connections import AllowedAddress
     from remuda.tunnel.clusteragent.settings import Source
@@ -143,7 +143,7 @@ def command(
         runner.run(_run(source, found, allowed, prepared=kubeconfig is None))
 
 
-async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[AllowedAddress, ...], *, prepared: bool) -> None:
+async def _run(source: Source, targets: Callable[[], KubeTarget], allowed: tuple[AllowedAddress, ...], *, prepared: bool) -> None:
     from remuda.tunnel import Departed
 
     from .event_loop import tell
@@ -164,7 +164,7 @@ async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[All
 
 def _agent(
     source: Source,
-    targets: Callable[[], Target],
+    targets: Callable[[], KubeTarget],
     allowed: tuple[AllowedAddress, ...],
     told: Callable[[str], None],
     *,
@@ -176,7 +176,7 @@ def _agent(
     from remuda.tunnel.clusteragent.connections import ConnectionContext
     from remuda.tunnel.clusteragent.own_cluster import OwnCluster
 
-    def enter(target: Target) -> OwnCluster:
+    def enter(target: KubeTarget) -> OwnCluster:
         return OwnCluster(HttpsClient(target, SYSTEM_CLOCK), target, SYSTEM_CLOCK, prepared=prepared)
 
     known = os.environ.get("CATTLE_AGENT_CONNECT", "").lower() == "true"
@@ -185,7 +185,7 @@ def _agent(
     return Agent(source, targets, enter, context, told)
 
 
-def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVICE_ACCOUNT) -> Callable[[], Target]:
+def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVICE_ACCOUNT) -> Callable[[], KubeTarget]:
     """The address of the cluster's API, read again each time."""
     from remuda.client.kubeconfig import ConfigError, in_cluster, load, select
 
@@ -194,7 +194,7 @@ def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVI
             raise Failure(f"{kubeconfig} does not exist", Code.NOT_FOUND)
         return lambda: select(load([kubeconfig]), context)
 
-    def own() -> Target:
+    def own() -> KubeTarget:
         found = in_cluster(directory=service_account)
         if found is None:
             raise ConfigError("this is not a pod: name the cluster to connect with --kubeconfig")

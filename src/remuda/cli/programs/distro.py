@@ -18,7 +18,7 @@ from ..exit_codes import Code, Failure
 from .event_loop import collect_seldom, loop_factory, raise_file_limit, stop_on_signals, tell
 
 if TYPE_CHECKING:
-    from remuda.lab.distro.config.arguments import Line
+    from remuda.lab.distro.config.arguments import CommandLine
     from remuda.lab.distro.config.settings import Settings
     from remuda.lab.distro.etcd.client import EtcdClient
 
@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
 _OF_OPERATIONS: Final = frozenset({"etcd-snapshot", "restored", "certificate", "secrets-encrypt"})
 
 
-def _dispatch(line: Line) -> int:
+def _dispatch(line: CommandLine) -> int:
     from remuda.lab.distro.config.settings import load
     from remuda.lab.distro.etcd import host_commands
 

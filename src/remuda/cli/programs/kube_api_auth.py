@@ -17,7 +17,7 @@ from .event_loop import stop_on_signals
 from .logs import log_options
 
 if TYPE_CHECKING:
-    from remuda.client.kubeconfig import Target
+    from remuda.client.kubeconfig import KubeTarget
 
 
 def _address(text: str | tuple[str, int]) -> tuple[str, int]:
@@ -70,7 +70,7 @@ def command(
             raise Failure(f"can't listen at {listen[0]}:{listen[1]}: {error.strerror or error}") from error
 
 
-async def _run(target: Target, host: str, port: int) -> None:
+async def _run(target: KubeTarget, host: str, port: int) -> None:
     from remuda.client.https import HttpsClient
     from remuda.kube.clock import SYSTEM_CLOCK, Rng
     from remuda.tunnel.clusteragent.token_review import PATHS, Reviewer, serve

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from remuda.apiserver.server import Config, Server
     from remuda.capi.controller_context import ControllerOptions
     from remuda.gateway.server.serving_certificate import Files
-    from remuda.runtime import Term
-    from remuda.runtime.controller_table import Choice
+    from remuda.runtime import LeaseTerm
+    from remuda.runtime.controller_table import ControllerChoice
 
 ROLES = ("api",)
 
@@ -89,7 +89,7 @@ def command(
     only: str | None,
     wanted: str,
     options: ControllerOptions,
-    term: Term,
+    term: LeaseTerm,
     history: int,
     watch_window: int,
     shutdown_delay_duration: float,
@@ -161,9 +161,9 @@ def _check(runner: asyncio.Runner, data_dir: Path, listen: Listen, tls: Files | 
 async def _serve(
     config: Config,
     listen: Listen,
-    choice: Choice,
+    choice: ControllerChoice,
     options: ControllerOptions,
-    term: Term,
+    term: LeaseTerm,
     tls: Files | None,
     job_runner: str,
     *,

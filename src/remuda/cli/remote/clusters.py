@@ -189,7 +189,7 @@ _TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^=:]*))?:(?P<effect>\w+)")
 _TOKEN = "{token}"
 
 
-class Unfit(ValueError):
+class InvalidMark(ValueError):
     """A label or taint that no node could have; the text says why."""
 
 
@@ -224,7 +224,7 @@ def checked_label(text: str) -> str:
     key, equals, value = text.partition("=")
     problems = [*qualified_name_problems(key), *label_value_problems(value)] if equals else ["it has to be KEY=VALUE"]
     if problems:
-        raise Unfit(f"{text!r} is not a label: {problems[0]}")
+        raise InvalidMark(f"{text!r} is not a label: {problems[0]}")
     return text
 
 
@@ -233,12 +233,12 @@ def checked_taint(text: str) -> str:
 
     found = _TAINT.fullmatch(text)
     if found is None:
-        raise Unfit(f"{text!r} is not a taint: it has to be KEY=VALUE:EFFECT")
+        raise InvalidMark(f"{text!r} is not a taint: it has to be KEY=VALUE:EFFECT")
     if found["effect"] not in EFFECTS:
-        raise Unfit(f"{text!r} is not a taint: the effect has to be {', '.join(EFFECTS[:-1])} or {EFFECTS[-1]}")
+        raise InvalidMark(f"{text!r} is not a taint: the effect has to be {', '.join(EFFECTS[:-1])} or {EFFECTS[-1]}")
     problems = [*qualified_name_problems(found["key"]), *label_value_problems(found["value"] or "")]
     if problems:
-        raise Unfit(f"{text!r} is not a taint: {problems[0]}")
+        raise InvalidMark(f"{text!r} is not a taint: {problems[0]}")
     return text
 
 

@@ -20,7 +20,7 @@ from .login_file import Login, Logins, complete_names, known
 
 if TYPE_CHECKING:
     from remuda.client.https import HttpsClient
-    from remuda.client.kubeconfig import Target
+    from remuda.client.kubeconfig import KubeTarget
 
 Obj = dict[str, Any]
 _T = TypeVar("_T")
@@ -31,7 +31,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Remote:
     """A server, and who one is there."""
 
-    target: Target
+    target: KubeTarget
     login: str = ""
 
     def run(self, work: Callable[[HttpsClient], Awaitable[_T]]) -> _T:
@@ -55,10 +55,10 @@ class Remote:
         return self.run(lambda client: client.raw(method, path, query=query, body=body))
 
 
-def target_of(login: Login) -> Target:
-    from remuda.client.kubeconfig import Target
+def target_of(login: Login) -> KubeTarget:
+    from remuda.client.kubeconfig import KubeTarget
 
-    return Target(server=login.server, ca=login.ca.encode(), insecure=login.insecure, token=login.token)
+    return KubeTarget(server=login.server, ca=login.ca.encode(), insecure=login.insecure, token=login.token)
 
 
 def remote_of(kubeconfig: Path | None, login: str) -> Remote:

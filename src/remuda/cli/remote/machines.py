@@ -23,13 +23,13 @@ from remuda.kube.objects import (
     resource_version_of,
     uid_of,
 )
-from remuda.machines.machineprovision.job_outcome import Attempt, Ended, attempts_of, outcome_of
+from remuda.machines.machineprovision.job_outcome import JobAttempt, JobEnd, attempts_of, outcome_of
 from remuda.machines.machineprovision.machine_status import CREATE_JOB, DELETE_JOB, status_of
 from remuda.machines.machineprovision.well_known import ATTEMPTS, CONFIG_MAPS, JOBS, LOG, attempts_name, job_name, log_name
 from remuda.provisioning.well_known import CLUSTER_NAME, MACHINE_API_VERSION, MACHINE_GROUP, POOL_NAME, resource_of
 
 from ..exit_codes import Code, Failure
-from ..views.machine import Machine
+from ..views.machine import MachineView
 from .clusters import machines_of
 
 Obj = dict[str, Any]
@@ -92,26 +92,26 @@ async def every(client: Client, namespace: str = "") -> list[Obj]:
     return sorted(found, key=lambda each: (namespace_of(each), cluster_of(each), name_of(each)))
 
 
-async def look(client: Client, machine: Obj) -> Machine:
+async def look(client: Client, machine: Obj) -> MachineView:
     namespace, kind, name = namespace_of(machine), dig(machine, "spec", "infrastructureRef", "kind"), _infrastructure(machine)
     if dig(machine, "spec", "infrastructureRef", "apiGroup") != MACHINE_GROUP or not kind or not name:
-        return Machine(machine)
+        return MachineView(machine)
     infra = await _if_any(client.get(resource_of(MACHINE_API_VERSION, kind), name, namespace))
     template_name = annotations_of(infra or {}).get(_TEMPLATE, "")
     resource = resource_of(MACHINE_API_VERSION, f"{kind}Template")
     template = await _if_any(client.get(resource, template_name, namespace)) if template_name else None
     job = await _if_any(client.get(JOBS, job_name(name), namespace))
     tried = await attempts(client, namespace, dig(machine, "spec", "clusterName") or "", labels_of(machine).get(POOL_NAME) or "")
-    return Machine(machine, infra, template, job, tuple(each for each in tried if each.machine == name_of(machine)))
+    return MachineView(machine, infra, template, job, tuple(each for each in tried if each.machine == name_of(machine)))
 
 
-async def attempts(client: Client, namespace: str, cluster: str, *pools: str) -> list[Attempt]:
+async def attempts(client: Client, namespace: str, cluster: str, *pools: str) -> list[JobAttempt]:
     """The attempts to make machines of some pools of a cluster; the oldest first."""
     found = [await _if_any(client.get(CONFIG_MAPS, attempts_name(cluster, pool), namespace)) for pool in pools]
     return _in_order(found)
 
 
-async def all_attempts(client: Client, wanted: Obj) -> list[Attempt]:
+async def all_attempts(client: Client, wanted: Obj) -> list[JobAttempt]:
     """The same for all pools of a cluster. Who may not list is given those of the pools that there are now, by name."""
     namespace, cluster = namespace_of(wanted), name_of(wanted)
     listed = await _if_any(client.list(CONFIG_MAPS, namespace, labels=f"{ATTEMPTS}=true,{CLUSTER_NAME}={cluster}"))
@@ -121,7 +121,7 @@ async def all_attempts(client: Client, wanted: Obj) -> list[Attempt]:
     return await attempts(client, namespace, cluster, *pools)
 
 
-def _in_order(found: Iterable[Obj | None]) -> list[Attempt]:
+def _in_order(found: Iterable[Obj | None]) -> list[JobAttempt]:
     tried = [each for config_map in found for each in attempts_of(config_map)]
     return sorted(tried, key=lambda each: each.ended or each.began)
 
@@ -160,7 +160,7 @@ async def is_worked_on(client: Client, machine: Obj) -> bool:
     infra_name = _infrastructure(machine)
     job = await _if_any(client.get(JOBS, job_name(infra_name), namespace))
     if job is not None:
-        return outcome_of(job).ended is Ended.NOT_YET
+        return outcome_of(job).ended is JobEnd.NOT_YET
     infra = await _if_any(client.get(resource_of(MACHINE_API_VERSION, str(ref.get("kind") or "")), infra_name, namespace))
     if infra is None:
         # It is gone; or it is not for this reader, and the Machine says enough.

@@ -31,13 +31,13 @@ _ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class OperationRequest:
     cluster: Obj
     field: str
     generation: int
 
 
-async def request(client: Client, cluster: Obj, field: str, asked: Mapping[str, Any]) -> Request:
+async def request(client: Client, cluster: Obj, field: str, asked: Mapping[str, Any]) -> OperationRequest:
     """`asked` are the fields of the request besides its generation. Raises ApiError, and Failure."""
     for attempt in range(1, _ATTEMPTS + 1):
         sight = await clusters.look(client, cluster)
@@ -54,7 +54,7 @@ async def request(client: Client, cluster: Obj, field: str, asked: Mapping[str, 
             patch["spec"] = {"rkeConfig": {field: {**dict.fromkeys(before), **asked, "generation": generation}}}
         key = Key.of(sight.wanted)
         try:
-            return Request(await client.patch(provisioning.CLUSTERS, key.name, patch, key.namespace), field, generation)
+            return OperationRequest(await client.patch(provisioning.CLUSTERS, key.name, patch, key.namespace), field, generation)
         except ApiError as error:
             # The controllers, too, write into it.
             if error.code != 409 or attempt == _ATTEMPTS:
@@ -74,7 +74,7 @@ def _refusal(sight: ClusterView, field: str) -> str:
     return ""
 
 
-async def followed(client: Client, request: Request, stream: TextIO, clock: Clock = SYSTEM_CLOCK) -> Operation:
+async def followed(client: Client, request: OperationRequest, stream: TextIO, clock: Clock = SYSTEM_CLOCK) -> Operation:
     """The end of the request, or of a later one that does the same again. Raises ApiError, and Failure if it was replaced."""
     name, title = name_of(request.cluster), operations.KINDS[request.field].title
 

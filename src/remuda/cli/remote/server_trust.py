@@ -20,7 +20,7 @@ import click
 from ..exit_codes import Code, Failure
 
 if TYPE_CHECKING:
-    from remuda.client.kubeconfig import Target
+    from remuda.client.kubeconfig import KubeTarget
 
 _SECONDS = 15.0
 _LARGEST_CA = 1 << 20
@@ -94,10 +94,10 @@ def _found_out(server: str) -> Trust:
     return trust
 
 
-def target_for(server: str, trust: Trust, token: str = "") -> Target:
-    from remuda.client.kubeconfig import Target
+def target_for(server: str, trust: Trust, token: str = "") -> KubeTarget:
+    from remuda.client.kubeconfig import KubeTarget
 
-    return Target(server=server, ca=trust.ca.encode(), insecure=trust.insecure, token=token)
+    return KubeTarget(server=server, ca=trust.ca.encode(), insecure=trust.insecure, token=token)
 
 
 def _verified(server: str, trust: Trust) -> str:

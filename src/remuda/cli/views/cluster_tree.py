@@ -16,7 +16,7 @@ from remuda.kube.objects import dig, metadata, name_of, namespace_of
 
 from . import operations, states
 from .output import is_terminal, paint
-from .states import ClusterView, State
+from .states import ClusterView, StateText
 
 Obj = dict[str, Any]
 
@@ -122,7 +122,7 @@ def _operations(sight: ClusterView, now: float) -> Iterable[Branch]:
         if each.word != operations.DONE:
             ago = f"{human_age(each.since, now)} ago" if each.since else ""
             more = ((Piece(each.message),),) if each.message else ()
-            yield Branch((*_headed(each.title, "", State(each.word)), *_dim([each.detail, ago])), more)
+            yield Branch((*_headed(each.title, "", StateText(each.word)), *_dim([each.detail, ago])), more)
 
 
 def _machines(sight: ClusterView, now: float, metered: bool) -> Branch:
@@ -164,12 +164,12 @@ def _order(machine: Obj) -> tuple[Any, ...]:
     return "etcd" not in roles, "controlplane" not in roles, name_of(machine)
 
 
-def _headed(kind: str, name: str, state: State) -> Line:
+def _headed(kind: str, name: str, state: StateText) -> Line:
     named = (Piece(f"{kind} "), Piece(f"{name}  ", "bold")) if name else (Piece(f"{kind}  ", "bold"),)
     return (*named, Piece(f"{state.word}  ", state.colour))
 
 
-def _said(state: State) -> tuple[Line, ...]:
+def _said(state: StateText) -> tuple[Line, ...]:
     return ((Piece(state.message),),) if state.message else ()
 
 
@@ -208,7 +208,7 @@ def facts(sight: ClusterView) -> dict[str, str]:
     return told
 
 
-def _sentence(state: State, *known: str) -> str:
+def _sentence(state: StateText, *known: str) -> str:
     about = f" ({', '.join(filter(None, known))})" if any(known) else ""
     return f"{state.word}{about}" + (f": {state.message}" if state.message else "")
 

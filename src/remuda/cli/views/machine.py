@@ -12,7 +12,7 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, namespace_of
 from remuda.machines.machine_access import is_beside_the_server
-from remuda.machines.machineprovision.job_outcome import Attempt
+from remuda.machines.machineprovision.job_outcome import JobAttempt
 from remuda.provisioning.planner import certificate_expiry
 from remuda.provisioning.well_known import CLONED_FROM_KIND, CLONED_FROM_NAME, MACHINE_GROUP, POOL_NAME
 
@@ -43,14 +43,14 @@ _WIDTH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineView:
     """A Machine and, of one that a driver made, the objects that belong to it."""
 
     obj: Obj
     infra: Obj | None = None
     template: Obj | None = None
     job: Obj | None = None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[JobAttempt, ...] = ()
 
 
 def certificates_data(machines: Iterable[Obj], now: float) -> list[Obj]:
@@ -84,7 +84,7 @@ def certificate_rows(data: Iterable[Obj], output: Output) -> list[list[str]]:
     return rows
 
 
-def machine_data(machine: Machine) -> Obj:
+def machine_data(machine: MachineView) -> Obj:
     obj, infra = machine.obj, machine.infra
     marks = annotations_of(machine.template or {})
     ref = dig(obj, "spec", "infrastructureRef") or {}
@@ -103,7 +103,7 @@ def machine_data(machine: Machine) -> Obj:
     }
 
 
-def machine_lines(machine: Machine, now: float) -> Iterable[str]:
+def machine_lines(machine: MachineView, now: float) -> Iterable[str]:
     data = machine_data(machine)
     age = human_age(data["created"], now)
     yield f"machine {data['name']}  {data['state']}  in {namespace_of(machine.obj)}  {age}"
@@ -112,7 +112,7 @@ def machine_lines(machine: Machine, now: float) -> Iterable[str]:
             yield f"  {title:<{_WIDTH}}{states.one_line(text)}"
 
 
-def _facts(machine: Machine, data: Obj, now: float) -> Iterable[tuple[str, str]]:
+def _facts(machine: MachineView, data: Obj, now: float) -> Iterable[tuple[str, str]]:
     pool = f", pool {data['pool']}" if data["pool"] else ""
     yield "cluster", f"{data['cluster']}{pool}"
     yield "roles", ", ".join(data["roles"])
@@ -134,13 +134,13 @@ def _facts(machine: Machine, data: Obj, now: float) -> Iterable[tuple[str, str]]
         yield "shell", f"remuda ssh {data['name']}{there}"
 
 
-def _tried(attempt: Attempt, now: float) -> str:
+def _tried(attempt: JobAttempt, now: float) -> str:
     when = f" {human_age(attempt.ended, now)} ago" if attempt.ended else ""
     why = ": ".join(filter(None, (attempt.reason, attempt.message)))
     return f"{attempt.action} {attempt.result}{when}{': ' if why else ''}{why}"
 
 
-def attempt_rows(attempts: Iterable[Attempt], now: float) -> Iterable[list[str]]:
+def attempt_rows(attempts: Iterable[JobAttempt], now: float) -> Iterable[list[str]]:
     for each in attempts:
         ended = f"{human_age(each.ended, now)} ago" if each.ended else "-"
         yield [each.machine, each.action, each.result, ended, each.reason or "-", states.one_line(each.message), each.job]

@@ -32,7 +32,7 @@ _NO_MACHINES, _PLAN_FAILED = "waiting for at least one", "failure while applying
 _AGENT = "waiting for its agent to connect: run the command of `remuda cluster registration-command`"
 
 
-class State(NamedTuple):
+class StateText(NamedTuple):
     word: str
     message: str = ""
 
@@ -49,29 +49,29 @@ def is_administrated(wanted: Obj) -> bool:
 # --- clusters -----------------------------------------------------------------------------------------------------------------
 
 
-def of_cluster(wanted: Obj, managed: Obj | None, plane: Obj | None = None) -> State:
+def of_cluster(wanted: Obj, managed: Obj | None, plane: Obj | None = None) -> StateText:
     if is_being_deleted(wanted):
-        return State(REMOVING, _message(wanted, "Removed"))
+        return StateText(REMOVING, _message(wanted, "Removed"))
     if conditions.is_true(wanted, "Stalled"):
-        return State(ERROR, _message(wanted, "Stalled"))
+        return StateText(ERROR, _message(wanted, "Stalled"))
     if not is_administrated(wanted):
-        return _in_use(managed) if dig(wanted, "status", "ready") else State(WAITING_FOR_AGENT, _AGENT)
+        return _in_use(managed) if dig(wanted, "status", "ready") else StateText(WAITING_FOR_AGENT, _AGENT)
     ready = conditions.get(wanted, "Ready") or {}
     if ready.get("status") == conditions.TRUE and not conditions.is_true(wanted, "Reconciling"):
         return _in_use(managed, said_by(unanswered(plane)))
     message = said_by(ready) or _message(wanted, "Reconciling")
     if ready.get("status") == conditions.FALSE and ready.get("reason") == "Error":
-        return State(ERROR, message)
+        return StateText(ERROR, message)
     if message.startswith(_NO_MACHINES):
-        return State(WAITING_FOR_MACHINES, message)
-    return State(UPDATING if _was_done(wanted, plane) else PROVISIONING, message)
+        return StateText(WAITING_FOR_MACHINES, message)
+    return StateText(UPDATING if _was_done(wanted, plane) else PROVISIONING, message)
 
 
-def _in_use(managed: Obj | None, beside: str = "") -> State:
+def _in_use(managed: Obj | None, beside: str = "") -> StateText:
     connected = conditions.get(managed or {}, "Connected")
     if connected is None or connected.get("status") == conditions.TRUE:
-        return State(ACTIVE, beside)
-    return State(DISCONNECTED, said_by(connected) or "its agent is not connected")
+        return StateText(ACTIVE, beside)
+    return StateText(DISCONNECTED, said_by(connected) or "its agent is not connected")
 
 
 def unanswered(plane: Obj | None) -> Obj | None:
@@ -85,14 +85,14 @@ def _was_done(wanted: Obj, plane: Obj | None) -> bool:
     return bool(dig(wanted, "status", "ready")) if plane is None else dig(plane, "status", "appliedSpec") is not None
 
 
-def of_plane(plane: Obj) -> State:
+def of_plane(plane: Obj) -> StateText:
     ready = conditions.get(plane, "Ready") or {}
     message = said_by(ready)
     if ready.get("status") == conditions.TRUE:
-        return State(READY, said_by(unanswered(plane)))
+        return StateText(READY, said_by(unanswered(plane)))
     if ready.get("reason") == "Error":
-        return State(ERROR, message)
-    return State(UPDATING if _was_done({}, plane) else PROVISIONING, message)
+        return StateText(ERROR, message)
+    return StateText(UPDATING if _was_done({}, plane) else PROVISIONING, message)
 
 
 def version_of(wanted: Obj, managed: Obj | None) -> str:
@@ -122,18 +122,18 @@ def count(wanted: Obj, managed: Obj | None, machines: Iterable[Obj] | None) -> s
 # --- machines -----------------------------------------------------------------------------------------------------------------
 
 
-def of_machine(machine: Obj) -> State:
+def of_machine(machine: Obj) -> StateText:
     if is_being_deleted(machine):
-        return State(REMOVING, _message(machine, "Deleting"))
+        return StateText(REMOVING, _message(machine, "Deleting"))
     reconciled = conditions.get(machine, "Reconciled")
     if reconciled is None:
-        return State(WAITING, _before_its_plan(machine))
+        return StateText(WAITING, _before_its_plan(machine))
     message = said_by(reconciled)
     if reconciled.get("status") == conditions.TRUE:
-        return State(READY) if conditions.is_true(machine, "Ready") else State(NOT_READY, _message(machine, "Ready"))
+        return StateText(READY) if conditions.is_true(machine, "Ready") else StateText(NOT_READY, _message(machine, "Ready"))
     if message.startswith(_PLAN_FAILED) or reconciled.get("reason") == "Error":
-        return State(FAILED, message)
-    return State(CONFIGURING, message)
+        return StateText(FAILED, message)
+    return StateText(CONFIGURING, message)
 
 
 def progress_of(machine: Obj) -> tuple[int, int]:

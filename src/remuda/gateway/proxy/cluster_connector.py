@@ -16,7 +16,7 @@ from remuda.capi.workload_clusters import Connector
 from remuda.client.credentials import Credential
 from remuda.client.https import HttpsClient
 from remuda.client.interface import Client
-from remuda.client.kubeconfig import ConfigError, Target
+from remuda.client.kubeconfig import ConfigError, KubeTarget
 from remuda.kube.authorization.actions import Action, forbidden_action
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import Clock
@@ -65,7 +65,7 @@ class DownstreamConnector:
         settings = self._services.settings()
         return {settings.text(name).rstrip("/") for name in ("server-url", "internal-server-url")} - {""}
 
-    async def _connect(self, cluster: str, target: Target) -> Client:
+    async def _connect(self, cluster: str, target: KubeTarget) -> Client:
         shown = parse_token(target.token)
         if shown is None:
             raise unauthorized("the kubeconfig has no token of this server")
@@ -76,7 +76,7 @@ class DownstreamConnector:
         reach = self._downstreams.reach(cluster)
         if reach is None:
             raise self._downstreams.out_of_reach(cluster)
-        there = Target(
+        there = KubeTarget(
             f"https://{reach.address}",
             ca=reach.ca,
             impersonate=user.name,
@@ -90,7 +90,7 @@ class DownstreamConnector:
 class ThroughTunnel(HttpsClient):
     """A client that knows when its tunnel is closed: a `Losable`. A request would learn it only by waiting for an answer."""
 
-    def __init__(self, reach: Reach, target: Target, clock: Clock, token: UserToken) -> None:
+    def __init__(self, reach: Reach, target: KubeTarget, clock: Clock, token: UserToken) -> None:
         super().__init__(
             target,
             clock,

@@ -27,7 +27,7 @@ _READ = 64 * 1024
 _PAUSE_ABOVE = 256 * 1024
 
 
-class Line:
+class PooledConnection:
     """One connection. `stale` tells whether anything has happened on it while it was idle."""
 
     __slots__ = ("_stale", "idle_since", "reused", "stream")
@@ -43,7 +43,7 @@ class Line:
         return self._stale()
 
 
-Connect = Callable[[], Awaitable[Line]]
+Connect = Callable[[], Awaitable[PooledConnection]]
 
 
 class Pool:
@@ -54,8 +54,8 @@ class Pool:
         self._clock = clock
         self._most = most
         self._most_idle = most_idle
-        self._idle: list[Line] = []
-        self._busy: set[Line] = set()
+        self._idle: list[PooledConnection] = []
+        self._busy: set[PooledConnection] = set()
         self._connecting = 0
         self._timer: Timer | None = None
         self._closed = False
@@ -71,7 +71,7 @@ class Pool:
     def busy(self) -> int:
         return len(self._busy) + self._connecting
 
-    async def take(self, *, fresh: bool = False) -> Line:
+    async def take(self, *, fresh: bool = False) -> PooledConnection:
         """An unused connection. Raises ApiError (503) when the pool is full or closed, OSError when connecting fails."""
         while self._idle and not fresh:
             line = self._idle.pop()
@@ -96,7 +96,7 @@ class Pool:
         self._busy.add(line)
         return line
 
-    def give_back(self, line: Line) -> None:
+    def give_back(self, line: PooledConnection) -> None:
         """Return a connection after an exchange that ended cleanly."""
         self._busy.discard(line)
         if self._closed or len(self._idle) >= self._most_idle:
@@ -107,7 +107,7 @@ class Pool:
         if self._timer is None:
             self._timer = self._clock.call_later(IDLE_SECONDS, self._expire)
 
-    def discard(self, line: Line) -> None:
+    def discard(self, line: PooledConnection) -> None:
         """Close a connection after any other exchange."""
         self._busy.discard(line)
         line.stream.close()
@@ -226,11 +226,11 @@ def _wake(waiter: asyncio.Future[None] | None) -> None:
 def direct(host: str, port: int, tls: ssl.SSLContext | None, server_name: str = "") -> Connect:
     """Connections over this machine's own network."""
 
-    async def connect() -> Line:
+    async def connect() -> PooledConnection:
         loop = asyncio.get_running_loop()
         name = (server_name or host) if tls is not None else None
         _, stream = await loop.create_connection(SocketStream, host, port, ssl=tls, server_hostname=name)
-        return Line(stream, lambda: stream.stale)
+        return PooledConnection(stream, lambda: stream.stale)
 
     return connect
 

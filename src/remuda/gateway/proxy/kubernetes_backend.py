@@ -14,7 +14,7 @@ from aiohttp import web
 
 from remuda.apiserver.auth import impersonation as parsing
 from remuda.client.credentials import CredentialSource, source_for
-from remuda.client.kubeconfig import ConfigError, Target
+from remuda.client.kubeconfig import ConfigError, KubeTarget
 from remuda.client.tls import client_context
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import Clock
@@ -35,7 +35,7 @@ class Kubernetes:
     Raises ConfigError for a target that can't be used.
     """
 
-    def __init__(self, target: Target, clock: Clock, access: Access, theirs: Theirs | None = None) -> None:
+    def __init__(self, target: KubeTarget, clock: Clock, access: Access, theirs: Theirs | None = None) -> None:
         parts = urlsplit(target.server)
         if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
             raise ConfigError(f"{target.server} must be https:// and a host, without a path")
@@ -47,7 +47,7 @@ class Kubernetes:
         self._credentials: CredentialSource = source_for(target, clock)
         self._host = parts.netloc
         port = parts.port or 443
-        bare = Target(target.server, ca=target.ca, insecure=target.insecure)
+        bare = KubeTarget(target.server, ca=target.ca, insecure=target.insecure)
         name = target.tls_server_name
         self._ours = Pool(direct(parts.hostname, port, client_context(target), name), clock)
         self._theirs = Pool(direct(parts.hostname, port, client_context(bare), name), clock)

@@ -31,7 +31,7 @@ from remuda.kube.network import unreadable
 from remuda.tunnel import ByteStream
 
 from ..server.headers import Headers
-from .connection_pool import Line, Pool, no_upstream, why
+from .connection_pool import Pool, PooledConnection, no_upstream, why
 from .http1_parser import LARGEST_HEAD, BadAnswer, Body, Head, UntilEnd, body_of, parse_head, request_head
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Exchange:
         self._clock = clock
         self._what = what
         self.noted = ""
-        self._line: Line | None = None
+        self._line: PooledConnection | None = None
         self._head: Head | None = None
         self._body: Body = UntilEnd()
         self._received = b""
@@ -164,7 +164,7 @@ class Exchange:
             self._go_on = asyncio.Event()
         return framed
 
-    async def _connected(self, fresh: bool) -> Line:
+    async def _connected(self, fresh: bool) -> PooledConnection:
         try:
             return await self._pool.take(fresh=fresh)
         except OSError as error:
@@ -175,7 +175,7 @@ class Exchange:
             return bad_request(f"the body of the request can't be read: {self._unreadable}")
         return ApiError(502, "BadGateway", f"{self._what} sent no valid answer: {why(error)}")
 
-    async def _send(self, line: Line, head: bytes) -> None:
+    async def _send(self, line: PooledConnection, head: bytes) -> None:
         content = self._request.content
         if not self._has_body:
             await line.stream.write(head + b"0\r\n\r\n" if self._chunked else head)
@@ -186,7 +186,7 @@ class Exchange:
             await line.stream.write(head)
             self._upload = asyncio.create_task(self._send_body(line))
 
-    async def _send_body(self, line: Line) -> None:
+    async def _send_body(self, line: PooledConnection) -> None:
         """Send the body as it arrives. A failure to send shows in the answer, or in its absence."""
         if self._go_on is not None:
             await self._let_client_go_on(self._go_on)
@@ -219,7 +219,7 @@ class Exchange:
         if transport is not None:
             transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    async def _read_head(self, line: Line) -> Head:
+    async def _read_head(self, line: PooledConnection) -> Head:
         for _ in range(_MOST_INTERIM):
             head = await self._next_head(line)
             if head.status == 101:
@@ -233,7 +233,7 @@ class Exchange:
                 self._go_on.set()
         raise BadAnswer("it sent too many interim answers")
 
-    async def _next_head(self, line: Line) -> Head:
+    async def _next_head(self, line: PooledConnection) -> Head:
         received = self._received
         while (end := received.find(b"\r\n\r\n")) < 0:
             if len(received) > LARGEST_HEAD:
@@ -281,7 +281,7 @@ class Exchange:
     def _sent(self) -> bool:
         return self._upload is None or (self._upload.done() and not self._unreadable and not self._untaken)
 
-    async def _pass_on(self, response: web.StreamResponse, line: Line, body: Body, content: bytes) -> bool:
+    async def _pass_on(self, response: web.StreamResponse, line: PooledConnection, body: Body, content: bytes) -> bool:
         """False when the upstream ended before the body did."""
         read, write = line.stream.read, response.write
         while not body.done:
@@ -306,7 +306,7 @@ class Exchange:
         if transport is not None:
             transport.abort()
 
-    async def _change_protocol(self, head: Head, line: Line, clean: Clean) -> web.StreamResponse:
+    async def _change_protocol(self, head: Head, line: PooledConnection, clean: Clean) -> web.StreamResponse:
         headers = CIMultiDict(clean(head.headers))
         headers.popall("Content-Length", None)
         headers["Connection"] = "Upgrade"

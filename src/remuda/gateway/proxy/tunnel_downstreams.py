@@ -26,7 +26,7 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.credentials import Credential
 from remuda.client.https import HttpsClient
 from remuda.client.interface import Client
-from remuda.client.kubeconfig import ConfigError, Target
+from remuda.client.kubeconfig import ConfigError, KubeTarget
 from remuda.client.tls import ContextOnDemand
 from remuda.kube.clock import deadline
 from remuda.kube.errors import OutOfReach
@@ -35,7 +35,7 @@ from remuda.tunnel import NoSession, Session, Stream, TunnelError, start_tls
 from remuda.tunnel.asyncio_transport import TunnelConnector
 
 from ..server.dependencies import Services
-from .connection_pool import Line, Pool
+from .connection_pool import Pool, PooledConnection
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Reach:
         # Handlers to call when this way is lost; None when it is.
         self._holders: list[Callable[[], None]] | None = []
         self.ca = _pem(ca)
-        target = Target(f"https://{self.address}", ca=self.ca)
+        target = KubeTarget(f"https://{self.address}", ca=self.ca)
         try:
             self._context = ContextOnDemand(target)
             self._context()
@@ -125,7 +125,7 @@ class Reach:
         clock = self._services.clock
         return TunnelConnector(ways, context, clock, limit=limit, keep=keep, patience=_OTHER_AGENT_AFTER)
 
-    async def _line(self) -> Line:
+    async def _line(self) -> PooledConnection:
         """A connection through one of the cluster's agents: through another one if the first can't make it in time, for example
         since its node has just lost power."""
         sessions = self._services.tunnels.preferred(self.cluster, self.address)[:_AGENTS_TRIED]
@@ -137,7 +137,7 @@ class Reach:
                     return await self._line_of(session)
         return await self._line_of(sessions[-1])
 
-    async def _line_of(self, session: Session) -> Line:
+    async def _line_of(self, session: Session) -> PooledConnection:
         stream: Stream = session.open("tcp", self.address)
         try:
             secured = await start_tls(stream, self._context(), server_hostname=self._host)
@@ -145,7 +145,7 @@ class Reach:
             stream.close()
             raise
         passed_over = partial(self._services.tunnels.is_passed_over, session)
-        return Line(secured, lambda: stream.over or stream.buffered > 0 or secured.buffered > 0 or passed_over())
+        return PooledConnection(secured, lambda: stream.over or stream.buffered > 0 or secured.buffered > 0 or passed_over())
 
 
 class _Local:

@@ -76,7 +76,7 @@ _NODE_PARTS: Final = ("nodes/metrics", "nodes/proxy", "nodes/stats", "nodes/log"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ManifestInputs:
     """The inputs of a manifest. `cluster` is the management Cluster; `namespace` is empty for a manifest that is applied by
     hand."""
 
@@ -130,12 +130,12 @@ def _text(obj: Obj, *path: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def render(wanted: Wanted) -> str:
+def render(wanted: ManifestInputs) -> str:
     """The manifest as text, one document after the other."""
     return "".join(f"---\n{yamlio.dumps(each)}" for each in objects(wanted))
 
 
-def objects(wanted: Wanted) -> list[Obj]:
+def objects(wanted: ManifestInputs) -> list[Obj]:
     """The objects in the order in which to apply them. The Deployment carries a digest of all of them."""
     made = _objects(wanted)
     stamp = {STAMP: hashlib.sha256(jsonio.dumps_sorted(made)).hexdigest()[:32]}
@@ -147,7 +147,7 @@ def objects(wanted: Wanted) -> list[Obj]:
     ]
 
 
-def _objects(wanted: Wanted) -> list[Obj]:
+def _objects(wanted: ManifestInputs) -> list[Obj]:
     customization = _customization(wanted)
     return [
         _marked(each, wanted)
@@ -168,7 +168,7 @@ def _objects(wanted: Wanted) -> list[Obj]:
     ]
 
 
-def _customization(wanted: Wanted) -> Obj:
+def _customization(wanted: ManifestInputs) -> Obj:
     found = dig(wanted.cluster, "spec", "clusterAgentDeploymentCustomization")
     return found if isinstance(found, dict) else {}
 
@@ -178,7 +178,7 @@ def _object(api_version: str, kind: str, name: str, namespace: str = "", **rest:
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
 
 
-def _marked(obj: Obj, wanted: Wanted) -> Obj:
+def _marked(obj: Obj, wanted: ManifestInputs) -> Obj:
     annotations = {**(obj["metadata"].get("annotations") or {}), MADE_FOR: _text(wanted.cluster, "metadata", "name")}
     return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
 
@@ -215,13 +215,13 @@ def credentials_key(server: str, token: str, namespace: str) -> str:
     return hashlib.sha256(f"{server}.{token}.{namespace}".encode()).hexdigest()[:10]
 
 
-def _credentials(wanted: Wanted) -> Obj:
+def _credentials(wanted: ManifestInputs) -> Obj:
     said = {"url": wanted.server, "token": wanted.token, "namespace": wanted.namespace}
     data = {name: base64.b64encode(value.encode()).decode() for name, value in said.items()}
     return _object("v1", "Secret", _credentials_of(wanted), NAMESPACE, type="Opaque", data=data)
 
 
-def _credentials_of(wanted: Wanted) -> str:
+def _credentials_of(wanted: ManifestInputs) -> str:
     return credentials_name(credentials_key(wanted.server, wanted.token, wanted.namespace))
 
 
@@ -256,7 +256,7 @@ def _share(said: Obj) -> Obj | None:
     return None
 
 
-def _deployment(wanted: Wanted, customization: Obj) -> Obj:
+def _deployment(wanted: ManifestInputs, customization: Obj) -> Obj:
     made = _object("apps/v1", "Deployment", AGENT, NAMESPACE)
     annotations = {SCALE_AVAILABLE: _REPLICAS}
     spec = {
@@ -267,7 +267,7 @@ def _deployment(wanted: Wanted, customization: Obj) -> Obj:
     return {**made, "metadata": {**made["metadata"], "annotations": annotations}, "spec": spec}
 
 
-def _pod(wanted: Wanted, customization: Obj) -> Obj:
+def _pod(wanted: ManifestInputs, customization: Obj) -> Obj:
     charts = assets_image(wanted.cluster, wanted.settings)
     container: Obj = {
         "name": "cluster-register",
@@ -310,7 +310,7 @@ def _with_charts(pod: Obj, image: str) -> Obj:
     return {**pod, "initContainers": [copy], "containers": [mounted], "volumes": volumes}
 
 
-def _affinity(wanted: Wanted, customization: Obj) -> Obj:
+def _affinity(wanted: ManifestInputs, customization: Obj) -> Obj:
     if own := customization.get("overrideAffinity"):
         return dict(own)
     found: Obj = jsonio.loads(wanted.settings.text("cluster-agent-default-affinity").encode())
@@ -319,7 +319,7 @@ def _affinity(wanted: Wanted, customization: Obj) -> Obj:
     return {"podAntiAffinity": apart, **found}
 
 
-def _tolerations(wanted: Wanted, customization: Obj) -> list[Obj]:
+def _tolerations(wanted: ManifestInputs, customization: Obj) -> list[Obj]:
     own = [_tolerating(taint) for taint in wanted.taints] if wanted.taints is not None else [dict(each) for each in _TOLERATIONS]
     appended = customization.get("appendTolerations") or []
     chosen = {each.get("key") for each in (*own, *appended)}
@@ -331,7 +331,7 @@ def _tolerating(taint: Obj) -> Obj:
     return kept if taint.get("value") else {**kept, "operator": "Exists"}
 
 
-def _environment(wanted: Wanted) -> list[Obj]:
+def _environment(wanted: ManifestInputs) -> list[Obj]:
     settings = wanted.settings
     said: dict[str, str] = {}
     if wanted.features:

@@ -22,7 +22,7 @@ from remuda.kube.objects import dig, is_being_deleted
 from ..server.dependencies import Services
 from ..server.routing import Access, RequestContext
 from ..server.serving_certificate import ca_checksum
-from .agent_manifest import Wanted, render
+from .agent_manifest import ManifestInputs, render
 from .registration_tokens import SECRETS, Registrations
 
 Obj = dict[str, Any]
@@ -68,14 +68,14 @@ class Importing:
             return "", None, "there is no such cluster to import"
         return token, cluster, ""
 
-    async def _wanted(self, asked: RequestContext, cluster: Obj, token: str) -> Wanted:
+    async def _wanted(self, asked: RequestContext, cluster: Obj, token: str) -> ManifestInputs:
         return await wanted(self._services, cluster, token, f"https://{asked.request.host}")
 
 
-async def wanted(services: Services, cluster: Obj, token: str, otherwise: str) -> Wanted:
+async def wanted(services: Services, cluster: Obj, token: str, otherwise: str) -> ManifestInputs:
     """The current inputs of a cluster's manifest; `otherwise` is the server URL where the setting is empty."""
     settings = services.settings()
-    return Wanted(
+    return ManifestInputs(
         cluster=cluster,
         settings=settings,
         server=settings.text("server-url") or otherwise,

@@ -43,7 +43,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]?|[@-_])")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ProgressLine:
     number: int
     time: float
     text: str
@@ -58,7 +58,7 @@ class _Ring:
     last: float = 0.0
     said: int = 0
     size: int = 0
-    lines: deque[Line] = field(default_factory=deque)
+    lines: deque[ProgressLine] = field(default_factory=deque)
 
 
 class Rings:
@@ -79,17 +79,17 @@ class Rings:
         ring.last = now = self._clock.time()
         for text in lines:
             ring.said += 1
-            ring.lines.append(Line(ring.said, now, text))
+            ring.lines.append(ProgressLine(ring.said, now, text))
             self._grow(ring, len(text))
             if len(ring.lines) > MOST_LINES:
                 self._grow(ring, -len(ring.lines.popleft().text))
         self._make_room(now - KEPT_SECONDS)
 
-    def of_machine(self, machine: Key, after: int = 0) -> list[Line]:
+    def of_machine(self, machine: Key, after: int = 0) -> list[ProgressLine]:
         ring = self._rings.get(machine)
         return [] if ring is None else [line for line in ring.lines if line.number > after]
 
-    def of_cluster(self, namespace: str, cluster: str) -> dict[str, Line]:
+    def of_cluster(self, namespace: str, cluster: str) -> dict[str, ProgressLine]:
         """The last line of each of its machines that has sent one."""
         return {
             key.name: ring.lines[-1]
@@ -116,7 +116,7 @@ class _Speaker:
     until: float
 
 
-class Progress:
+class NodeProgress:
     def __init__(self, services: Services, hosts: HostRegistrations, wrong: WrongTokens, departed: DepartedTokens) -> None:
         self._services = services
         self._departed = departed
@@ -177,7 +177,9 @@ class Progress:
         last = await self._readable(asked, cluster.namespace, self.rings.of_cluster(*cluster))
         return norman.shown({"cluster": said["cluster"], "machines": {name: line.shown() for name, line in sorted(last.items())}})
 
-    async def _readable(self, asked: RequestContext, namespace: str, last: Mapping[str, Line]) -> Mapping[str, Line]:
+    async def _readable(
+        self, asked: RequestContext, namespace: str, last: Mapping[str, ProgressLine]
+    ) -> Mapping[str, ProgressLine]:
         """All for callers who may list machines; else the machines that they may get by name, as members of a cluster."""
         listing = self._action(asked, "list", namespace)
         if await self._services.access.allowed(listing):

@@ -29,11 +29,11 @@ from remuda.provisioning import host_layout as layouts
 from remuda.provisioning.cluster.mirror_caches import MirrorCaches as Clusters
 from remuda.provisioning.host_layout import Layout
 from remuda.provisioning.nodes.host_registration import (
-    Busy,
     HostRegistrations,
     PlanAccess,
-    Refused,
+    RegistrationBusy,
     RegistrationQueue,
+    RegistrationRefused,
     UnknownToken,
 )
 from remuda.provisioning.plans import machine_plan_secret
@@ -104,7 +104,7 @@ class Joining:
                 access = await self._plan_access(machine)
         except TimeoutError:
             raise unavailable("the machine of this host is not created yet: try again", AGAIN_SECONDS) from None
-        except Busy as error:
+        except RegistrationBusy as error:
             raise unavailable(str(error), AGAIN_SECONDS) from None
         return self._connection(asked, access)
 
@@ -130,7 +130,7 @@ class Joining:
                 return machine
             except UnknownToken:
                 raise self._wrong.refuse(asked, "this server did not issue this token") from None
-            except Refused as error:
+            except RegistrationRefused as error:
                 raise unauthorized(str(error)) from None
             except ApiError as error:
                 # There was a concurrent write; decide again on its result.
@@ -149,7 +149,7 @@ class Joining:
         with seat:
             try:
                 return await self._newcomers.admitted(cluster, said, known_as)
-            except Refused as error:
+            except RegistrationRefused as error:
                 raise forbidden("", "", "", str(error)) from None
 
     async def _known_as(self, asked: RequestContext, machine_id: str) -> Obj | None:
@@ -165,7 +165,7 @@ class Joining:
         while True:
             try:
                 access = await self._hosts.plan_access(machine)
-            except Refused as error:
+            except RegistrationRefused as error:
                 raise forbidden("", "", "", str(error)) from None
             except ApiError as error:
                 if not error.is_conflict:

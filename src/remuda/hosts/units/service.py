@@ -34,7 +34,7 @@ _NOT_STARTED = 203
 _NO_DIRECTORY = 200
 
 
-class State(StrEnum):
+class UnitState(StrEnum):
     INACTIVE = "inactive"
     ACTIVATING = "activating"
     ACTIVE = "active"
@@ -82,7 +82,7 @@ class _Failed(Exception):
 class Service:
     def __init__(self, name: str, around: ServiceContext) -> None:
         self.name = name
-        self.state = State.INACTIVE
+        self.state = UnitState.INACTIVE
         self.sub = "dead"
         self.result = "success"
         self.status = ""
@@ -108,9 +108,9 @@ class Service:
 
     async def start(self) -> str:
         """Start it and wait until it is up; the result is the reason why it is not, else ""."""
-        if self.state is State.DEACTIVATING and self._life is not None:
+        if self.state is UnitState.DEACTIVATING and self._life is not None:
             await asyncio.wait([self._life])
-        if self.state is State.ACTIVE:
+        if self.state is UnitState.ACTIVE:
             return ""
         if self._life is None or self._life.done():
             self._stop.clear()
@@ -134,7 +134,7 @@ class Service:
 
     async def reload(self) -> str:
         unit = self.unit
-        if self.state is not State.ACTIVE or unit is None:
+        if self.state is not UnitState.ACTIVE or unit is None:
             return f"Unit {self.name} is not active, cannot reload."
         if not unit.reload:
             return f"Job type reload is not applicable for unit {self.name}."
@@ -147,8 +147,8 @@ class Service:
 
     def reset(self) -> None:
         """Clear the failed state."""
-        if self.state is State.FAILED:
-            self._become(State.INACTIVE, "dead")
+        if self.state is UnitState.FAILED:
+            self._become(UnitState.INACTIVE, "dead")
             self.result = "success"
         self._starts.clear()
 
@@ -175,7 +175,7 @@ class Service:
             end = End(1, "resources", f"internal error: {type(error).__name__}: {error}")
             self._journal.note(f"{self.name}: {end.detail}")
             self.result = end.why
-            self._become(State.FAILED, "failed")
+            self._become(UnitState.FAILED, "failed")
             self._answer(end)
 
     async def _start_and_start_again(self) -> None:
@@ -186,15 +186,15 @@ class Service:
             failed = end.why != "success"
             wanted = unit is not None and unit.wants_restart(end.code, end.timed_out)
             if self._stop.is_set() or not wanted or end.why in ("start-limit-hit", "resources"):
-                self._become(State.FAILED if failed else State.INACTIVE, "failed" if failed else "dead")
+                self._become(UnitState.FAILED if failed else UnitState.INACTIVE, "failed" if failed else "dead")
                 self._answer(end)
                 return
             assert unit is not None
-            self._become(State.ACTIVATING, "auto-restart")
+            self._become(UnitState.ACTIVATING, "auto-restart")
             self._answer(end)
             self._hurry.clear()
             if await self._rest(unit.restart_after):
-                self._become(State.FAILED if failed else State.INACTIVE, "failed" if failed else "dead")
+                self._become(UnitState.FAILED if failed else UnitState.INACTIVE, "failed" if failed else "dead")
                 return
             self.restarts += 1
 
@@ -221,7 +221,7 @@ class Service:
         except _Failed as failed:
             end = failed.end
             self._journal.note(f"Failed to start {unit.description}: {end.detail or end.why}")
-        self._become(State.DEACTIVATING, "stop")
+        self._become(UnitState.DEACTIVATING, "stop")
         stopped = await self._come_down(unit, was_up)
         end = stopped if end.why == "success" and stopped.why != "success" else end
         self.main, self._main_ended = 0, None
@@ -229,10 +229,10 @@ class Service:
         return end
 
     async def _come_up(self, unit: Unit) -> None:
-        self._become(State.ACTIVATING, "start-pre" if unit.start_pre else "start")
+        self._become(UnitState.ACTIVATING, "start-pre" if unit.start_pre else "start")
         for command in unit.start_pre:
             await self._control(unit, command, unit.start_timeout)
-        self._become(State.ACTIVATING, "start")
+        self._become(UnitState.ACTIVATING, "start")
         if unit.type == "oneshot":
             for command in unit.start:
                 await self._control(unit, command, unit.start_timeout, unit.good_exits)
@@ -240,7 +240,7 @@ class Service:
             await self._start_main(unit)
         for command in unit.start_post:
             await self._control(unit, command, unit.start_timeout)
-        self._become(State.ACTIVE, "running" if self.main else "exited")
+        self._become(UnitState.ACTIVE, "running" if self.main else "exited")
         self._journal.note(f"Started {unit.description}.")
         self._answer(End())
 
@@ -439,7 +439,7 @@ class Service:
     def _answer(self, end: End) -> None:
         if self._started is None or self._started.done():
             return
-        if end.why == "success" and self._stop.is_set() and self.state is not State.ACTIVE:
+        if end.why == "success" and self._stop.is_set() and self.state is not UnitState.ACTIVE:
             self._started.set_result(f"Job for {self.name} canceled.")
         else:
             self._started.set_result("" if end.why == "success" else end.detail or end.why)
@@ -448,7 +448,7 @@ class Service:
         self.restarts = 0
         self._await_start()
 
-    def _become(self, state: State, sub: str) -> None:
+    def _become(self, state: UnitState, sub: str) -> None:
         if state is not self.state:
             self.since = self._around.clock.time()
         self.state, self.sub = state, sub
@@ -472,7 +472,7 @@ class Service:
     def _signal(self, pids: set[int], number: signal.Signals) -> None:
         known, boot = processes.everything(), processes.boot_id()
         for pid in pids & processes.descendants(os.getpid(), known):
-            processes.send_to(processes.Identity(pid, known[pid].started, boot), number)
+            processes.send_to(processes.ProcessIdentity(pid, known[pid].started, boot), number)
 
 
 def _why(code: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from .service import Service, ServiceContext, State
+from .service import Service, ServiceContext, UnitState
 from .unit_catalog import Catalog
 from .unitfile import Unit, UnitError
 
@@ -54,7 +54,7 @@ class Board:
     def forget_gone(self) -> None:
         """Drop services that have neither a unit file nor a running process."""
         for name, service in list(self._services.items()):
-            if self.catalog.file(name) is None and service.state in (State.INACTIVE, State.FAILED):
+            if self.catalog.file(name) is None and service.state in (UnitState.INACTIVE, UnitState.FAILED):
                 service.close()
                 del self._services[name]
 

@@ -51,7 +51,7 @@ class Group:
         self._leaders &= {known[pid].session for pid in mine} | mine
         return tops.union(*(processes.descendants(pid, known) for pid in tops)) if tops else set()
 
-    def _is_ours(self, found: processes.Status) -> bool:
+    def _is_ours(self, found: processes.ProcessStatus) -> bool:
         if found.pid in self._leaders or found.session in self._leaders:
             return True
         return any(processes.environment_has(found.pid, "INVOCATION_ID", mark) for mark in self._marks)

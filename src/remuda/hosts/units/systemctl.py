@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from remuda.kube.clock import rfc3339
 
-from .service import Service, State
+from .service import Service, UnitState
 from .service_order import Board
 from .unit_catalog import NoSuchUnit, full_name
 from .unitfile import UnitError
@@ -141,7 +141,7 @@ class Systemctl:
         return _all(answers)
 
     async def _try_restart(self, asked: _Asked) -> Answer:
-        running = [name for name in asked.names if (service := self._board.get(name)) and service.state is State.ACTIVE]
+        running = [name for name in asked.names if (service := self._board.get(name)) and service.state is UnitState.ACTIVE]
         return await self._restart(_Asked("restart", running))
 
     async def _reload(self, asked: _Asked) -> Answer:
@@ -157,7 +157,7 @@ class Systemctl:
         answers = []
         for name in asked.names:
             can = bool(self._board.catalog.load(name).reload) and (service := self._board.get(name)) is not None
-            running = can and service is not None and service.state is State.ACTIVE
+            running = can and service is not None and service.state is UnitState.ACTIVE
             answers.append(await (self._reload if running else self._restart)(_Asked(names=[name])))
         return _all(answers)
 
@@ -221,13 +221,13 @@ class Systemctl:
     # --- questions -----------------------------------------------------------------------------------------------------
 
     async def _is_active(self, asked: _Asked) -> Answer:
-        return self._states(asked, (State.ACTIVE,), _NOT_ACTIVE)
+        return self._states(asked, (UnitState.ACTIVE,), _NOT_ACTIVE)
 
     async def _is_failed(self, asked: _Asked) -> Answer:
-        return self._states(asked, (State.FAILED,), 1)
+        return self._states(asked, (UnitState.FAILED,), 1)
 
-    def _states(self, asked: _Asked, good: tuple[State, ...], otherwise: int) -> Answer:
-        found = [service.state if (service := self._board.get(name)) else State.INACTIVE for name in asked.names]
+    def _states(self, asked: _Asked, good: tuple[UnitState, ...], otherwise: int) -> Answer:
+        found = [service.state if (service := self._board.get(name)) else UnitState.INACTIVE for name in asked.names]
         out = "" if asked.quiet else "\n".join(found)
         return Answer(0 if any(state in good for state in found) else otherwise, out)
 
@@ -250,7 +250,7 @@ class Systemctl:
             if path is None and service is None:
                 return Answer(_NO_SUCH_UNIT, err=f"Unit {name} could not be found.")
             shown.append(self._shown(name, service))
-            code = max(code, 0 if service is not None and service.state is State.ACTIVE else _NOT_ACTIVE)
+            code = max(code, 0 if service is not None and service.state is UnitState.ACTIVE else _NOT_ACTIVE)
         return Answer(code, "\n\n".join(shown))
 
     def _shown(self, name: str, service: Service | None) -> str:
@@ -284,7 +284,7 @@ class Systemctl:
         return {
             "Id": name,
             "LoadState": "loaded" if path is not None else "not-found",
-            "ActiveState": service.state if service else State.INACTIVE,
+            "ActiveState": service.state if service else UnitState.INACTIVE,
             "SubState": service.sub if service else "dead",
             "Result": service.result if service else "success",
             "MainPID": str(service.main if service else 0),
@@ -293,7 +293,7 @@ class Systemctl:
             "UnitFileState": ("enabled" if self._board.catalog.is_enabled(name) else "disabled") if path else "",
             "FragmentPath": str(path or ""),
             "StatusText": service.status if service else "",
-            "ActiveEnterTimestamp": rfc3339(service.since) if service and service.state is State.ACTIVE else "",
+            "ActiveEnterTimestamp": rfc3339(service.since) if service and service.state is UnitState.ACTIVE else "",
             "TasksCurrent": str(len(service.members()) if service else 0),
         }
 
@@ -311,7 +311,7 @@ class Systemctl:
         )
 
     async def _is_system_running(self, asked: _Asked) -> Answer:
-        failed = any(service.state is State.FAILED for service in self._board.services())
+        failed = any(service.state is UnitState.FAILED for service in self._board.services())
         return Answer(1 if failed else 0, "" if asked.quiet else "degraded" if failed else "running")
 
     async def _end(self, asked: _Asked) -> Answer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from remuda.runtime import Manager, Reconciler
-from remuda.runtime.controller_table import Row
+from remuda.runtime.controller_table import ControllerRow
 
 from .nodelifecycle import GRACE_SECONDS
 
@@ -25,18 +25,18 @@ class Parts(NamedTuple):
     node_grace: float = GRACE_SECONDS
 
 
-def _row(name: str, made_by: str) -> Row[Parts]:
-    return Row(name, f"{__name__}.{made_by}", lambda p: (p.manager,))
+def _row(name: str, made_by: str) -> ControllerRow[Parts]:
+    return ControllerRow(name, f"{__name__}.{made_by}", lambda p: (p.manager,))
 
 
 # All of them, in the order in which they are made.
-CONTROLLERS: Final[tuple[Row[Parts], ...]] = (
+CONTROLLERS: Final[tuple[ControllerRow[Parts], ...]] = (
     _row("deployment", "deployment:Deployments"),
     _row("replicaset", "replicaset:ReplicaSets"),
     _row("statefulset", "statefulset:StatefulSets"),
     _row("daemonset", "daemonset:DaemonSets"),
     _row("job", "job:Jobs"),
-    Row("nodelifecycle", f"{__name__}.nodelifecycle:NodeLifecycle", lambda p: (p.manager, p.node_grace)),
+    ControllerRow("nodelifecycle", f"{__name__}.nodelifecycle:NodeLifecycle", lambda p: (p.manager, p.node_grace)),
     _row("tainteviction", "taint_eviction:TaintEviction"),
     _row("podgc", "podgc:PodCollector"),
     _row("endpointslice", "endpointslice:EndpointSlices"),

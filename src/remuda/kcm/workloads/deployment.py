@@ -53,7 +53,7 @@ class Deployments(OwningController):
             await self._clean_up(found, old)
         elif not is_being_deleted(found) and new is not None and not any(Group.of(each).wanted for each in old):
             # A paused Deployment still scales.
-            new = await self._resized(found, new, Bounds.of(found).replicas)
+            new = await self._resized(found, new, RolloutBounds.of(found).replicas)
         status, left = status_of(found, new, old, self.clock.time())
         revision = annotations_of(new or {}).get(REVISION, "")
         marks = {REVISION: revision} if revision else None
@@ -61,7 +61,7 @@ class Deployments(OwningController):
         return Result(after=left) if left is not None else DONE
 
     async def _roll(self, found: Obj, new: Obj | None, old: list[Obj]) -> Obj | None:
-        bounds = Bounds.of(found)
+        bounds = RolloutBounds.of(found)
         groups = {name_of(each): Group.of(each) for each in old}
         if dig(found, "spec", "strategy", "type") == "Recreate":
             if new is None or Group.of(new).wanted == 0:
@@ -89,7 +89,7 @@ class Deployments(OwningController):
     async def _make(self, found: Obj, old: list[Obj], size: int) -> Obj:
         template = dig(found, "spec", "template") or {}
         digest = template_hash(template)
-        bounds = Bounds.of(found)
+        bounds = RolloutBounds.of(found)
         annotations = {name: value for name, value in annotations_of(found).items() if name not in _NOT_COPIED}
         annotations |= {
             REVISION: str(_newest(old) + 1),
@@ -132,7 +132,7 @@ class Deployments(OwningController):
         before = Group.of(replica_set).wanted
         if before == size:
             return replica_set
-        bounds = Bounds.of(found)
+        bounds = RolloutBounds.of(found)
         marks = {_DESIRED: str(bounds.replicas), _MOST: str(bounds.replicas + bounds.surge)}
         changed = await self._patched(found, replica_set, {"spec": {"replicas": size}, "metadata": {"annotations": marks}})
         way = "up" if size > before else "down"
@@ -199,7 +199,7 @@ def status_of(found: Obj, new: Obj | None, old: list[Obj], now: float) -> tuple[
     made: Obj = {"observedGeneration": metadata(found).get("generation") or 0}
     made |= {name: number for name, number in numbers.items() if number}
     made["terminatingReplicas"] = sum(int(dig(each, "status", "terminatingReplicas") or 0) for each in everything)
-    bounds = Bounds.of(found)
+    bounds = RolloutBounds.of(found)
     enough = available >= bounds.least
     conditions = [_available(before, enough, now)]
     progressing, left = _progressing(found, before, numbers, new, now)
@@ -224,7 +224,7 @@ def _progressing(
     old: Obj = find_by(before.get("conditions") or (), "type", "Progressing") or {}
     if deadline is None or deadline >= 2**31 - 1:
         return None, None
-    wanted = Bounds.of(found).replicas
+    wanted = RolloutBounds.of(found).replicas
     what = f'ReplicaSet "{name_of(new)}"' if new is not None else f'Deployment "{name_of(found)}"'
     if dig(found, "spec", "paused"):
         return _condition(before, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now), None
@@ -285,13 +285,13 @@ def _condition(before: Obj, kind: str, status: str, reason: str, message: str, n
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RolloutBounds:
     replicas: int
     surge: int
     unavailable: int
 
     @classmethod
-    def of(cls, deployment: Obj) -> Bounds:
+    def of(cls, deployment: Obj) -> RolloutBounds:
         replicas = int(dig(deployment, "spec", "replicas", default=1))
         if dig(deployment, "spec", "strategy", "type") == "Recreate":
             return cls(replicas, 0, replicas)
@@ -325,12 +325,12 @@ class Group:
         )
 
 
-def first_size(bounds: Bounds, old: Sequence[Group]) -> int:
+def first_size(bounds: RolloutBounds, old: Sequence[Group]) -> int:
     """The initial size of a new set."""
     return min(bounds.replicas, max(bounds.replicas + bounds.surge - sum(each.wanted for each in old), 0))
 
 
-def rolling_sizes(bounds: Bounds, new: Group, old: Sequence[Group]) -> dict[str, int]:
+def rolling_sizes(bounds: RolloutBounds, new: Group, old: Sequence[Group]) -> dict[str, int]:
     """The new sizes of the sets that change."""
     total = new.wanted + sum(each.wanted for each in old)
     if new.wanted > bounds.replicas:
@@ -340,7 +340,7 @@ def rolling_sizes(bounds: Bounds, new: Group, old: Sequence[Group]) -> dict[str,
     return _shrunk(bounds, new, sorted(old, key=lambda each: (each.created, each.name)), total)
 
 
-def _shrunk(bounds: Bounds, new: Group, old: Sequence[Group], total: int) -> dict[str, int]:
+def _shrunk(bounds: RolloutBounds, new: Group, old: Sequence[Group], total: int) -> dict[str, int]:
     budget = total - bounds.least - max(new.wanted - new.available, 0)
     if budget <= 0:
         return {}

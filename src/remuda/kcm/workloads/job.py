@@ -121,7 +121,7 @@ _ENDS: Final = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 
 
 @dataclass(slots=True)
-class Progress:
+class JobProgress:
     """`counted`: pods whose finalizer may be removed. `status`: the Job's new status. `start`: number of pods to make; `stop`:
     pods to delete. `after`: seconds until the next look."""
 
@@ -136,10 +136,10 @@ def is_finished(job: Obj) -> bool:
     return any(_is(job, kind) for kind in ("Complete", "Failed"))
 
 
-def progress(job: Obj, pods: Sequence[Obj], now: float) -> Progress:
+def progress(job: Obj, pods: Sequence[Obj], now: float) -> JobProgress:
     spec = job.get("spec") or {}
     status = dict(job.get("status") or {})
-    found = Progress(status)
+    found = JobProgress(status)
     if not spec.get("suspend") and not status.get("startTime"):
         status["startTime"] = rfc3339(now)
     uncounted = _count(job, pods, status, found)
@@ -176,7 +176,7 @@ def with_fewer(status: Obj, missing: int) -> Obj:
     return changed
 
 
-def _count(job: Obj, pods: Sequence[Obj], status: Obj, found: Progress) -> dict[str, list[str]]:
+def _count(job: Obj, pods: Sequence[Obj], status: Obj, found: JobProgress) -> dict[str, list[str]]:
     """Update the recorded uids, and turn those that need no record any more into numbers."""
     held = {uid_of(pod): pod for pod in pods if FINALIZER in finalizers_of(pod)}
     before = status.get("uncountedTerminatedPods") or {}

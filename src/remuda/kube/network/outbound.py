@@ -75,7 +75,7 @@ class PolicyError(ValueError):
     """An invalid policy; the text names the part that is wrong."""
 
 
-class Refused(OSError):
+class AddressRefused(OSError):
     """The policy refuses an address."""
 
     def __init__(self, what: str) -> None:
@@ -83,7 +83,7 @@ class Refused(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AddressRule:
     """Allows or refuses connections to the addresses of a network. Between equal networks the smaller rank counts."""
 
     network: Network
@@ -95,7 +95,7 @@ class Rule:
 class Policy:
     """The addresses that may be connected to. `own` says whether an address is this machine's."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[AddressRule, ...]
     own: Callable[[Address], bool] = field(default=lambda address: False)
     text: str = ""
 
@@ -129,11 +129,11 @@ class Policy:
             text = str(info[4][0])
             if not self.permits(ipaddress.ip_address(text)):
                 log.info("%s (%s) is %s", host, text, REFUSED)
-                raise Refused(host)
+                raise AddressRefused(host)
 
 
-def _builtin(refused: Iterable[str]) -> tuple[Rule, ...]:
-    return tuple(Rule(ipaddress.ip_network(each), False, 2) for each in refused)
+def _builtin(refused: Iterable[str]) -> tuple[AddressRule, ...]:
+    return tuple(AddressRule(ipaddress.ip_network(each), False, 2) for each in refused)
 
 
 _STANDARD = (*_builtin(_LOOPBACK), *_builtin(_NOWHERE), *_builtin(_LINK_LOCAL), *_builtin(METADATA))
@@ -153,7 +153,7 @@ def _administrators(text: str) -> Policy:
 # For programs that a user starts on the user's own machine.
 
 
-def parsed(text: str) -> list[Rule]:
+def parsed(text: str) -> list[AddressRule]:
     """The rules of a setting. Raises PolicyError."""
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
     if len(entries) > _MOST:
@@ -161,7 +161,7 @@ def parsed(text: str) -> list[Rule]:
     return [_rule(entry) for entry in entries]
 
 
-def _rule(entry: str) -> Rule:
+def _rule(entry: str) -> AddressRule:
     word, colon, written = entry.partition(":")
     shown = entry if len(entry) <= 60 and entry.isprintable() else f"{entry[:60]!r}…"
     if not colon or word.strip() not in (ALLOW, DENY):
@@ -175,7 +175,7 @@ def _rule(entry: str) -> Rule:
         raise PolicyError(f"has {shown}, which {why}") from None
     if network.version == 6 and network.network_address.ipv4_mapped is not None and network.prefixlen >= 96:
         raise PolicyError(f"has {shown}: write an IPv4 network as such")
-    return Rule(network, word.strip() == ALLOW, 1 if word.strip() == ALLOW else 0)
+    return AddressRule(network, word.strip() == ALLOW, 1 if word.strip() == ALLOW else 0)
 
 
 def problem_of(text: str) -> str:
@@ -254,7 +254,7 @@ async def check_ahead(policy: Policy, host: str, port: int = 0, lookup: Lookup =
     the program that connects may know it."""
     try:
         await resolved(policy, host, port, lookup)
-    except Refused:
+    except AddressRefused:
         raise
     except (OSError, UnicodeError) as error:
         log.info("%s is left to the program that connects: %s", host, error)
@@ -291,7 +291,7 @@ def is_refusal(error: BaseException | None) -> bool:
     """True if the policy was the reason, however deep it is wrapped."""
     seen = 0
     while error is not None and seen < 10:
-        if isinstance(error, Refused):
+        if isinstance(error, AddressRefused):
             return True
         inner = getattr(error, "os_error", None) or getattr(error, "reason", None)
         error = inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__

@@ -23,7 +23,7 @@ from .pki import certificates, join_tokens
 from .pki.certificates import Leaf
 from .pki.join_tokens import Token, TokenError
 from .state import Means
-from .supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX, JoinError, NotYet, Server, Supervisor
+from .supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX, JoinError, NotYet, Supervisor, SupervisorServer
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class AgentRole:
 
     # --- joining --------------------------------------------------------------------------------------------------------
 
-    async def _join(self) -> tuple[Server, list[str]]:
+    async def _join(self) -> tuple[SupervisorServer, list[str]]:
         """The server, and the URLs of the API. From stored state, if no server answers."""
         try:
             return await self._joined()
@@ -86,7 +86,7 @@ class AgentRole:
                 return known
         return await supervisor_client.patiently(f"joining {self._settings.server_url}", self._clock, self._joined)
 
-    async def _joined(self) -> tuple[Server, list[str]]:
+    async def _joined(self) -> tuple[SupervisorServer, list[str]]:
         settings = self._settings
         server = await supervisor_client.find(settings.server_url, self._token, self._clock)
         async with self._asking(server) as supervisor:
@@ -100,7 +100,7 @@ class AgentRole:
         write_private(settings.paths.agent / _SERVERS, jsonio.dumps(urls))
         return server, urls
 
-    def _asking(self, server: Server) -> Supervisor:
+    def _asking(self, server: SupervisorServer) -> Supervisor:
         return Supervisor(server, self._token.user or join_tokens.NODE, self._token.password, self._clock)
 
     async def _certificate(self, supervisor: Supervisor, leaf: Leaf) -> None:
@@ -117,7 +117,7 @@ class AgentRole:
         request = certificates.signing_request(leaf.key.read_bytes(), leaf.key)
         write_private(leaf.path, await supervisor.post(f"{PREFIX}/{leaf.path.name}", request, headers))
 
-    def _from_before(self) -> tuple[Server, list[str]] | None:
+    def _from_before(self) -> tuple[SupervisorServer, list[str]] | None:
         agent = self._settings.paths.agent
         try:
             ca, urls = (agent / "server-ca.crt").read_bytes(), jsonio.loads((agent / _SERVERS).read_bytes())
@@ -129,11 +129,11 @@ class AgentRole:
             self._token.check_ca(ca, "this host")
         except TokenError:
             return None
-        return Server(self._settings.server_url, ca), [str(url) for url in urls]
+        return SupervisorServer(self._settings.server_url, ca), [str(url) for url in urls]
 
     # --- after joining ---------------------------------------------------------------------------------------------------
 
-    async def _follow(self, server: Server, balancer: Balancer, urls: list[str]) -> None:
+    async def _follow(self, server: SupervisorServer, balancer: Balancer, urls: list[str]) -> None:
         """Servers come and go: ask the one that was joined, and when it is gone the others."""
         while True:
             await self._clock.sleep(_FOLLOW_SECONDS)
@@ -143,12 +143,12 @@ class AgentRole:
                 balancer.use(urls)
                 write_private(self._settings.paths.agent / _SERVERS, jsonio.dumps(urls))
 
-    async def _ask_for_servers(self, server: Server, urls: list[str]) -> list[str]:
+    async def _ask_for_servers(self, server: SupervisorServer, urls: list[str]) -> list[str]:
         port = self._settings.supervisor_port
         others = [f"https://{urlsplit(url).netloc.rpartition(':')[0]}:{port}" for url in urls]
         for url in dict.fromkeys((server.url, *others)):
             try:
-                async with self._asking(Server(url, server.ca)) as supervisor:
+                async with self._asking(SupervisorServer(url, server.ca)) as supervisor:
                     return list(await supervisor.json(f"{PREFIX}/apiservers"))
             except (NotYet, JoinError) as error:
                 log.debug("%s", error)

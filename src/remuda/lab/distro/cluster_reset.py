@@ -21,7 +21,7 @@ from .config.settings import ETCD_PEER_PORT, Settings
 from .etcd import endpoints, local_member, process, recovery, remote_copies
 from .etcd.local_member import LocalEtcd
 from .etcd.members import new_name
-from .etcd.process import EXISTING, Plan
+from .etcd.process import EXISTING, MemberOptions
 from .pki import authorities, certificates
 
 log = logging.getLogger(__name__)
@@ -70,12 +70,12 @@ async def _prepared_alone(settings: Settings, clock: Clock, rng: Rng, entropy: E
     await _alone(settings, own, clock, rng, entropy)
 
 
-async def _alone(settings: Settings, own: server_identity.Identity, clock: Clock, rng: Rng, entropy: Entropy) -> None:
+async def _alone(settings: Settings, own: server_identity.ServerIdentity, clock: Clock, rng: Rng, entropy: Entropy) -> None:
     """Run the member as the only one for a moment, and record that it is."""
     paths = settings.paths
     name = paths.etcd_name.read_text().strip()
     peer_url = settings.etcd_url(ETCD_PEER_PORT)
-    plan = Plan(name, paths.etcd, paths.etcd_tls, {name: peer_url}, EXISTING, force_new=True)
+    plan = MemberOptions(name, paths.etcd, paths.etcd_tls, {name: peer_url}, EXISTING, force_new=True)
     member = LocalEtcd(settings, plan, clock, rng)
     try:
         await member.start()

@@ -19,7 +19,7 @@ from aiohttp import web
 from remuda.apiserver.http.listener import Listener, server_context
 from remuda.client.https import HttpsClient
 from remuda.client.interface import Client
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.kube.clock import Clock, Entropy, Rng, deadline
 from remuda.kube.errors import ApiError
 
@@ -57,7 +57,7 @@ def config_of(settings: Settings, client: Client, api_server: str, *, is_server:
 
 def remote_client(balancer: Balancer, ca: bytes, certificate: Path, clock: Clock) -> HttpsClient:
     """A client of any server that answers."""
-    target = Target(
+    target = KubeTarget(
         balancer.url,
         ca=ca,
         tls_server_name=SERVED_AS,

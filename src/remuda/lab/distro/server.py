@@ -35,8 +35,8 @@ from .etcd.taking import Taking
 from .node import Balancer, HealthPort
 from .pki import authorities, certificates, join_tokens
 from .pki.authorities import SERVER_CA, Replaced
-from .server_identity import Identity
-from .state import Means, State
+from .server_identity import ServerIdentity
+from .state import Means, ServerState
 from .supervisor_client import NODE_NAME, NODE_PASSWORD, PREFIX, Supervisor
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class ServerRole:
         settings, clock = self._settings, self._clock
         own = await server_identity.prepare(settings, clock, self._rng, self._entropy)
         certificates.ensure(certificates.server_leaves(settings), own.authorities, clock, self._entropy)
-        state = State(settings, own.authorities, own.password, own.agent_password, clock, self._entropy)
+        state = ServerState(settings, own.authorities, own.password, own.agent_password, clock, self._entropy)
         door = await self._open_door(state)
         try:
             etcd, member = await self._start_etcd(own)
@@ -123,7 +123,7 @@ class ServerRole:
 
     # --- parts ----------------------------------------------------------------------------------------------------------
 
-    async def _open_door(self, state: State) -> Listener:
+    async def _open_door(self, state: ServerState) -> Listener:
         tls = self._settings.paths.tls
         context = server_context(tls / "serving-kube-apiserver.crt", tls / "serving-kube-apiserver.key", None)
         door = Listener(SupervisorHandler(state), context)
@@ -131,7 +131,7 @@ class ServerRole:
         self._stack.push_async_callback(door.close, 1.0)
         return door
 
-    async def _start_etcd(self, own: Identity) -> tuple[EtcdClient, str]:
+    async def _start_etcd(self, own: ServerIdentity) -> tuple[EtcdClient, str]:
         """A client of the cluster's etcd, and the name of this server's member if it has one."""
         settings, clock = self._settings, self._clock
         if not settings.has_etcd:
@@ -155,7 +155,7 @@ class ServerRole:
         self._keep("etcd's members", endpoints.follow(running.client, settings.paths, clock, lambda urls: None))
         return running.client, running.name
 
-    async def _admitted(self, own: Identity, name: str, peer_url: str) -> dict[str, str]:
+    async def _admitted(self, own: ServerIdentity, name: str, peer_url: str) -> dict[str, str]:
         settings = self._settings
         password = node_passwords.own(settings.paths.node_password, self._entropy)
         headers = {NODE_NAME: settings.node_name, NODE_PASSWORD: password}
@@ -164,11 +164,11 @@ class ServerRole:
             answer = jsonio.loads(await supervisor.post(f"{PREFIX}/etcd/members", asked, headers))
         return dict(answer["initialCluster"])
 
-    async def _supervisor(self, own: Identity) -> Supervisor:
+    async def _supervisor(self, own: ServerIdentity) -> Supervisor:
         server = await supervisor_client.find(self._settings.server_url, own.token, self._clock)
         return Supervisor(server, join_tokens.SERVER, own.password, self._clock)
 
-    async def _elsewhere(self, own: Identity) -> EtcdClient:
+    async def _elsewhere(self, own: ServerIdentity) -> EtcdClient:
         """The etcd of other hosts: at the last known URLs, else at those that the joined server reports."""
         settings = self._settings
 
@@ -208,7 +208,7 @@ class ServerRole:
         finally:
             client.close()
 
-    async def _serve_api(self, state: State, etcd: EtcdClient) -> Server:
+    async def _serve_api(self, state: ServerState, etcd: EtcdClient) -> Server:
         settings = self._settings
         envelope = encryption_keys.live(state.authorities, self._entropy)
         means = (self._clock, self._rng, self._entropy)
@@ -250,7 +250,7 @@ class ServerRole:
         await door.open(self._settings.loopback, port)
         self._stack.push_async_callback(door.close)
 
-    async def _api_client(self, state: State, etcd: EtcdClient, server: Server | None) -> Client:
+    async def _api_client(self, state: ServerState, etcd: EtcdClient, server: Server | None) -> Client:
         """The cluster's API: this server's own, or that of any other server, as soon as there is one."""
         settings = self._settings
         if server is not None:

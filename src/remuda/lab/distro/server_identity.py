@@ -31,7 +31,7 @@ _NEXT = "next-token"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ServerIdentity:
     authorities: Authorities
     token: Token = field(repr=False)
     agent_password: str = field(repr=False)
@@ -41,7 +41,7 @@ class Identity:
         return self.token.password
 
 
-async def prepare(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> Identity:
+async def prepare(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> ServerIdentity:
     """Raises PkiError, TokenError, JoinError."""
     token = server_token(settings, entropy)
     found = await _authorities(settings, token, clock, rng, entropy)
@@ -49,14 +49,14 @@ async def prepare(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) 
         # A stored one may be from before a rotation of the CA.
         token.check_ca(found.bundle(SERVER_CA), "this server")
     agent = join_tokens.parse(settings.agent_token).password if settings.agent_token else token.password
-    made = Identity(found, token, agent)
+    made = ServerIdentity(found, token, agent)
     if not settings.token or not settings.paths.token.exists():
         # Before it is used. A configured one may be of before a rotation, and then it must not replace the stored one.
         _write_tokens(settings.paths, made)
     return made
 
 
-async def agreed(settings: Settings, client: EtcdClient, own: Identity, entropy: Entropy) -> Identity:
+async def agreed(settings: Settings, client: EtcdClient, own: ServerIdentity, entropy: Entropy) -> ServerIdentity:
     """The identity with the authorities in etcd. Raises authorities.Replaced, and PkiError when they differ otherwise."""
     try:
         found = await authorities.agree(client, own.authorities, own.password, entropy)
@@ -66,9 +66,9 @@ async def agreed(settings: Settings, client: EtcdClient, own: Identity, entropy:
             raise
         log.info("the rotation of the token, which was interrupted, is finished")
         agent = other if own.agent_password == own.password else own.agent_password
-        own = Identity(own.authorities, Token(other), agent)
+        own = ServerIdentity(own.authorities, Token(other), agent)
         found = await authorities.agree(client, own.authorities, other, entropy)
-    made = Identity(found, own.token, own.agent_password)
+    made = ServerIdentity(found, own.token, own.agent_password)
     authorities.write(settings.paths, found)
     _write_tokens(settings.paths, made)
     (settings.paths.server / _NEXT).unlink(missing_ok=True)
@@ -123,7 +123,7 @@ async def fetched(url: str, token: Token, clock: Clock) -> Authorities:
     return found
 
 
-def _write_tokens(paths: Paths, identity: Identity) -> None:
+def _write_tokens(paths: Paths, identity: ServerIdentity) -> None:
     """Write the tokens for users to copy, with the hash of the CA."""
     ca = identity.authorities.bundle(SERVER_CA)
     _write(paths, "token", join_tokens.secure(identity.password, ca))
@@ -178,7 +178,7 @@ class TokenRotation:
 def finish(settings: Settings, found: Authorities, new: str) -> None:
     """Store the new token for this host; agents get it, too, unless they have a token of their own."""
     agent = join_tokens.parse(settings.agent_token).password if settings.agent_token else new
-    _write_tokens(settings.paths, Identity(found, Token(new), agent))
+    _write_tokens(settings.paths, ServerIdentity(found, Token(new), agent))
     (settings.paths.server / _NEXT).unlink(missing_ok=True)
 
 

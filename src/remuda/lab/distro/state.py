@@ -15,7 +15,7 @@ from .pki.authorities import Authorities
 
 
 @dataclass(slots=True)
-class State:
+class ServerState:
     """Parts are None until they run. `api` is the API that this server serves itself."""
 
     settings: Settings

@@ -44,7 +44,7 @@ class NotYet(DistroError):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class SupervisorServer:
     """A verified supervisor: its URL, and the CA (PEM) of its certificate."""
 
     url: str
@@ -54,7 +54,7 @@ class Server:
 class Supervisor:
     """Requests to one server, as the user of a token. Use it with `async with`."""
 
-    def __init__(self, server: Server, user: str, password: str, clock: Clock) -> None:
+    def __init__(self, server: SupervisorServer, user: str, password: str, clock: Clock) -> None:
         self.server = server
         self._clock = clock
         context = ssl.create_default_context(cadata=server.ca.decode())
@@ -81,7 +81,7 @@ class Supervisor:
         return await _asked(self._session, self._clock, method, f"{self.server.url}{path}", body, headers)
 
 
-async def find(url: str, token: Token, clock: Clock) -> Server:
+async def find(url: str, token: Token, clock: Clock) -> SupervisorServer:
     """The server at that URL, if its CA is the right one. Raises JoinError and NotYet."""
     if not urlsplit(url).hostname or urlsplit(url).scheme != "https":
         raise JoinError(f"{url!r} is not the address of a server: it must be like https://host:9345")
@@ -92,7 +92,7 @@ async def find(url: str, token: Token, clock: Clock) -> Server:
         raise JoinError(str(error)) from None
     if not token.ca_hash:
         log.warning("the token has no hash of the cluster's CA, so that %s is believed to be the right server", url)
-    return Server(url, ca)
+    return SupervisorServer(url, ca)
 
 
 async def patiently(what: str, clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:

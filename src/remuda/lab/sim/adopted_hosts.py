@@ -15,7 +15,7 @@ from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of
-from remuda.provisioning.plans.machine_plan_secret import Delivered, decode
+from remuda.provisioning.plans.machine_plan_secret import DeliveredPlan, decode
 from remuda.provisioning.releases.distributions import of_version
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, MACHINE_ID, NODE_NAME, plan_name
 
@@ -59,7 +59,7 @@ def node_of(machine: Obj) -> str:
     return str(node or dig(machine, "spec", "infrastructureRef", "name") or name_of(machine))
 
 
-async def _delivered(client: Client, machine: Obj) -> Delivered | None:
+async def _delivered(client: Client, machine: Obj) -> DeliveredPlan | None:
     bootstrap = dig(machine, "spec", "bootstrap", "configRef", "name") or ""
     secret = await find(client, SECRETS, plan_name(bootstrap), namespace_of(machine))
     return None if secret is None else decode(secret)

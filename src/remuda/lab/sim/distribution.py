@@ -24,7 +24,7 @@ from remuda.provisioning.releases.distributions import of_version
 from remuda.provisioning.well_known import NODE_MACHINE
 
 from .bucket import SimulatedBuckets
-from .members import Member, Move, What
+from .members import Move, SimulatedMember, What
 from .saved_snapshots import SavedSnapshot, file_work, report
 from .workload_clusters import SimulatedCluster, SimulatedDownstreams
 
@@ -81,7 +81,7 @@ class Distribution:
     ) -> None:
         self.cluster = cluster
         self.buckets = buckets or SimulatedBuckets(clock)
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, SimulatedMember] = {}
         self.violations: list[str] = []
         # The hosts whose certificates were rotated, in order, and those whose certificates have expired.
         self.rotated: list[str] = []
@@ -115,7 +115,7 @@ class Distribution:
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
-    def adopt(self, member: Member, managed: str) -> None:
+    def adopt(self, member: SimulatedMember, managed: str) -> None:
         """Take a host in that belonged to the cluster before the simulation began, and runs. `managed` is the management Cluster
         with which the cluster's agent is connected."""
         self.members[member.name] = member
@@ -145,7 +145,7 @@ class Distribution:
             self.violations.append(f"etcd lost its majority when {name} was stopped")
         self._power()
 
-    def start(self, member: Member) -> None:
+    def start(self, member: SimulatedMember) -> None:
         """Raises CannotStart."""
         if member.control_plane or member.etcd:
             self._join_server(member)
@@ -161,7 +161,7 @@ class Distribution:
         self.keys.adopt(member.name)
         self._power()
 
-    def _join_server(self, member: Member) -> None:
+    def _join_server(self, member: SimulatedMember) -> None:
         tokens = str(member.config.get("token") or ""), str(member.config.get("agent-token") or "")
         server = member.config.get("server")
         alive = [each.name for each in self.members.values() if each.up and each.etcd and each.name != member.name]
@@ -180,12 +180,12 @@ class Distribution:
         if tokens != self._tokens:
             raise CannotStart("the token is not the cluster's")
 
-    def _join_agent(self, member: Member) -> None:
+    def _join_agent(self, member: SimulatedMember) -> None:
         self._check(str(member.config.get("server") or ""), member)
         if self._tokens is None or member.config.get("token") != self._tokens[1]:
             raise CannotStart("the token is not the cluster's")
 
-    def _check(self, server: str, member: Member) -> None:
+    def _check(self, server: str, member: SimulatedMember) -> None:
         address = urlsplit(server).hostname or ""
         known = [each for each in self.members.values() if each.address == address and (each.etcd or each.control_plane)]
         if not known:
@@ -281,14 +281,14 @@ class Distribution:
             member.up, member.void = False, member.void or (member.etcd and not keep)
             self._power()
 
-    async def restore(self, member: Member, file: str, bucket: Mapping[str, str] | None = None) -> None:
+    async def restore(self, member: SimulatedMember, file: str, bucket: Mapping[str, str] | None = None) -> None:
         """Make the cluster of one member of a snapshot: on its host, or in the bucket of these settings. Raises CannotStart."""
         saved = self._fetched(bucket, file) if bucket is not None else self._local(member.name, file)
         self._begin_alone(member)
         await self.cluster.go_back(saved.state)
         self.restored.append(saved)
 
-    def reset(self, member: Member) -> None:
+    def reset(self, member: SimulatedMember) -> None:
         """Make a cluster of one member of the data that it has. Raises CannotStart."""
         if member.name not in self.members:
             raise CannotStart("there is no etcd to reset")
@@ -296,7 +296,7 @@ class Distribution:
             self.violations.append(f"{member.name} was reset to data that was given up")
         self._begin_alone(member)
 
-    def _begin_alone(self, member: Member) -> None:
+    def _begin_alone(self, member: SimulatedMember) -> None:
         for other in [each for each in self.members.values() if each.etcd and each.name != member.name]:
             if other.up or not (other.void or other.name in self._destroyed):
                 self.violations.append(f"{member.name} was restored while {other.name} had the data of before")
@@ -385,7 +385,7 @@ class Distribution:
             if self._agent_of:
                 self._downstreams.tell(self._agent_of)
 
-    async def apply(self, member: Member, manifests: Mapping[str, str]) -> bool:
+    async def apply(self, member: SimulatedMember, manifests: Mapping[str, str]) -> bool:
         """Apply the manifests directory of a control plane; False while there is no API."""
         if not (member.control_plane and self.answers):
             return False
@@ -406,7 +406,7 @@ class Distribution:
 
     # --- nodes ------------------------------------------------------------------------------------------------------------
 
-    async def register(self, member: Member, uid: str) -> None:
+    async def register(self, member: SimulatedMember, uid: str) -> None:
         """Register the host's Node, as soon as there is an API."""
         if not self.answers:
             return
@@ -421,7 +421,7 @@ class Distribution:
         if dig(node, "status", "nodeInfo", "kubeletVersion") != member.version or not _is_ready(node):
             await client.patch(NODES, member.name, {"status": self._status(member, uid)}, subresource="status")
 
-    def _node(self, member: Member) -> Obj:
+    def _node(self, member: SimulatedMember) -> Obj:
         labels = dict(str(each).split("=", 1) for each in member.config.get("node-label") or ())
         for role, has in (("etcd", member.etcd), ("control-plane", member.control_plane)):
             if has:
@@ -435,7 +435,7 @@ class Distribution:
             "spec": {"providerID": identity, **({"taints": taints} if taints else {})},
         }
 
-    def _status(self, member: Member, uid: str) -> Obj:
+    def _status(self, member: SimulatedMember, uid: str) -> Obj:
         now = rfc3339(self._clock.time())
         told = [("Ready", "True"), *((f"{what}Pressure", "False") for what in ("Memory", "Disk", "PID"))]
         conditions = [{"type": kind, "status": status, "lastTransitionTime": now} for kind, status in told]

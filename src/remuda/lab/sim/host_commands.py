@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from remuda.provisioning.plans.plan import Instruction
 
 from .distribution import CannotStart, Distribution
-from .members import Member
+from .members import SimulatedMember
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ class CommandFailed(Exception):
 class HostCommands:
     """The commands of one host. `boots` waits as long as its services take to start."""
 
-    member: Member
+    member: SimulatedMember
     boots: Callable[[], Awaitable[None]]
     _done: set[str] = field(default_factory=set)
 

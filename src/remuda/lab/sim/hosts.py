@@ -30,9 +30,9 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, labels_of
 from remuda.provisioning.etcd.snapshot_reports import INSTRUCTION as SNAPSHOTS
 from remuda.provisioning.nodes.host_registration import HostRegistrations as Door
-from remuda.provisioning.nodes.host_registration import PlanAccess, Refused
+from remuda.provisioning.nodes.host_registration import PlanAccess, RegistrationRefused
 from remuda.provisioning.nodes.machine_request import request_secret
-from remuda.provisioning.plans.machine_plan_secret import Delivered, packed
+from remuda.provisioning.plans.machine_plan_secret import DeliveredPlan, packed
 from remuda.provisioning.plans.plan import (
     INSTALL,
     SHUTDOWN,
@@ -53,8 +53,8 @@ from .delays_and_faults import Span
 from .distribution import CannotStart, Distribution
 from .host_commands import CommandFailed, HostCommands
 from .host_plans import base64_text, config_of, failed, restart_stamp, settings_of, version_of
-from .members import Member
-from .workload_clusters import Line, SimulatedClusters, SimulatedDownstreams
+from .members import SimulatedMember
+from .workload_clusters import CutableClient, SimulatedClusters, SimulatedDownstreams
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class SimulatedHost:
         self._park = park
         self._managed = managed
         self._token = token
-        self.member = Member(name, address, "e" in roles, "c" in roles, "w" in roles)
+        self.member = SimulatedMember(name, address, "e" in roles, "c" in roles, "w" in roles)
         self._commands = HostCommands(self.member, self._boots)
         self._stamp = ""
         self._ready_at = 0.0
@@ -124,7 +124,7 @@ class SimulatedHost:
     def _distribution(self) -> Distribution:
         return self._park.distributions[self.cluster]
 
-    def resume(self, machine_id: str, provider_id: str, found: Delivered) -> None:
+    def resume(self, machine_id: str, provider_id: str, found: DeliveredPlan) -> None:
         """Go on as a host that existed before the simulation, with the plan that it has applied. Raises PlanError."""
         plan = found.applied_plan() or found.plan()
         self.machine_id = machine_id or self.machine_id
@@ -151,7 +151,7 @@ class SimulatedHost:
             except ApiError as error:
                 if not error.is_conflict:
                     raise
-            except Refused as error:
+            except RegistrationRefused as error:
                 # Perhaps the machine is being deleted; its creator removes the host.
                 self.refused = str(error)
             await self._park.clock.sleep(5)
@@ -173,7 +173,7 @@ class SimulatedHost:
                 request = None
             if request is not None and (why := annotations_of(request).get(REFUSED)):
                 self.refused = why
-                raise Refused(why)
+                raise RegistrationRefused(why)
             labels = labels_of(request or {})
             if MACHINE_NAME in labels:
                 return await client.get(MACHINES, labels[MACHINE_NAME], labels[MACHINE_NAMESPACE])
@@ -186,7 +186,7 @@ class SimulatedHost:
         name = f"system:serviceaccount:{access.namespace}:{access.secret_name}"
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{access.namespace}", AUTHENTICATED)
         own = InProcessClient(self._park.server, manager="rancher-system-agent", user=User(name, groups=groups))
-        client = Line(own, lambda: not self._park.cut)
+        client = CutableClient(own, lambda: not self._park.cut)
         informers = Informers(client, self._park.clock, self._park.rng)
         secrets = informers.of(SECRETS, access.namespace, fields=f"metadata.name={access.secret_name}")
         secrets.on_change(lambda new, old: self._changed.set())

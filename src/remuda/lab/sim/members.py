@@ -21,7 +21,7 @@ class Move(NamedTuple):
 
 
 @dataclass(slots=True)
-class Member:
+class SimulatedMember:
     """One host as the cluster knows it. `provider_id` is its Node's, if the distribution is not to make one."""
 
     name: str

@@ -35,7 +35,7 @@ from .capi_world import NeverHappened
 from .distribution import Distribution
 from .hosts import SimulatedHost, SimulatedHosts, Times
 from .machine_jobs import SimulatedJobs
-from .workload_clusters import Line, SimulatedClusters, SimulatedDownstreams
+from .workload_clusters import CutableClient, SimulatedClusters, SimulatedDownstreams
 
 Obj = dict[str, Any]
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class ProvisioningWorld:
 
     def begin(self, through: Callable[[Client], Client] = lambda client: client) -> asyncio.Task[None]:
         """Start the controllers, once more if they run already; `through` wraps their client of the API."""
-        client = through(Line(InProcessClient(self.server, manager="remuda"), lambda: not self.hosts.cut))
+        client = through(CutableClient(InProcessClient(self.server, manager="remuda"), lambda: not self.hosts.cut))
         manager = Manager(client, self.clock, Rng(self._seed * 1000 + len(self._lives)))
         self._controllers(manager, self)
         self._manager = manager

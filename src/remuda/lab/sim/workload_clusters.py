@@ -35,7 +35,7 @@ Obj = dict[str, Any]
 _ALL = "/registry/"
 
 
-class Line(WrappedClient):
+class CutableClient(WrappedClient):
     """A `Client` over a line that can be cut: calls fail as on a broken connection, watches end."""
 
     def __init__(self, client: Client, up: Callable[[], bool]) -> None:
@@ -170,7 +170,7 @@ class SimulatedClusters:
         found = self._clusters.get(cluster)
         if found is None or not found.answers:
             raise ConnectionError(f"the simulated cluster {cluster} does not answer")
-        return Line(InProcessClient(found.server, manager="manager"), lambda: found.answers)
+        return CutableClient(InProcessClient(found.server, manager="manager"), lambda: found.answers)
 
 
 # --- kubelet --------------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class SimulatedDownstreams:
     def connect(self, name: str, cluster: SimulatedCluster) -> None:
         found = self._reached.get(name)
         if found is None or found.cluster is not cluster:
-            line = Line(InProcessClient(cluster.server, manager="cattle"), lambda: cluster.answers)
+            line = CutableClient(InProcessClient(cluster.server, manager="cattle"), lambda: cluster.answers)
             self._reached[name] = _Reached(cluster, line)
             self.tell(name)
 

@@ -20,7 +20,7 @@ from remuda.kube.network import outbound
 
 from ..bootstrap_script import as_root, last_line, login_of, reached
 from ..driver import Bootstrapping, Driver, DriverError, Flag, FlagKind, Keep, Machine, Reason, State
-from ..ssh import HostKeyChanged, Login, Shell, connect
+from ..ssh import HostKeyChanged, SshLogin, SshShell, connect
 
 _KEY = "id_rsa"
 _OTHER = 75
@@ -80,7 +80,7 @@ class Generic(Driver):
         with contextlib.ExitStack() as held:
             seen = machine.directory / "precreate.half"
             held.callback(lambda: seen.unlink(missing_ok=True))
-            login = Login(address, options.text("ssh-user"), seen, options.number("ssh-port"), Path(key) if key else None)
+            login = SshLogin(address, options.text("ssh-user"), seen, options.number("ssh-port"), Path(key) if key else None)
             async with connect(login, self.around.clock, self.around.outbound) as shell:
                 await as_root(shell)
 
@@ -134,7 +134,7 @@ class Generic(Driver):
         return State.RUNNING
 
 
-async def _as_root(shell: Shell, script: str) -> tuple[int, str]:
+async def _as_root(shell: SshShell, script: str) -> tuple[int, str]:
     return await shell.run(f"{await as_root(shell)} {shlex.quote(script)}")
 
 

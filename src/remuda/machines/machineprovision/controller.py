@@ -43,11 +43,11 @@ from remuda.runtime.informer import without_managed_fields
 
 from .. import driver_registry
 from . import job_outcome, machine_status
-from .decide import Decision, Snapshot, Step, decide, is_forced, is_recorded, needs_state, subject_of
+from .decide import ProvisionDecision, ProvisionStep, Snapshot, decide, is_forced, is_recorded, needs_state, subject_of
 from .job_arguments import driver_of
-from .job_objects import Made, correction, helpers, is_alike, is_controlled_by, is_pods, job, prepared, runs_ours
-from .job_outcome import Ended, Outcome, outcome_of
-from .machine_inputs import Found, MachineKinds, NotYet, Reading
+from .job_objects import JobObject, correction, helpers, is_alike, is_controlled_by, is_pods, job, prepared, runs_ours
+from .job_outcome import JobEnd, JobOutcome, outcome_of
+from .machine_inputs import InfraMachine, InputReader, MachineKinds, NotYet
 from .well_known import (
     CAPI_MACHINE,
     CONFIG_MAPS,
@@ -120,7 +120,7 @@ class MachineProvision:
         self._local = local
         self._events = manager.recorder(CONTROLLER)
         self._jobs = jobs_of(manager)
-        self._reading = Reading(manager, access, environment, local=local)
+        self._reading = InputReader(manager, access, environment, local=local)
         self._namespaces = manager.informers.of(NAMESPACES, metadata_only=True)
         self._reading.machines.add_index(_BY_INFRASTRUCTURE, infrastructure_of)
         self._reading.machines.add_index(_BY_CLUSTER, _cluster_of)
@@ -169,7 +169,7 @@ class MachineProvision:
             found.sort(key=lambda each: (str(dig(each.obj, "metadata", "creationTimestamp") or ""), each.obj["kind"]))
         return await self._one(found[0])
 
-    async def _one(self, found: Found) -> Result:
+    async def _one(self, found: InfraMachine) -> Result:
         snapshot = await self._snapshot(found.obj)
         decision = decide(snapshot)
         try:
@@ -203,18 +203,18 @@ class MachineProvision:
             snapshot = replace(snapshot, blocked=await self._blocked(infra))
         if machine_status.status_of(infra, machine_status.CREATE_JOB) == "False" and not is_being_deleted(infra):
             snapshot = replace(snapshot, pause=await self._pause(infra, machine))
-        elif found is not None and snapshot.outcome is not None and snapshot.outcome.ended is Ended.NOT_YET:
+        elif found is not None and snapshot.outcome is not None and snapshot.outcome.ended is JobEnd.NOT_YET:
             known = job_outcome.attempts_of(await self._attempts(infra, machine))
             of = name_of(infra) if is_being_deleted(infra) else ""
             failures, last = job_outcome.failures_in_a_row(known, of)
             snapshot = replace(snapshot, failures=failures, last=last)
         return snapshot
 
-    async def _outcome(self, found: Obj) -> Outcome:
+    async def _outcome(self, found: Obj) -> JobOutcome:
         outcome = outcome_of(found)
-        if outcome.ended is Ended.COMPLETE or self._pods is None:
+        if outcome.ended is JobEnd.COMPLETE or self._pods is None:
             return outcome
-        if outcome.ended is Ended.NOT_YET:
+        if outcome.ended is JobEnd.NOT_YET:
             await synced(self._pods)
             seen = self._pods.indexed(_OF_INFRASTRUCTURE, Key(namespace_of(found), labels_of(found).get(INFRA_NAME) or ""))
             return outcome_of(found, [each for each in seen if is_controlled_by(each, found)])
@@ -237,31 +237,31 @@ class MachineProvision:
 
     # --- steps ----------------------------------------------------------------------------------------------------------
 
-    async def _take(self, found: Found, snapshot: Snapshot, decision: Decision) -> None:
+    async def _take(self, found: InfraMachine, snapshot: Snapshot, decision: ProvisionDecision) -> None:
         infra = found.obj
         match decision.step:
-            case Step.MARK:
+            case ProvisionStep.MARK:
                 await self._mark(found, snapshot)
-            case Step.MAKE_JOB:
+            case ProvisionStep.MAKE_JOB:
                 await self._make_job(found, removing=decision.removing)
-            case Step.ADOPT_JOB:
+            case ProvisionStep.ADOPT_JOB:
                 await self._adopt(found, snapshot, removing=decision.removing)
-            case Step.DROP_JOB:
+            case ProvisionStep.DROP_JOB:
                 await self._drop_job(snapshot)
-            case Step.TELL:
+            case ProvisionStep.TELL:
                 await self._tell(found, snapshot, removing=decision.removing)
-            case Step.INTERRUPTED:
+            case ProvisionStep.INTERRUPTED:
                 await self._say(found, machine_status.with_interruption(infra, now=snapshot.now))
-            case Step.GIVE_UP:
+            case ProvisionStep.GIVE_UP:
                 await self._give_up(snapshot)
-            case Step.PRUNE:
+            case ProvisionStep.PRUNE:
                 await self._prune(found, snapshot)
-            case Step.RELEASE:
+            case ProvisionStep.RELEASE:
                 await self._release(found, snapshot, decision)
-            case Step.NOTHING:
+            case ProvisionStep.NOTHING:
                 await self._say(found, machine_status.with_provision(infra))
 
-    async def _mark(self, found: Found, snapshot: Snapshot) -> None:
+    async def _mark(self, found: InfraMachine, snapshot: Snapshot) -> None:
         assert snapshot.machine is not None
         infra = found.obj
         meta: Obj = {"resourceVersion": resource_version_of(infra), "labels": {CAPI_MACHINE: name_of(snapshot.machine)}}
@@ -269,7 +269,7 @@ class MachineProvision:
             meta["finalizers"] = [*finalizers_of(infra), FINALIZER]
         await self._patch(found, {"metadata": meta})
 
-    async def _make_job(self, found: Found, *, removing: bool) -> None:
+    async def _make_job(self, found: InfraMachine, *, removing: bool) -> None:
         """Make what the Job needs, record that there may be something to remove, make the Job, then record which one it is: in
         this order, since after a crash the next process knows only what is written."""
         infra = found.obj
@@ -291,7 +291,7 @@ class MachineProvision:
         await self._record(found, made)
         log.info("made the Job that %s it", "removes" if removing else "makes")
 
-    async def _adopt(self, found: Found, snapshot: Snapshot, *, removing: bool) -> None:
+    async def _adopt(self, found: InfraMachine, snapshot: Snapshot, *, removing: bool) -> None:
         """Adopt the Job if an earlier process made it for this machine; otherwise delete it."""
         assert snapshot.job is not None
         plan = await self._reading.plan(found.obj, removing=removing)
@@ -302,14 +302,16 @@ class MachineProvision:
         self._events.event(found.obj, WARNING, "ForeignJob", f"the Job {name_of(snapshot.job)} was not made for it: it goes")
         await self._drop_job(snapshot)
 
-    async def _record(self, found: Found, made: Obj) -> None:
+    async def _record(self, found: InfraMachine, made: Obj) -> None:
         await self._patch(found, {"metadata": {"uid": uid_of(found.obj), "annotations": {JOB_UID: uid_of(made)}}})
 
     async def _drop_job(self, snapshot: Snapshot) -> None:
         found = snapshot.job
         if found is None or is_being_deleted(found):
             return
-        runs = is_pods(found) and is_recorded(snapshot) and (snapshot.outcome or Outcome(Ended.NOT_YET)).ended is Ended.NOT_YET
+        runs = (
+            is_pods(found) and is_recorded(snapshot) and (snapshot.outcome or JobOutcome(JobEnd.NOT_YET)).ended is JobEnd.NOT_YET
+        )
         try:
             # Only as it was seen: a Job that has just begun must not be taken away from under its program.
             await self._client.delete(
@@ -326,11 +328,11 @@ class MachineProvision:
                 raise
         self._manager.freshness.deleted((CONTROLLER, Key.of(snapshot.infra)), self._jobs, found)
 
-    async def _tell(self, found: Found, snapshot: Snapshot, *, removing: bool) -> None:
+    async def _tell(self, found: InfraMachine, snapshot: Snapshot, *, removing: bool) -> None:
         assert snapshot.job is not None and snapshot.outcome is not None
         infra, outcome = found.obj, snapshot.outcome
         after = machine_status.with_outcome(infra, name_of(snapshot.job), outcome, removing=removing, now=snapshot.now)
-        if outcome.ended is not Ended.NOT_YET:
+        if outcome.ended is not JobEnd.NOT_YET:
             # Before the status, from which the next step follows: the attempt must not get lost.
             await self._remember(snapshot, removing=removing)
         if outcome.failure is not None:
@@ -343,12 +345,12 @@ class MachineProvision:
         log.info("deleting machine %s, which could not be created", name_of(snapshot.machine))
         await remove(self._client, capi.MACHINES, snapshot.machine)
 
-    async def _prune(self, found: Found, snapshot: Snapshot) -> None:
+    async def _prune(self, found: InfraMachine, snapshot: Snapshot) -> None:
         await self._clean(snapshot)
         infra = found.obj
         patch = {"metadata": {"resourceVersion": resource_version_of(infra), "annotations": {JOB_UID: None}}}
         written = await self._patch(found, patch)
-        await self._say(Found(written, found.resource, found.informer), machine_status.with_provision(written))
+        await self._say(InfraMachine(written, found.resource, found.informer), machine_status.with_provision(written))
 
     async def _clean(self, snapshot: Snapshot) -> None:
         infra = snapshot.infra
@@ -357,7 +359,7 @@ class MachineProvision:
         for resource, name in helpers(infra):
             await discard_own(self._client, resource, name, infra)
 
-    async def _release(self, found: Found, snapshot: Snapshot, decision: Decision) -> None:
+    async def _release(self, found: InfraMachine, snapshot: Snapshot, decision: ProvisionDecision) -> None:
         infra = found.obj
         if decision.abandoned:
             log.warning("let go: %s; look for what is left with `remuda machine orphans`", decision.abandoned)
@@ -385,7 +387,7 @@ class MachineProvision:
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
-    async def _ensure(self, infra: Obj, made: Made) -> None:
+    async def _ensure(self, infra: Obj, made: JobObject) -> None:
         resource, wanted = made
         found = await find(self._client, resource, name_of(wanted), namespace_of(wanted))
         if found is None:
@@ -402,7 +404,7 @@ class MachineProvision:
         elif patch:
             await self._client.patch(resource, name_of(wanted), patch, namespace_of(wanted), field_manager=CONTROLLER)
 
-    async def _say(self, found: Found, after: Obj) -> Obj | None:
+    async def _say(self, found: InfraMachine, after: Obj) -> Obj | None:
         written = await write_status(
             self._client, found.resource, found.obj, after, subresource="status", field_manager=CONTROLLER
         )
@@ -410,7 +412,7 @@ class MachineProvision:
             self._manager.freshness.wrote((CONTROLLER, Key.of(found.obj)), found.informer, written)
         return written
 
-    async def _patch(self, found: Found, patch: Obj) -> Obj:
+    async def _patch(self, found: InfraMachine, patch: Obj) -> Obj:
         key = Key.of(found.obj)
         written = await self._client.patch(found.resource, key.name, patch, key.namespace, field_manager=CONTROLLER)
         self._manager.freshness.wrote((CONTROLLER, key), found.informer, written)
@@ -428,7 +430,7 @@ class MachineProvision:
 
     async def _remember(self, snapshot: Snapshot, *, removing: bool, abandoned: bool = False) -> None:
         """Record the attempt with the cluster, since the machine will be gone. Without a cluster it is not recorded."""
-        infra, outcome = snapshot.infra, snapshot.outcome or Outcome(Ended.FAILED, since=snapshot.now)
+        infra, outcome = snapshot.infra, snapshot.outcome or JobOutcome(JobEnd.FAILED, since=snapshot.now)
         owner = self._reading.wanted_of(infra, snapshot.machine) or snapshot.cluster
         name = self._attempts_name(infra, snapshot.machine)
         if owner is None or not name or is_being_deleted(owner):

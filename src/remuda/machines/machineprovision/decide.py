@@ -36,7 +36,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from ..errors import Reason
 from .job_objects import is_pods
-from .job_outcome import Ended, Failure, Outcome, failure_of
+from .job_outcome import JobEnd, JobFailure, JobOutcome, failure_of
 from .machine_status import CREATE_ERROR, CREATE_JOB, DELETE_JOB, reason_of, status_of
 from .well_known import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
 
@@ -48,7 +48,7 @@ REMOVAL_PAUSE = 300.0
 _HOPELESS = frozenset({Reason.AUTH_FAILED, Reason.PERMISSION_DENIED, Reason.INVALID, Reason.MISSING_PROGRAM, Reason.NOT_FOUND})
 
 
-class Step(StrEnum):
+class ProvisionStep(StrEnum):
     """The step to take now. Everything else follows from the next look."""
 
     NOTHING = "Nothing"
@@ -78,7 +78,7 @@ class Snapshot:
     machine: Obj | None
     cluster: Obj | None
     job: Obj | None
-    outcome: Outcome | None
+    outcome: JobOutcome | None
     now: float
     state: bool = True
     namespace_ends: bool = False
@@ -86,12 +86,12 @@ class Snapshot:
     interruptible: bool = False
     blocked: str = ""
     failures: int = 0
-    last: Failure | None = None
+    last: JobFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    step: Step
+class ProvisionDecision:
+    step: ProvisionStep
     waits: tuple[Wait, ...] = ()
     after: float | None = None
     removing: bool = False
@@ -103,7 +103,7 @@ def subject_of(infra: Obj) -> Ref:
     return Ref(GroupVersion.parse(infra["apiVersion"]).group, infra["kind"], *Key.of(infra))
 
 
-def decide(snapshot: Snapshot) -> Decision:
+def decide(snapshot: Snapshot) -> ProvisionDecision:
     return _removal(snapshot) if is_being_deleted(snapshot.infra) else _creation(snapshot)
 
 
@@ -124,24 +124,26 @@ def is_recorded(snapshot: Snapshot) -> bool:
 # --- making -------------------------------------------------------------------------------------------------------------------
 
 
-def _creation(snapshot: Snapshot) -> Decision:
+def _creation(snapshot: Snapshot) -> ProvisionDecision:
     infra, machine = snapshot.infra, snapshot.machine
     if machine is None:
         return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "no Machine owns it yet")
     if labels_of(infra).get(CAPI_MACHINE) != name_of(machine) or not has_finalizer(infra, FINALIZER):
-        return Decision(Step.MARK)
+        return ProvisionDecision(ProvisionStep.MARK)
     made = status_of(infra, CREATE_JOB)
     if made == TRUE:
         done = bool(dig(infra, "spec", "providerID")) and JOB_UID in annotations_of(infra)
-        return Decision(Step.PRUNE if done else Step.NOTHING)
+        return ProvisionDecision(ProvisionStep.PRUNE if done else ProvisionStep.NOTHING)
     if made == FALSE:
         return _failed(snapshot, machine)
     if snapshot.job is None or not is_recorded(snapshot):
-        return _gate(snapshot, machine) or Decision(Step.MAKE_JOB if snapshot.job is None else Step.ADOPT_JOB)
-    if snapshot.outcome is not None and snapshot.outcome.ended is not Ended.NOT_YET:
-        return Decision(Step.TELL)
+        return _gate(snapshot, machine) or ProvisionDecision(
+            ProvisionStep.MAKE_JOB if snapshot.job is None else ProvisionStep.ADOPT_JOB
+        )
+    if snapshot.outcome is not None and snapshot.outcome.ended is not JobEnd.NOT_YET:
+        return ProvisionDecision(ProvisionStep.TELL)
     on = Ref("batch", "Job", *Key.of(snapshot.job))
-    return Decision(Step.TELL, (_running(snapshot, Code.PROVISIONING, on, ""),))
+    return ProvisionDecision(ProvisionStep.TELL, (_running(snapshot, Code.PROVISIONING, on, ""),))
 
 
 def _running(snapshot: Snapshot, code: Code, on: Ref, more: str) -> Wait:
@@ -156,46 +158,51 @@ def _running(snapshot: Snapshot, code: Code, on: Ref, more: str) -> Wait:
     return Wait(code, subject_of(snapshot.infra), Actor.USER, None, why)
 
 
-def _gate(snapshot: Snapshot, machine: Obj) -> Decision | None:
+def _gate(snapshot: Snapshot, machine: Obj) -> ProvisionDecision | None:
     """The first missing precondition, before a machine is paid for; None when all are met."""
     infra, cluster = snapshot.infra, snapshot.cluster
     if is_being_deleted(machine):
         on = Ref(capi.GROUP, "Machine", *Key.of(machine))
-        return Decision(
-            Step.NOTHING, (Wait(Code.DELETION, subject_of(infra), Actor.OTHER_CONTROLLER, on, "its Machine is being deleted"),)
+        return ProvisionDecision(
+            ProvisionStep.NOTHING,
+            (Wait(Code.DELETION, subject_of(infra), Actor.OTHER_CONTROLLER, on, "its Machine is being deleted"),),
         )
     if cluster is None:
         return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "its Cluster does not exist")
     on = Ref(capi.GROUP, "Cluster", *Key.of(cluster))
     if is_paused(cluster, infra):
-        return Decision(Step.NOTHING, (pause_wait(subject_of(infra), infra, cluster),))
+        return ProvisionDecision(ProvisionStep.NOTHING, (pause_wait(subject_of(infra), infra, cluster),))
     if dig(cluster, "status", "initialization", "infrastructureProvisioned") is not True:
         why = "the infrastructure of its cluster is not ready"
-        return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, on, why),))
+        return ProvisionDecision(ProvisionStep.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, on, why),))
     if not dig(machine, "spec", "bootstrap", "dataSecretName"):
         on = Ref(capi.GROUP, "Machine", *Key.of(machine))
         why = "there is no bootstrap data yet"
-        return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.OTHER_CONTROLLER, on, why),))
+        return ProvisionDecision(
+            ProvisionStep.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.OTHER_CONTROLLER, on, why),)
+        )
     return None
 
 
-def _failed(snapshot: Snapshot, machine: Obj) -> Decision:
+def _failed(snapshot: Snapshot, machine: Obj) -> ProvisionDecision:
     """It stays for a while, so that a user can inspect it; then its Machine is deleted."""
     if is_being_deleted(machine):
-        return Decision(Step.NOTHING)
+        return ProvisionDecision(ProvisionStep.NOTHING)
     condition = condition_of(snapshot.infra, CREATE_JOB) or {}
     left = (time_of(condition.get("lastTransitionTime")) or 0.0) + snapshot.pause - snapshot.now
     if left <= 0:
-        return Decision(Step.GIVE_UP)
+        return ProvisionDecision(ProvisionStep.GIVE_UP)
     said = dig(snapshot.infra, "status", "failureMessage")
     failure = failure_of(said) if isinstance(said, str) and said else None
     told = f" ({failure.reason}: {failure.message})" if failure is not None else ""
     why = f"it could not be made{told}; another one replaces it soon"
     actor = Actor.PROVIDER if failure is not None and _goes_away(failure) else Actor.USER
-    return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(snapshot.infra), actor, None, why),), left)
+    return ProvisionDecision(
+        ProvisionStep.NOTHING, (Wait(Code.PROVISIONING, subject_of(snapshot.infra), actor, None, why),), left
+    )
 
 
-def _goes_away(failure: Failure) -> bool:
+def _goes_away(failure: JobFailure) -> bool:
     """True if another try may succeed without a user; a quota passes only when its user raises it."""
     return failure.passes and failure.reason is not Reason.QUOTA_EXCEEDED
 
@@ -203,91 +210,102 @@ def _goes_away(failure: Failure) -> bool:
 # --- removing -----------------------------------------------------------------------------------------------------------------
 
 
-def _removal(snapshot: Snapshot) -> Decision:
+def _removal(snapshot: Snapshot) -> ProvisionDecision:
     infra = snapshot.infra
     if not has_finalizer(infra, FINALIZER):
-        return Decision(Step.NOTHING)
+        return ProvisionDecision(ProvisionStep.NOTHING)
     made = status_of(infra, CREATE_JOB)
     if not made:
         # Nothing was ever begun; as a rule it never got a Machine.
-        return Decision(Step.RELEASE)
+        return ProvisionDecision(ProvisionStep.RELEASE)
     if snapshot.namespace_ends:
-        return Decision(Step.RELEASE, abandoned="its namespace is being deleted, so no Job can be created there")
+        return ProvisionDecision(
+            ProvisionStep.RELEASE, abandoned="its namespace is being deleted, so no Job can be created there"
+        )
     removed = status_of(infra, DELETE_JOB)
     if made == UNKNOWN and not removed:
         return _unfinished(snapshot)
     if snapshot.blocked and removed != TRUE and is_forced(infra, snapshot.machine) and not _has_begun(snapshot):
         # No Job could ever fail, so the removal would wait until a user fixes the cause.
-        return Decision(Step.RELEASE, removing=True, abandoned=f"{FORCE_REMOVE} says so, and {snapshot.blocked}")
+        return ProvisionDecision(
+            ProvisionStep.RELEASE, removing=True, abandoned=f"{FORCE_REMOVE} says so, and {snapshot.blocked}"
+        )
     if not removed:
         if not snapshot.state:
-            return Decision(Step.RELEASE)
-        return Decision(Step.DROP_JOB) if snapshot.job is not None else Decision(Step.MAKE_JOB, removing=True)
+            return ProvisionDecision(ProvisionStep.RELEASE)
+        return (
+            ProvisionDecision(ProvisionStep.DROP_JOB)
+            if snapshot.job is not None
+            else ProvisionDecision(ProvisionStep.MAKE_JOB, removing=True)
+        )
     if removed == UNKNOWN:
         return _removing(snapshot)
     if removed == TRUE:
-        return Decision(Step.RELEASE)
+        return ProvisionDecision(ProvisionStep.RELEASE)
     return _not_removed(snapshot)
 
 
-def _unfinished(snapshot: Snapshot) -> Decision:
+def _unfinished(snapshot: Snapshot) -> ProvisionDecision:
     """The steps for a machine that is being made. A Job that has not begun, or that can be interrupted, is deleted; otherwise its
     end is awaited, since a program that is killed while it makes a machine may not have recorded it yet."""
     infra, job = snapshot.infra, snapshot.job
     if job is None or not is_recorded(snapshot):
         if job is not None:
-            return Decision(Step.DROP_JOB)
-        return Decision(Step.INTERRUPTED if snapshot.state else Step.RELEASE)
+            return ProvisionDecision(ProvisionStep.DROP_JOB)
+        return ProvisionDecision(ProvisionStep.INTERRUPTED if snapshot.state else ProvisionStep.RELEASE)
     outcome = snapshot.outcome
-    if outcome is not None and outcome.ended is not Ended.NOT_YET:
-        return Decision(Step.TELL)
+    if outcome is not None and outcome.ended is not JobEnd.NOT_YET:
+        return ProvisionDecision(ProvisionStep.TELL)
     # A pod may run before its Job says so.
     begun = is_pods(job) or _has_begun(snapshot)
     if is_being_deleted(job) or (begun and not snapshot.interruptible):
         why = "it can't be removed before the Job that makes it has ended"
-        return Decision(
-            Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, Ref("batch", "Job", *Key.of(job)), why),)
+        return ProvisionDecision(
+            ProvisionStep.NOTHING,
+            (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, Ref("batch", "Job", *Key.of(job)), why),),
         )
-    return Decision(Step.DROP_JOB)
+    return ProvisionDecision(ProvisionStep.DROP_JOB)
 
 
-def _removing(snapshot: Snapshot) -> Decision:
+def _removing(snapshot: Snapshot) -> ProvisionDecision:
     job = snapshot.job
     if job is None:
-        return Decision(Step.MAKE_JOB, removing=True)
+        return ProvisionDecision(ProvisionStep.MAKE_JOB, removing=True)
     if not is_recorded(snapshot):
-        return Decision(Step.ADOPT_JOB, removing=True)
+        return ProvisionDecision(ProvisionStep.ADOPT_JOB, removing=True)
     if labels_of(job).get(INFRA_REMOVE) != "true":
-        return Decision(Step.DROP_JOB)
+        return ProvisionDecision(ProvisionStep.DROP_JOB)
     outcome = snapshot.outcome
-    if outcome is not None and outcome.ended is not Ended.NOT_YET:
-        return Decision(Step.TELL, removing=True)
+    if outcome is not None and outcome.ended is not JobEnd.NOT_YET:
+        return ProvisionDecision(ProvisionStep.TELL, removing=True)
     on = Ref("batch", "Job", *Key.of(job))
     tries = int(dig(job, "status", "failed") or 0)
     more = f": {tries} of its tries failed, and it goes on" if tries else ""
-    return Decision(Step.TELL, (_running(snapshot, Code.DELETION, on, more),), removing=True)
+    return ProvisionDecision(ProvisionStep.TELL, (_running(snapshot, Code.DELETION, on, more),), removing=True)
 
 
 def _has_begun(snapshot: Snapshot) -> bool:
     return snapshot.outcome is not None and bool(snapshot.outcome.began)
 
 
-def _not_removed(snapshot: Snapshot) -> Decision:
+def _not_removed(snapshot: Snapshot) -> ProvisionDecision:
     infra = snapshot.infra
     if is_forced(infra, snapshot.machine):
-        return Decision(Step.RELEASE, removing=True, abandoned=f"{FORCE_REMOVE} says so")
+        return ProvisionDecision(ProvisionStep.RELEASE, removing=True, abandoned=f"{FORCE_REMOVE} says so")
     failure = snapshot.outcome.failure if snapshot.outcome is not None else None
     if reason_of(infra, CREATE_JOB) == CREATE_ERROR and failure is not None and failure.reason in _HOPELESS:
-        return Decision(Step.RELEASE, removing=True, abandoned="it could not be made, and could not be removed")
+        return ProvisionDecision(ProvisionStep.RELEASE, removing=True, abandoned="it could not be made, and could not be removed")
     since = time_of((condition_of(infra, DELETE_JOB) or {}).get("lastTransitionTime")) or 0.0
     left = since + REMOVAL_PAUSE - snapshot.now
     if left <= 0:
-        return Decision(Step.DROP_JOB if snapshot.job is not None else Step.MAKE_JOB, removing=True)
+        return ProvisionDecision(ProvisionStep.DROP_JOB if snapshot.job is not None else ProvisionStep.MAKE_JOB, removing=True)
     why = f"its removal failed ({failure.reason}: {failure.message})" if failure else "its removal failed"
     why += f" and is tried again; {FORCE_REMOVE}=true lets it go without"
     # For a temporary failure the provider is awaited; all others need a user.
     actor = Actor.PROVIDER if failure is not None and failure.passes else Actor.USER
-    return Decision(Step.NOTHING, (Wait(Code.DELETION, subject_of(infra), actor, None, why),), left, removing=True)
+    return ProvisionDecision(
+        ProvisionStep.NOTHING, (Wait(Code.DELETION, subject_of(infra), actor, None, why),), left, removing=True
+    )
 
 
 def is_forced(infra: Obj, machine: Obj | None) -> bool:
@@ -295,8 +313,8 @@ def is_forced(infra: Obj, machine: Obj | None) -> bool:
     return any(annotations_of(each or {}).get(FORCE_REMOVE) == "true" for each in (infra, machine))
 
 
-def _waits(infra: Obj, code: Code, actor: Actor, why: str) -> Decision:
-    return Decision(Step.NOTHING, (Wait(code, subject_of(infra), actor, None, why),))
+def _waits(infra: Obj, code: Code, actor: Actor, why: str) -> ProvisionDecision:
+    return ProvisionDecision(ProvisionStep.NOTHING, (Wait(code, subject_of(infra), actor, None, why),))
 
 
 def owning_machine(infra: Obj, machines: Sequence[Obj]) -> Obj | None:

@@ -51,7 +51,7 @@ class DriverFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Belonging:
+class OwningCluster:
     """The cluster that a machine is for: `id` as management knows it, and its name."""
 
     id: str = ""
@@ -112,7 +112,7 @@ def _variable(driver: str, field: str) -> str:
     return variable_of(driver, field) or f"SEALED_{flag_of(driver, field).upper().replace('-', '_')}"
 
 
-def flags(driver: str, spec: Obj, belonging: Belonging, secrets: Collection[str] = (), *, shown: bool = True) -> list[str]:
+def flags(driver: str, spec: Obj, belonging: OwningCluster, secrets: Collection[str] = (), *, shown: bool = True) -> list[str]:
     """The driver's flags, sorted as bytes.
 
     Of `secrets` those that the program looks for in its environment are left out. Where the arguments are `shown`, in a Job, the
@@ -142,7 +142,7 @@ def _literal(value: str, shown: bool) -> str:
     return value.replace("$(", "$$(") if shown else value
 
 
-def _completed(driver: str, spec: Obj, belonging: Belonging) -> Obj:
+def _completed(driver: str, spec: Obj, belonging: OwningCluster) -> Obj:
     """The spec with what Amazon's machines need to be found by their cluster, and to leave foreign security groups alone."""
     if driver != "amazonec2":
         return spec
@@ -159,7 +159,7 @@ def arguments(
     infra: Obj,
     machine: Obj | None,
     facts: DriverFacts,
-    belonging: Belonging,
+    belonging: OwningCluster,
     *,
     removing: bool,
     places: Places = IN_A_POD,

@@ -28,7 +28,7 @@ from remuda.kube.owners import controller_of, reference
 from remuda.kube.wrangler import safe_concat
 from remuda.provisioning.well_known import BACKUP
 
-from .job_arguments import IN_A_POD, Belonging, DriverFacts, arguments
+from .job_arguments import IN_A_POD, DriverFacts, OwningCluster, arguments
 from .well_known import (
     CAPI_MACHINE,
     EXTENSION_ROLE,
@@ -70,13 +70,13 @@ _DEFAULTED = frozenset({"dnsPolicy", "schedulerName", "securityContext", "servic
 _DEFAULTED_IN_CONTAINER = frozenset({"resources", "terminationMessagePath", "terminationMessagePolicy"})
 
 
-class Made(NamedTuple):
+class JobObject(NamedTuple):
     resource: GroupVersionResource
     obj: Obj
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class JobRuntime:
     """The way in which Jobs run: as processes of this server (`local`), or as pods with an image. `own`: the image is ours, so
     its writable paths are known, and the rest of it can be read-only."""
 
@@ -88,7 +88,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class JobInputs:
     """The program's inputs besides its arguments: environment, script (the name of its Secret), certificates by name."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -97,16 +97,16 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """One Job as it is wanted."""
 
     infra: Obj
     machine: Obj | None
     facts: DriverFacts
-    belonging: Belonging
+    belonging: OwningCluster
     removing: bool
-    running: Running = Running()
-    contents: Contents = Contents()
+    running: JobRuntime = JobRuntime()
+    contents: JobInputs = JobInputs()
     # The values of the machine's secret fields.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -123,33 +123,33 @@ def job_labels(infra: Obj, *, removing: bool) -> dict[str, str]:
     }
 
 
-def prepared(plan: Plan) -> list[Made]:
+def prepared(plan: JobPlan) -> list[JobObject]:
     """All that has to be there before the Job is, in the order in which it is made."""
     infra, name = plan.infra, job_name(name_of(plan.infra))
     state = {"resourceNames": [state_name(name_of(infra))], "verbs": ["get", "update"]}
     made = [
-        Made(SECRETS, {**_object("v1", "Secret", state_name(name_of(infra)), infra, {BACKUP: "true"}), "type": STATE_TYPE}),
-        Made(SERVICE_ACCOUNTS, _object("v1", "ServiceAccount", name, infra)),
-        Made(
+        JobObject(SECRETS, {**_object("v1", "Secret", state_name(name_of(infra)), infra, {BACKUP: "true"}), "type": STATE_TYPE}),
+        JobObject(SERVICE_ACCOUNTS, _object("v1", "ServiceAccount", name, infra)),
+        JobObject(
             ROLES,
             {**_object(f"{_RBAC}/v1", "Role", name, infra), "rules": [{"apiGroups": [""], "resources": ["secrets"], **state}]},
         ),
-        Made(ROLE_BINDINGS, _binding(infra, name, name)),
+        JobObject(ROLE_BINDINGS, _binding(infra, name, name)),
     ]
     return made if plan.running.local else [*made, *_mounted(plan)]
 
 
-def _mounted(plan: Plan) -> list[Made]:
+def _mounted(plan: JobPlan) -> list[JobObject]:
     infra, name = plan.infra, job_name(name_of(plan.infra))
     made = [
-        Made(ROLE_BINDINGS, _binding(infra, safe_concat(name, "extension"), EXTENSION_ROLE)),
-        Made(SECRETS, _secret(infra, environment_name(name_of(infra)), plan.contents.environment, {BACKUP: "true"})),
+        JobObject(ROLE_BINDINGS, _binding(infra, safe_concat(name, "extension"), EXTENSION_ROLE)),
+        JobObject(SECRETS, _secret(infra, environment_name(name_of(infra)), plan.contents.environment, {BACKUP: "true"})),
     ]
     _, files = _arguments(plan)
     if files:
-        made.append(Made(SECRETS, _secret(infra, name, files)))
+        made.append(JobObject(SECRETS, _secret(infra, name, files)))
     if plan.contents.certificates:
-        made.append(Made(SECRETS, _secret(infra, certificates_name(name_of(infra)), plan.contents.certificates)))
+        made.append(JobObject(SECRETS, _secret(infra, certificates_name(name_of(infra)), plan.contents.certificates)))
     return made
 
 
@@ -167,7 +167,7 @@ def helpers(infra: Obj) -> list[tuple[GroupVersionResource, str]]:
     ]
 
 
-def job(plan: Plan) -> Made:
+def job(plan: JobPlan) -> JobObject:
     infra = plan.infra
     labels = job_labels(infra, removing=plan.removing)
     spec: Obj = {
@@ -176,10 +176,10 @@ def job(plan: Plan) -> Made:
     }
     if plan.running.local:
         spec["managedBy"] = LOCAL_RUNNER
-    return Made(JOBS, {**_object("batch/v1", "Job", job_name(name_of(infra)), infra, labels), "spec": spec})
+    return JobObject(JOBS, {**_object("batch/v1", "Job", job_name(name_of(infra)), infra, labels), "spec": spec})
 
 
-def _pod(plan: Plan) -> Obj:
+def _pod(plan: JobPlan) -> Obj:
     name = job_name(name_of(plan.infra))
     told, files = _arguments(plan)
     container: Obj = {"name": "machine", "image": plan.running.image, "args": told}
@@ -199,7 +199,7 @@ def _pod(plan: Plan) -> Obj:
     return pod
 
 
-def _volumes(plan: Plan, files: Mapping[str, str]) -> tuple[list[Obj], list[Obj]]:
+def _volumes(plan: JobPlan, files: Mapping[str, str]) -> tuple[list[Obj], list[Obj]]:
     infra, volumes, mounts = name_of(plan.infra), list[Obj](), list[Obj]()
     if not plan.removing and plan.contents.script:
         volumes.append({"name": "bootstrap", "secret": {"secretName": plan.contents.script, "defaultMode": 0o777}})
@@ -218,7 +218,7 @@ def _volumes(plan: Plan, files: Mapping[str, str]) -> tuple[list[Obj], list[Obj]
     return volumes, mounts
 
 
-def _arguments(plan: Plan) -> tuple[list[str], dict[str, str]]:
+def _arguments(plan: JobPlan) -> tuple[list[str], dict[str, str]]:
     return arguments(plan.infra, plan.machine, plan.facts, plan.belonging, removing=plan.removing, secrets=plan.secrets)
 
 

@@ -55,14 +55,14 @@ _LONGEST_STUCK = 600
 _PASSING = frozenset({Reason.THROTTLED, Reason.UNAVAILABLE, Reason.OUT_OF_CAPACITY, Reason.TIMED_OUT, Reason.QUOTA_EXCEEDED})
 
 
-class Ended(StrEnum):
+class JobEnd(StrEnum):
     NOT_YET = "NotYet"
     COMPLETE = "Complete"
     FAILED = "Failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class JobFailure:
     reason: Reason
     # The relevant sentence, and all of the program's last output.
     message: str
@@ -74,31 +74,31 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """`began` and `since` are times; 0 when they are not known. `began` is 0 also for a Job that has not started.
 
     `stuck` is the reason why the pod of a Job that has not ended does not start.
     """
 
-    ended: Ended
+    ended: JobEnd
     began: float = 0.0
     since: float = 0.0
-    failure: Failure | None = None
+    failure: JobFailure | None = None
     stuck: str = ""
 
 
-def outcome_of(job: Obj, pods: Iterable[Obj] = ()) -> Outcome:
+def outcome_of(job: Obj, pods: Iterable[Obj] = ()) -> JobOutcome:
     """`pods` are those of the Job, if it has any."""
     began = time_of(dig(job, "status", "startTime")) or 0.0
     conditions = [each for each in dig(job, "status", "conditions") or () if each.get("status") == "True"]
     done = find_by(conditions, "type", "Complete")
     if done is not None:
-        return Outcome(Ended.COMPLETE, began, _since(done))
+        return JobOutcome(JobEnd.COMPLETE, began, _since(done))
     failed = find_by(conditions, "type", "Failed")
     if failed is None:
-        return Outcome(Ended.NOT_YET, began, stuck=stuck_of(pods))
+        return JobOutcome(JobEnd.NOT_YET, began, stuck=stuck_of(pods))
     text = last_words(pods) or str(failed.get("message") or "").strip()
-    return Outcome(Ended.FAILED, began, _since(failed), failure_of(text))
+    return JobOutcome(JobEnd.FAILED, began, _since(failed), failure_of(text))
 
 
 def _since(condition: Obj) -> float:
@@ -136,7 +136,7 @@ def _newest(pods: Iterable[Obj]) -> Obj:
     return max(pods, key=lambda each: str(metadata(each).get("creationTimestamp") or ""), default={})
 
 
-def failure_of(text: str) -> Failure:
+def failure_of(text: str) -> JobFailure:
     """The failure in a program's last output. After the runner's line about a further try only the rest counts."""
     text = _of_last_try(text.strip())[-LONGEST:]
     every = [line.strip() for line in text.splitlines() if line.strip()]
@@ -145,17 +145,17 @@ def failure_of(text: str) -> Failure:
     for line in reversed(lines):
         found = _OWN.search(line)
         if found is not None:
-            return Failure(Reason(found[1]), found[2].strip(), text)
+            return JobFailure(Reason(found[1]), found[2].strip(), text)
     if not lines:
         ended = every[-1].removeprefix(_RUNNER) if every else ""
-        return Failure(
+        return JobFailure(
             Reason.FAILED, f"it printed nothing, and {ended}" if ended.startswith(_ENDED) else "it printed nothing", text
         )
     for reason, words in _TOLD:
         if any(words.search(line) for line in lines):
             telling = next(line for line in reversed(lines) if words.search(line))
-            return Failure(reason, telling, text)
-    return Failure(Reason.FAILED, lines[-1], text)
+            return JobFailure(reason, telling, text)
+    return JobFailure(Reason.FAILED, lines[-1], text)
 
 
 def _of_last_try(text: str) -> str:
@@ -176,7 +176,7 @@ _LONGEST_MESSAGE, _LONGEST_TEXT = 1024, 2048
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
 
 
-class Attempt(msgspec.Struct, omit_defaults=True, frozen=True):
+class JobAttempt(msgspec.Struct, omit_defaults=True, frozen=True):
     """One Job, ended. `action` is create or remove; `result` Complete, Failed or Abandoned."""
 
     job: str
@@ -192,11 +192,11 @@ class Attempt(msgspec.Struct, omit_defaults=True, frozen=True):
     text: str = ""
 
 
-def attempt(job: str, machine: str, kind: str, *, removing: bool, outcome: Outcome, abandoned: bool = False) -> Attempt:
+def attempt(job: str, machine: str, kind: str, *, removing: bool, outcome: JobOutcome, abandoned: bool = False) -> JobAttempt:
     """`abandoned`: the machine was released although its removal failed."""
     failure = outcome.failure
-    result = "Abandoned" if abandoned else "Complete" if outcome.ended is Ended.COMPLETE else "Failed"
-    return Attempt(
+    result = "Abandoned" if abandoned else "Complete" if outcome.ended is JobEnd.COMPLETE else "Failed"
+    return JobAttempt(
         job=job,
         machine=machine,
         kind=kind,
@@ -210,32 +210,32 @@ def attempt(job: str, machine: str, kind: str, *, removing: bool, outcome: Outco
     )
 
 
-def attempts_of(config_map: Obj | None) -> list[Attempt]:
+def attempts_of(config_map: Obj | None) -> list[JobAttempt]:
     """The attempts in a ConfigMap; none if it can't be decoded."""
     text = ((config_map or {}).get("data") or {}).get(KEY) or "[]"
     try:
-        return msgspec.json.decode(text, type=list[Attempt])
+        return msgspec.json.decode(text, type=list[JobAttempt])
     except msgspec.MsgspecError:
         return []
 
 
-def with_attempt(before: Sequence[Attempt], new: Attempt) -> list[Attempt] | None:
+def with_attempt(before: Sequence[JobAttempt], new: JobAttempt) -> list[JobAttempt] | None:
     """The attempts with this one; None when it is there already."""
     if any(each.job == new.job and each.result == new.result for each in before):
         return None
     return [*before, new][-MOST:]
 
 
-def config_map(name: str, namespace: str, owner: Obj, labels: Obj, attempts: Sequence[Attempt]) -> Obj:
+def config_map(name: str, namespace: str, owner: Obj, labels: Obj, attempts: Sequence[JobAttempt]) -> Obj:
     meta = {"name": name, "namespace": namespace, "labels": {**labels, ATTEMPTS: "true"}, "ownerReferences": [owner]}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {KEY: text_of(attempts)}}
 
 
-def text_of(attempts: Sequence[Attempt]) -> str:
+def text_of(attempts: Sequence[JobAttempt]) -> str:
     return msgspec.json.format(msgspec.json.encode(list(attempts)), indent=1).decode()
 
 
-def pause(attempts: Sequence[Attempt]) -> float:
+def pause(attempts: Sequence[JobAttempt]) -> float:
     """The time for which a machine that could not be made stays before another replaces it: zero the first time, then longer with
     each failure in a row. Otherwise a wrong password would be tried ten times a second."""
     failures = 0
@@ -246,11 +246,11 @@ def pause(attempts: Sequence[Attempt]) -> float:
     return 0.0 if failures <= 1 else min(_FIRST_PAUSE * 2.0 ** (failures - 2), _LONGEST_PAUSE)
 
 
-def failures_in_a_row(attempts: Sequence[Attempt], removed: str = "") -> tuple[int, Failure | None]:
+def failures_in_a_row(attempts: Sequence[JobAttempt], removed: str = "") -> tuple[int, JobFailure | None]:
     """The failures of machines of the pool since the last success: their number, and the last one; or, with the name of a
     machine, how often its removal failed."""
     action = "remove" if removed else "create"
     found = (each for each in reversed(attempts) if each.action == action and (not removed or each.machine == removed))
     failed = list(takewhile(lambda each: each.result != "Complete", found))
     told = next((each for each in failed if each.message and each.reason in _REASONS), None)
-    return len(failed), None if told is None else Failure(Reason(told.reason), told.message)
+    return len(failed), None if told is None else JobFailure(Reason(told.reason), told.message)

@@ -60,8 +60,8 @@ from ..nodedrivers.secrecy import is_secret
 from ..secretfields.markers import DriverFields, is_marker, secret_name
 from ..secretfields.vault import read as read_sealed
 from .decide import owning_machine, subject_of
-from .job_arguments import Belonging, DriverFacts, driver_facts, driver_of, variables
-from .job_objects import Contents, Plan, Running
+from .job_arguments import DriverFacts, OwningCluster, driver_facts, driver_of, variables
+from .job_objects import JobInputs, JobPlan, JobRuntime
 from .well_known import STATE_KEY, state_name
 
 Obj = dict[str, Any]
@@ -79,7 +79,7 @@ class NotYet(Exception):
         self.wait = wait
 
 
-class Reading:
+class InputReader:
     def __init__(self, manager: Manager, access: Access, environment: Mapping[str, str], *, local: bool) -> None:
         self._client = manager.client
         self._references = References(manager.client, access)
@@ -118,7 +118,7 @@ class Reading:
 
     # --- inputs of a Job ------------------------------------------------------------------------------------------------
 
-    async def plan(self, infra: Obj, *, removing: bool) -> Plan:
+    async def plan(self, infra: Obj, *, removing: bool) -> JobPlan:
         """Raises NotYet."""
         machine = self.machine_of(infra)
         wanted = self.wanted_of(infra, machine)
@@ -127,15 +127,15 @@ class Reading:
             why = f"no pool of a cluster that it is for has machines of the kind {infra['kind']}"
             raise NotYet(Wait(Code.REFERENCE, subject_of(infra), Actor.USER, None, why))
         facts, secrets = await self.facts(infra), await self.secrets(infra)
-        belonging = Belonging(str(dig(wanted, "status", "clusterName") or ""), name_of(wanted or {}))
+        belonging = OwningCluster(str(dig(wanted, "status", "clusterName") or ""), name_of(wanted or {}))
         if self._local:
-            return Plan(infra, machine, facts, belonging, removing, Running(local=True, image=IMAGE), secrets=secrets)
-        contents = Contents(
+            return JobPlan(infra, machine, facts, belonging, removing, JobRuntime(local=True, image=IMAGE), secrets=secrets)
+        contents = JobInputs(
             environment={**await self.environment(infra), **variables(facts, secrets)},
             script=dig(machine, "spec", "bootstrap", "dataSecretName") or "",
             certificates=await self._certificates(),
         )
-        return Plan(infra, machine, facts, belonging, removing, self._pods(), contents, secrets)
+        return JobPlan(infra, machine, facts, belonging, removing, self._pods(), contents, secrets)
 
     async def facts(self, infra: Obj) -> DriverFacts:
         name = driver_of(infra["kind"])
@@ -160,7 +160,7 @@ class Reading:
             found[name] = value
         return found
 
-    def _pods(self) -> Running:
+    def _pods(self) -> JobRuntime:
         settings = self.settings()
         image, registry = settings.text("machine-provision-image"), settings.text("system-default-registry")
         own = image.startswith(f"{MACHINE_REPOSITORY}:")
@@ -168,7 +168,7 @@ class Reading:
             # Every server has it; by that name alone it would be pulled from a public registry, where others could own it.
             registry = registry_at(settings.text("server-url"))
         pull = tuple(filter(None, (each.strip() for each in settings.text("system-default-registry-pull-secrets").split(","))))
-        return Running(local=False, image=f"{registry}/{image}" if registry else image, own=own, pull_secrets=pull)
+        return JobRuntime(local=False, image=f"{registry}/{image}" if registry else image, own=own, pull_secrets=pull)
 
     async def environment(self, infra: Obj) -> dict[str, str]:
         """Permitted proxies, the cloud credential, the owner of the machines, the addresses that may be connected to. Raises
@@ -334,7 +334,7 @@ def _is_machine(owner: Obj) -> bool:
 _SUFFIX, _VERSION = "Machine", "v1"
 
 
-class Found(NamedTuple):
+class InfraMachine(NamedTuple):
     """An infrastructure machine, and where it is."""
 
     obj: Obj
@@ -355,15 +355,15 @@ class MachineKinds:
         self.crds = Contracts(manager.informers).crds
         self.crds.on_change(self._changed)
 
-    def find(self, namespace: str, name: str) -> list[Found]:
+    def find(self, namespace: str, name: str) -> list[InfraMachine]:
         """All machines of this name, of any kind; usually there is one at most."""
         found = ((each.get(namespace, name), each) for each in self._informers.values())
-        return [Found(obj, informer.resource, informer) for obj, informer in found if obj is not None]
+        return [InfraMachine(obj, informer.resource, informer) for obj, informer in found if obj is not None]
 
-    def get(self, kind: str, key: Key) -> Found | None:
+    def get(self, kind: str, key: Key) -> InfraMachine | None:
         informer = self._informers.get(kind)
         obj = informer.get(*key) if informer is not None else None
-        return Found(obj, informer.resource, informer) if obj is not None and informer is not None else None
+        return InfraMachine(obj, informer.resource, informer) if obj is not None and informer is not None else None
 
     def _changed(self, new: Obj | None, old: Obj | None) -> None:
         group, kind = group_kind(new or old or {})

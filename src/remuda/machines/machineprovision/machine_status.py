@@ -9,7 +9,7 @@ from remuda.access.rancher_conditions import FALSE, TRUE, UNKNOWN, condition_of,
 from remuda.kube.objects import dig, labels_of, name_of, namespace_of, with_path, without_path
 
 from .job_arguments import DriverFacts
-from .job_outcome import Ended, Outcome
+from .job_outcome import JobEnd, JobOutcome
 from .well_known import CAPI_MACHINE
 
 Obj = dict[str, Any]
@@ -59,16 +59,16 @@ def begun(infra: Obj, facts: DriverFacts, credential: tuple[str, str], *, removi
     return with_condition(after, READY, FALSE, "", described(infra, removing=removing), now=now)
 
 
-def with_outcome(infra: Obj, job: str, outcome: Outcome, *, removing: bool, now: float) -> Obj:
+def with_outcome(infra: Obj, job: str, outcome: JobOutcome, *, removing: bool, now: float) -> Obj:
     kind, after = condition_kind(removing=removing), infra
     if dig(infra, "status", "jobName") != job:
         after = with_path(after, ("status", "jobName"), job)
-    if outcome.ended is Ended.NOT_YET:
+    if outcome.ended is JobEnd.NOT_YET:
         message = described(infra, removing=removing)
         if outcome.stuck:
             message += f": its pod does not start: {outcome.stuck}"
         return with_condition(after, READY, FALSE, "", message, now=now)
-    if outcome.ended is Ended.COMPLETE:
+    if outcome.ended is JobEnd.COMPLETE:
         after = without_failure(with_condition(after, kind, TRUE, now=now))
         return with_condition(after, READY, TRUE, now=now)
     assert outcome.failure is not None

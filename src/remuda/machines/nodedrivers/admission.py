@@ -62,7 +62,7 @@ _ENVELOPE: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
     """`source` knows NodeDrivers, DynamicSchemas, and the kinds of node drivers as far as they are served."""
-    rules = Rules(source, Holdings(source, rbac))
+    rules = NodeDriverRules(source, Holdings(source, rbac))
     return (
         AdmittedType(
             management.GROUP,
@@ -77,7 +77,7 @@ def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
     )
 
 
-class Rules:
+class NodeDriverRules:
     def __init__(self, source: ObjectSource, held: Holdings) -> None:
         self._source = source
         self._held = held

@@ -18,7 +18,7 @@ from remuda.kube.objects import annotations_of, dig, with_metadata
 from ..driver import Driver
 from ..driver_registry import find, names
 from ..errors import DriverError
-from .driver_schemas import Shape
+from .driver_schemas import SchemaFields
 
 Obj = dict[str, Any]
 
@@ -31,7 +31,7 @@ class BuiltIn:
     """A built-in driver. `active`: pools can use it on a new server."""
 
     name: str
-    shape: Shape = field(default_factory=Shape)
+    shape: SchemaFields = field(default_factory=SchemaFields)
     active: bool = False
     credentials: bool = False
     url: str = LOCAL
@@ -63,14 +63,14 @@ _HARVESTER: Final = {
 RANCHERS: Final[tuple[BuiltIn, ...]] = (
     BuiltIn(
         "amazonec2",
-        Shape(("accessKey",), ("secretKey",), aliases={"sshKeyContents": "sshKeypath", "userdata": "userdata"}),
+        SchemaFields(("accessKey",), ("secretKey",), aliases={"sshKeyContents": "sshKeypath", "userdata": "userdata"}),
         active=True,
         credentials=True,
         hosts=_amazon(),
     ),
     BuiltIn(
         "azure",
-        Shape(
+        SchemaFields(
             ("clientId", "subscriptionId", "tenantId", "environment"),
             ("clientSecret",),
             optional=("tenantId",),
@@ -81,13 +81,13 @@ RANCHERS: Final[tuple[BuiltIn, ...]] = (
     ),
     BuiltIn(
         "digitalocean",
-        Shape((), ("accessToken",), aliases={"sshKeyContents": "sshKeyPath", "userdata": "userdata"}),
+        SchemaFields((), ("accessToken",), aliases={"sshKeyContents": "sshKeyPath", "userdata": "userdata"}),
         active=True,
         hosts=("api.digitalocean.com",),
     ),
     BuiltIn(
         "vmwarevsphere",
-        Shape(
+        SchemaFields(
             ("username", "vcenter", "vcenterPort"),
             ("password",),
             defaults={"vcenterPort": "443"},
@@ -97,25 +97,25 @@ RANCHERS: Final[tuple[BuiltIn, ...]] = (
     ),
     BuiltIn(
         "exoscale",
-        Shape(("apiKey",), ("apiSecretKey",), aliases={"sshKey": "sshKey", "userdata": "userdata"}),
+        SchemaFields(("apiKey",), ("apiSecretKey",), aliases={"sshKey": "sshKey", "userdata": "userdata"}),
         hosts=("api.exoscale.ch",),
     ),
     BuiltIn(
         "google",
-        Shape((), ("authEncodedJson",), aliases={"authEncodedJson": "authEncodedJson", "userdata": "userdata"}),
+        SchemaFields((), ("authEncodedJson",), aliases={"authEncodedJson": "authEncodedJson", "userdata": "userdata"}),
         credentials=True,
     ),
     BuiltIn(
         "openstack",
-        Shape(
+        SchemaFields(
             (), ("password",), aliases={"cacert": "cacert", "privateKeyFile": "privateKeyFile", "userDataFile": "userDataFile"}
         ),
     ),
-    BuiltIn("rackspace", Shape((), ("apiKey",))),
-    BuiltIn("softlayer", Shape((), ("apiKey",))),
+    BuiltIn("rackspace", SchemaFields((), ("apiKey",))),
+    BuiltIn("softlayer", SchemaFields((), ("apiKey",))),
     BuiltIn(
         "harvester",
-        Shape(
+        SchemaFields(
             ("clusterType", "clusterId"), ("kubeconfigContent",), optional=("clusterId",), defaults={"clusterType": "imported"}
         ),
         url=f"{_GITHUB}/harvester/docker-machine-driver-harvester/releases/download/v1.0.9/"
@@ -125,7 +125,7 @@ RANCHERS: Final[tuple[BuiltIn, ...]] = (
     ),
     BuiltIn(
         "linode",
-        Shape((), ("token",), ("rootPass",)),
+        SchemaFields((), ("token",), ("rootPass",)),
         url=f"{_GITHUB}/linode/docker-machine-driver-linode/releases/download/v0.1.16/"
         f"docker-machine-driver-linode_linux-{_machine()}.zip",
         checksum=_LINODE[_machine()],
@@ -146,28 +146,28 @@ RANCHERS: Final[tuple[BuiltIn, ...]] = (
     ),
     BuiltIn(
         "oci",
-        Shape(("tenancyId", "userId", "fingerprint"), ("privateKeyContents",), ("privateKeyPassphrase",)),
+        SchemaFields(("tenancyId", "userId", "fingerprint"), ("privateKeyContents",), ("privateKeyPassphrase",)),
         url=f"{_GITHUB}/rancher-plugins/rancher-machine-driver-oci/releases/download/v1.3.0/docker-machine-driver-oci-linux",
         checksum="0a1afa6a0af85ecf3d77cc554960e36e1be5fd12b22b0155717b9289669e4021",
         hosts=("*.oraclecloud.com",),
     ),
     BuiltIn(
         "otc",
-        Shape(("accessKey", "username"), ("secretKey", "password", "token"), aliases={"privateKeyFile": "privateKeyFile"}),
+        SchemaFields(("accessKey", "username"), ("secretKey", "password", "token"), aliases={"privateKeyFile": "privateKeyFile"}),
         url="https://otc-rancher.obs.eu-de.otc.t-systems.com/node/driver/0.3.3/docker-machine-driver-otc_0.3.3_linux_amd64.tar.gz",
         checksum="2151670a96e3ee71aedcfb5a1b73804a4772c3f9ca7f714f2a572d3868a648d1",
         hosts=("*.otc.t-systems.com",),
     ),
     BuiltIn(
         "packet",
-        Shape((), ("apiKey",), aliases={"userdata": "userdata"}),
+        SchemaFields((), ("apiKey",), aliases={"userdata": "userdata"}),
         url=f"{_GITHUB}/equinix/docker-machine-driver-metal/releases/download/v0.6.0/docker-machine-driver-metal_linux-amd64.zip",
         checksum="fad5e551a35d2ef2db742b07ca6d61bb9c9b574d322d3000f0c557d5fb90a734",
         hosts=("api.packet.net", "api.equinix.com", "rancher-drivers.equinixmetal.net"),
     ),
     BuiltIn(
         "pnap",
-        Shape(("clientIdentifier",), ("clientSecret",)),
+        SchemaFields(("clientIdentifier",), ("clientSecret",)),
         url=f"{_GITHUB}/phoenixnap/docker-machine-driver-pnap/releases/download/v0.5.1/"
         "docker-machine-driver-pnap_0.5.1_linux_amd64.zip",
         checksum="5847599c24c137975fd190747a15ad4db9529ae35059b60e5f8bc9a470d55229",
@@ -175,14 +175,14 @@ RANCHERS: Final[tuple[BuiltIn, ...]] = (
     ),
     BuiltIn(
         "nutanix",
-        Shape(("endpoint", "username", "port"), ("password",)),
+        SchemaFields(("endpoint", "username", "port"), ("password",)),
         url=f"{_GITHUB}/nutanix/docker-machine/releases/download/v3.8.0/docker-machine-driver-nutanix",
         checksum="ad18a0150f37e6cf0aef99a529f9541be72daa9e6dc3dad835d095d44e600f6a",
         hosts=("nutanix.github.io",),
     ),
     BuiltIn(
         "outscale",
-        Shape(("accessKey", "region"), ("secretKey",)),
+        SchemaFields(("accessKey", "region"), ("secretKey",)),
         url=f"{_GITHUB}/outscale/docker-machine-driver-outscale/releases/download/v0.2.0/"
         "docker-machine-driver-outscale_0.2.0_linux_amd64.zip",
         checksum="bb539ed4e2b0f1a1083b29cbdbab59bde3efed0a3145fefc0b2f47026c48bfe0",
@@ -211,8 +211,8 @@ def python_driver(name: str) -> type[Driver] | None:
         return None
 
 
-def shape_of(driver: type[Driver]) -> Shape:
-    return Shape(
+def shape_of(driver: type[Driver]) -> SchemaFields:
+    return SchemaFields(
         driver.public_fields, driver.private_fields, driver.password_fields, driver.optional_fields, {}, driver.file_fields
     )
 

@@ -109,7 +109,7 @@ class UnusableFlag(Exception):
     """A flag that no field can be made of."""
 
 
-def resource_fields(flags: Iterable[Flag], shape: Shape) -> dict[str, Obj]:
+def resource_fields(flags: Iterable[Flag], shape: SchemaFields) -> dict[str, Obj]:
     """The fields of a machine config, by name. Raises UnusableFlag."""
     made: dict[str, Obj] = {}
     for flag in flags:
@@ -126,7 +126,7 @@ def resource_fields(flags: Iterable[Flag], shape: Shape) -> dict[str, Obj]:
     return dict(sorted(made.items()))
 
 
-def credential_fields(driver: str, fields: Mapping[str, Obj], shape: Shape) -> dict[str, Obj]:
+def credential_fields(driver: str, fields: Mapping[str, Obj], shape: SchemaFields) -> dict[str, Obj]:
     """The fields of a cloud credential, by name; a field that the driver has no flag for is a plain one."""
     made: dict[str, Obj] = {}
     for name in (*shape.public, *shape.private):
@@ -142,7 +142,7 @@ def credential_fields(driver: str, fields: Mapping[str, Obj], shape: Shape) -> d
     return dict(sorted(made.items()))
 
 
-def hints(shape: Shape) -> dict[str, Obj]:
+def hints(shape: SchemaFields) -> dict[str, Obj]:
     """Hints for a page: a field with a whole file needs more than one line."""
     return {name: {"type": "multiline"} for name in sorted(shape.aliases)}
 
@@ -187,7 +187,7 @@ HINTS: Final = "io.cattle.nodedriver/ui-field-hints"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SchemaFields:
     """Names of fields. `aliases` are fields that hold a file's content, with the driver's own field that takes a path to it."""
 
     public: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ class Shape:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, driver: Obj) -> Shape:
+    def of(cls, driver: Obj) -> SchemaFields:
         said = annotations_of(driver)
         public, private, passwords, optional = (_listed(said.get(name) or "") for name in (PUBLIC, PRIVATE, PASSWORDS, OPTIONAL))
         return cls(public, private, passwords, optional, _mapped(said.get(DEFAULTS) or ""), _mapped(said.get(ALIASES) or ""))

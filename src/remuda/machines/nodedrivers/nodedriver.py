@@ -25,7 +25,7 @@ from ..errors import DriverError, Reason
 from . import driver_schemas
 from .builtin_drivers import BuiltIn, builtin, node_driver, restored
 from .driver_downloads import name_problem
-from .driver_schemas import HINTS, Shape, UnusableFlag, credential_fields, hints, resource_fields
+from .driver_schemas import HINTS, SchemaFields, UnusableFlag, credential_fields, hints, resource_fields
 from .flag_sources import Flags, Sources
 
 log = logger(__name__)
@@ -158,7 +158,7 @@ class NodeDrivers:
         return known[1]
 
     async def _write_schemas(self, driver: Obj, flags: Flags, who: tuple[str, Key]) -> None:
-        name, shape = driver_schemas.driver_of(driver), Shape.of(driver)
+        name, shape = driver_schemas.driver_of(driver), SchemaFields.of(driver)
         fields = resource_fields(flags.flags, shape)
         wanted = [driver_schemas.driver_schema(driver, driver_schemas.config_name(name), fields)]
         if shape.public or shape.private:
@@ -176,7 +176,7 @@ class NodeDrivers:
 
     async def _say(self, driver: Obj, who: tuple[str, Key], told: Obj) -> None:
         """Write the status, and the hints about the driver's fields for pages."""
-        hinted = jsonio.dumps(hints(Shape.of(driver))).decode()
+        hinted = jsonio.dumps(hints(SchemaFields.of(driver))).decode()
         if hinted != "{}" and annotations_of(driver).get(HINTS) != hinted:
             patch = {"metadata": {"annotations": {HINTS: hinted}}}
             written = await self._client.patch(NODE_DRIVERS, name_of(driver), patch, field_manager=CONTROLLER)

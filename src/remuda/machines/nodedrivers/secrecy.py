@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..options import FlagKind, field_of, flag_of
 from .builtin_drivers import builtin, python_driver, shape_of
-from .driver_schemas import KEYS, PASSWORD, STRING, Shape
+from .driver_schemas import KEYS, PASSWORD, STRING, SchemaFields
 from .known_flags import flags_of
 
 Obj = dict[str, Any]
@@ -73,5 +73,5 @@ def _marked(driver: str) -> frozenset[str]:
 @cache
 def _known_passwords(driver: str) -> frozenset[str]:
     found = builtin().get(driver)
-    shape = found.shape if found is not None else Shape()
+    shape = found.shape if found is not None else SchemaFields()
     return frozenset((*shape.private, *shape.passwords))

@@ -31,7 +31,7 @@ _REMOVE = {"-y": "", "-f": "force", "--force": "force", "--update-config": ""}
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ProvisionRequest:
     """The parsed request. `rest` are the words after `create` that only a driver understands."""
 
     verb: str
@@ -50,7 +50,7 @@ class Request:
     debug: bool = False
 
 
-def parse(words: Sequence[str], environ: dict[str, str] | None = None) -> Request:
+def parse(words: Sequence[str], environ: dict[str, str] | None = None) -> ProvisionRequest:
     """Raises DriverError(INVALID)."""
     known = environ or {}
     found: dict[str, object] = {
@@ -79,7 +79,7 @@ def parse(words: Sequence[str], environ: dict[str, str] | None = None) -> Reques
         found |= _remove(left)
     elif verb != "power-on" or left:
         raise _wrong(f"{verb} is not known here: create, rm or power-on")
-    return Request(verb=verb, **found)  # type: ignore[arg-type]
+    return ProvisionRequest(verb=verb, **found)  # type: ignore[arg-type]
 
 
 def driver_arguments(words: Sequence[str], flags: Sequence[Flag]) -> dict[str, object]:

@@ -32,7 +32,7 @@ from ..errors import DriverError, Reason
 from ..machineprovision.job_outcome import failure_of
 from ..nodedrivers.driver_downloads import downloaded, fetcher
 from ..nodedrivers.rancher_machine import HOW_TO_INSTALL, PROGRAM
-from .arguments import Request
+from .arguments import ProvisionRequest
 from .state_store import StateSecret
 
 _LINES = 50
@@ -43,7 +43,7 @@ _NOISE = re.compile(r"^(?:goroutine \d+|\s+/|exit status \d+|time=|\(.*\) Closin
 
 
 async def run(
-    request: Request, words: list[str], storage: Path, secret: StateSecret | None, around: DriverContext, driver: str
+    request: ProvisionRequest, words: list[str], storage: Path, secret: StateSecret | None, around: DriverContext, driver: str
 ) -> int:
     """Its exit code. Raises DriverError when it can't be run; its output has been printed."""
     environ = dict(around.environ)
@@ -167,7 +167,7 @@ async def check(policy: Policy, driver: str, words: Sequence[str], environ: Mapp
             continue
         try:
             await outbound.check_ahead(policy, host)
-        except outbound.Refused as error:
+        except outbound.AddressRefused as error:
             raise DriverError(Reason.INVALID, outbound.told(error, f"{option}: {host}")) from None
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remuda.client.https import HttpsClient
-from remuda.client.kubeconfig import ConfigError, Target, in_cluster, load, select
+from remuda.client.kubeconfig import ConfigError, KubeTarget, in_cluster, load, select
 from remuda.kube.network import outbound
 from remuda.kube.network.outbound import Policy
 
@@ -32,9 +32,9 @@ from ..machine_state import MachineState
 from ..options import Options
 from . import arguments
 from . import external_driver as foreign
-from .arguments import Request
-from .session import Order, PreCreateError, Session
-from .state_store import StateSecret, Store
+from .arguments import ProvisionRequest
+from .session import MachineOrder, PreCreateError, Session
+from .state_store import MachineStateStore, StateSecret
 
 OK, FAILED, PRE_CREATE_FAILED = 0, 1, 3
 # Where a container's last words are read from, and the variable that names another place.
@@ -88,15 +88,15 @@ async def run(words: list[str], around: DriverContext) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Workplace:
-    store: Store
+    store: MachineStateStore
     secret: StateSecret | None
     around: DriverContext
 
-    async def foreign(self, request: Request, words: list[str], driver: str) -> int:
+    async def foreign(self, request: ProvisionRequest, words: list[str], driver: str) -> int:
         return await foreign.run(request, words, self.store.storage, self.secret, self.around, driver)
 
 
-async def _create(place: _Workplace, request: Request, words: list[str]) -> int:
+async def _create(place: _Workplace, request: ProvisionRequest, words: list[str]) -> int:
     kind = driver_registry.find(request.driver)
     if kind is None:
         return await place.foreign(request, words, request.driver)
@@ -104,12 +104,12 @@ async def _create(place: _Workplace, request: Request, words: list[str]) -> int:
     async with _driver(kind, place.around) as driver:
         given = arguments.driver_arguments(request.rest, kind.flags)
         options = Options.read(kind.name, kind.flags, given, place.around.environ)
-        order = Order(name, options, request.script, request.hostname, place.around.environ.get(OWNER_VARIABLE, ""))
+        order = MachineOrder(name, options, request.script, request.hostname, place.around.environ.get(OWNER_VARIABLE, ""))
         await Session(driver, place.store, place.around).create(order, await place.store.load(name))
     return OK
 
 
-async def _remove(place: _Workplace, request: Request, words: list[str]) -> int:
+async def _remove(place: _Workplace, request: ProvisionRequest, words: list[str]) -> int:
     failures = []
     for name in request.names:
         try:
@@ -147,7 +147,7 @@ async def _remove_one(place: _Workplace, kind: type[Driver], known: MachineState
         await Session(driver, place.store, place.around).remove(known, options)
 
 
-def _for_one(words: list[str], request: Request, name: str) -> list[str]:
+def _for_one(words: list[str], request: ProvisionRequest, name: str) -> list[str]:
     return [word for word in words if word not in request.names or word == name]
 
 
@@ -172,20 +172,20 @@ async def _driver(kind: type[Driver], around: DriverContext) -> AsyncIterator[Dr
 
 
 @asynccontextmanager
-async def _workplace(request: Request, around: DriverContext) -> AsyncIterator[_Workplace]:
+async def _workplace(request: ProvisionRequest, around: DriverContext) -> AsyncIterator[_Workplace]:
     """Files in a directory that is removed at the end if the state is in a Secret, and stays otherwise."""
     async with contextlib.AsyncExitStack() as held:
         if not request.secret_name:
             home = Path(around.environ.get("HOME") or Path.home())
-            yield _Workplace(Store(request.storage or home / ".docker" / "machine"), None, around)
+            yield _Workplace(MachineStateStore(request.storage or home / ".docker" / "machine"), None, around)
             return
         storage = request.storage or Path(held.enter_context(tempfile.TemporaryDirectory(prefix="remuda-machine-")))
         client = await held.enter_async_context(HttpsClient(_target(request, around), around.clock))
         secret = StateSecret(client, request.secret_namespace, request.secret_name, around.clock, around.say)
-        yield _Workplace(Store(storage.absolute(), secret), secret, around)
+        yield _Workplace(MachineStateStore(storage.absolute(), secret), secret, around)
 
 
-def _target(request: Request, around: DriverContext) -> Target:
+def _target(request: ProvisionRequest, around: DriverContext) -> KubeTarget:
     try:
         if request.kubeconfig:
             return select(load([Path(part) for part in request.kubeconfig.split(os.pathsep) if part]))

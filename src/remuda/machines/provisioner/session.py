@@ -17,7 +17,7 @@ from ..driver import Bootstrapping, Driver, DriverContext, Machine, State
 from ..errors import DriverError, Reason
 from ..machine_state import MachineState, Phase
 from ..options import Options
-from .state_store import Store
+from .state_store import MachineStateStore
 
 _RUNNING_SECONDS, _RUNNING_PAUSE = 180.0, 3.0
 # Installing takes minutes on a slow line; a host that can't reach its server tries for hours, which is too long to wait.
@@ -33,7 +33,7 @@ class PreCreateError(DriverError):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class MachineOrder:
     """A machine that is wanted."""
 
     name: str
@@ -46,14 +46,14 @@ class Order:
 class Session:
     """One machine and its driver, in this process."""
 
-    def __init__(self, driver: Driver, store: Store, around: DriverContext) -> None:
+    def __init__(self, driver: Driver, store: MachineStateStore, around: DriverContext) -> None:
         self._driver = driver
         self._store = store
         self._around = around
         self._kept = MachineState("", driver.name)
         self._machine = Machine("", Options(driver.name, driver.flags), Path())
 
-    async def create(self, order: Order, known: MachineState | None) -> Machine:
+    async def create(self, order: MachineOrder, known: MachineState | None) -> Machine:
         """Create a machine, and return when it runs and its script was run or handed over. `known` is the state in the store.
         Raises DriverError."""
         if known is not None:
@@ -75,7 +75,7 @@ class Session:
 
     async def remove(self, known: MachineState, options: Options) -> None:
         """Until nothing is left of it. Raises DriverError."""
-        self._take(Order(known.name, options, known.script, known.hostname, known.owner), known)
+        self._take(MachineOrder(known.name, options, known.script, known.hostname, known.owner), known)
         if not known.foreign:
             await self._reach(Phase.REMOVING)
         self._around.say(f"removing {known.name} with the driver {self._driver.name}")
@@ -88,13 +88,13 @@ class Session:
         await self._store.remove(known.name)
         self._around.say(f"{known.name} is removed")
 
-    def _check_resumable(self, order: Order, known: MachineState) -> None:
+    def _check_resumable(self, order: MachineOrder, known: MachineState) -> None:
         if known.foreign or known.driver != self._driver.name:
             raise DriverError(Reason.CONFLICT, f"there is a machine {order.name} already, made with {known.driver}")
         if known.phase is Phase.REMOVING:
             raise DriverError(Reason.CONFLICT, f"the machine {order.name} is being removed")
 
-    def _take(self, order: Order, kept: MachineState) -> None:
+    def _take(self, order: MachineOrder, kept: MachineState) -> None:
         directory = self._store.directory(order.name)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._kept = kept
@@ -108,7 +108,7 @@ class Session:
             state=kept.state,
         )
 
-    async def _begin(self, order: Order) -> None:
+    async def _begin(self, order: MachineOrder) -> None:
         """The token is known for good before anything is made with it."""
         try:
             if self._driver.own_loopback and order.script:
@@ -138,7 +138,7 @@ class Session:
             self._kept = replace(self._kept, phase=phase)
             await self._keep({})
 
-    def _merge_userdata(self, order: Order) -> None:
+    def _merge_userdata(self, order: MachineOrder) -> None:
         """Point the driver's flag at a file that also runs the script. The file holds secrets, so it is not kept."""
         flag = self._driver.userdata
         if self._driver.bootstrapping is not Bootstrapping.USERDATA or not order.script:
@@ -175,7 +175,7 @@ class Session:
             Reason.TIMED_OUT, f"the machine is {state} {_RUNNING_SECONDS:.0f} s after it was made, not {State.RUNNING}"
         )
 
-    async def _bootstrap(self, order: Order) -> None:
+    async def _bootstrap(self, order: MachineOrder) -> None:
         if not order.script or self._driver.bootstrapping is Bootstrapping.USERDATA:
             return
         script = _text(order.script)

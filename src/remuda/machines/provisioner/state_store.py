@@ -26,7 +26,7 @@ from ..machine_state import MachineState
 _HALF = ".half"
 
 
-class Store:
+class MachineStateStore:
     """`load` first."""
 
     def __init__(self, storage: Path, secret: StateSecret | None = None) -> None:

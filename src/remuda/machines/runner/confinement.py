@@ -51,7 +51,7 @@ _PROCESSES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Jailed:
+class JailOptions:
     """The instructions for :mod:`.jail`."""
 
     argv: tuple[str, ...]
@@ -73,7 +73,7 @@ class Jailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class PythonPaths:
     """The parts of this process that its children need: the paths of Python and of its modules."""
 
     executable: str = sys.executable
@@ -84,7 +84,7 @@ class Around:
     program_path: str = os.defpath
 
     @classmethod
-    def this(cls, environment: Mapping[str, str]) -> Around:
+    def this(cls, environment: Mapping[str, str]) -> PythonPaths:
         said = [each for each in (environment.get("PYTHONPATH") or "").split(os.pathsep) if each]
         own = str(Path(__file__).resolve().parents[3])
         # The server's working directory is no place for modules: it may be a home, or the data directory itself.
@@ -101,7 +101,7 @@ def _is_installed(directory: str) -> bool:
     return Path(directory).name in ("site-packages", "dist-packages")
 
 
-def environment(around: Around, directory: str, given: Mapping[str, str], server: Mapping[str, str]) -> dict[str, str]:
+def environment(around: PythonPaths, directory: str, given: Mapping[str, str], server: Mapping[str, str]) -> dict[str, str]:
     """`given` are the Job's variables: credentials and permitted proxies. `server` are this process' own."""
     kept = {name: value for name, value in given.items() if is_harmless(name, value)}
     kept |= {name: given[name] for name in (OWNER_VARIABLE, outbound.VARIABLE) if given.get(name)}
@@ -169,12 +169,14 @@ def _others_can_run_it() -> bool:
     return all(path.stat().st_mode & stat.S_IROTH and (path.is_file() or path.stat().st_mode & stat.S_IXOTH) for path in paths)
 
 
-def jailed(argv: Sequence[str], env: Mapping[str, str], directory: str, around: Around, *, driver: str, slot: int) -> Jailed:
+def jailed(
+    argv: Sequence[str], env: Mapping[str, str], directory: str, around: PythonPaths, *, driver: str, slot: int
+) -> JailOptions:
     uid = user_of(driver, slot)
     if driver in ON_THIS_MACHINE:
-        return Jailed(tuple(argv), env, directory, os.getpid(), confined=False, limits={"CORE": 0})
+        return JailOptions(tuple(argv), env, directory, os.getpid(), confined=False, limits={"CORE": 0})
     limits = {**_LIMITS, **({"NPROC": _PROCESSES} if uid else {})}
-    return Jailed(
+    return JailOptions(
         tuple(argv),
         env,
         directory,
@@ -188,7 +190,7 @@ def jailed(argv: Sequence[str], env: Mapping[str, str], directory: str, around: 
     )
 
 
-def _programs(around: Around) -> Iterable[str]:
+def _programs(around: PythonPaths) -> Iterable[str]:
     yield from around.prefixes
     yield from around.modules
     yield from (each for each in around.program_path.split(os.pathsep) if each.startswith("/"))

@@ -29,12 +29,12 @@ from remuda.runtime.informer import without_managed_fields
 from ..errors import Reason
 from ..machineprovision.controller import JOB_LABELS, jobs_of
 from ..machineprovision.job_arguments import IN_A_POD, Places, arguments, variables
-from ..machineprovision.job_objects import CREATE_RETRIES, REMOVE_RETRIES, Plan
+from ..machineprovision.job_objects import CREATE_RETRIES, REMOVE_RETRIES, JobPlan
 from ..machineprovision.job_outcome import LONGEST, failure_of
-from ..machineprovision.machine_inputs import MachineKinds, NotYet, Reading
+from ..machineprovision.machine_inputs import InputReader, MachineKinds, NotYet
 from ..machineprovision.well_known import JOB_UID, JOBS, job_name
 from . import job_logs, job_status
-from .confinement import Around, environment, jailed, on_this_machine, secrets, user_of
+from .confinement import PythonPaths, environment, jailed, on_this_machine, secrets, user_of
 from .job_logs import Output
 from .job_status import is_managed, refusal, wanted
 from .job_token import granted, kubeconfig, revoked
@@ -94,7 +94,7 @@ class RunnerConfig:
 class _Work:
     """All that one process needs, read before it begins."""
 
-    plan: Plan
+    plan: JobPlan
     api: Obj
     slot: int
     given: Mapping[str, str]
@@ -109,10 +109,10 @@ class JobRunner:
         self._client = manager.client
         self._clock = manager.clock
         self._ground = ground
-        self._around = Around.this(ground.environment)
+        self._around = PythonPaths.this(ground.environment)
         self._directories = Directories(ground.directory)
         self._jobs = jobs_of(manager)
-        self._reading = Reading(manager, access, ground.environment, local=True)
+        self._reading = InputReader(manager, access, ground.environment, local=True)
         self._kinds = MachineKinds(manager, CONTROLLER, _job_of, _says_another)
         self._running: dict[Key, _Run] = {}
         self._slots = set(range(ground.concurrency))
@@ -388,7 +388,7 @@ class JobRunner:
             await asyncio.to_thread(self._directories.discard, directory)
 
 
-def _told(plan: Plan, places: Places = IN_A_POD) -> tuple[list[str], dict[str, str]]:
+def _told(plan: JobPlan, places: Places = IN_A_POD) -> tuple[list[str], dict[str, str]]:
     """The arguments of a process, and the files that they name."""
     return arguments(
         plan.infra,
@@ -440,7 +440,7 @@ async def power_on(ground: RunnerConfig) -> None:
 
 
 async def _power_on_all(ground: RunnerConfig, hosts: Path, directories: Directories) -> None:
-    around = Around.this(ground.environment)
+    around = PythonPaths.this(ground.environment)
     output = Output()
     directory = await asyncio.to_thread(directories.make, {}, 0)
     variables = environment(around, str(directory), {}, ground.environment)

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .confinement import Jailed
+from .confinement import JailOptions
 
 _JAIL = str(Path(__file__).with_name("jail.py"))
 _CHUNK = 1 << 16
@@ -29,7 +29,7 @@ _REST = 64
 class Child:
     """Started by its making. Wait for it with :meth:`ended`; :meth:`close` it in any case."""
 
-    def __init__(self, jailed: Jailed, sink: Callable[[bytes], None]) -> None:
+    def __init__(self, jailed: JailOptions, sink: Callable[[bytes], None]) -> None:
         """Raises OSError."""
         self._sink = sink
         self._output, theirs = os.pipe()

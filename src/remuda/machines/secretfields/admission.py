@@ -25,7 +25,7 @@ from remuda.kube.errors import ApiError, FieldError, forbidden_field, invalid
 from remuda.kube.objects import ObjectSource, dig, name_of, namespace_of, with_path, without_path
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.machine_pools import config_of, pools_written, sealed_digests, template_digest
-from remuda.provisioning.references.driver_addresses import Address, listed, written
+from remuda.provisioning.references.driver_addresses import DriverAddress, listed, written
 from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS
 from remuda.runtime.admitted_types import AdmittedType
 
@@ -129,7 +129,7 @@ class Sealing:
         return await self._machine_errors(attributes, place, field, marker, before)
 
     def _moved_errors(
-        self, attributes: Attributes, place: DriverFields, field: str, marker: str, moved: Collection[Address]
+        self, attributes: Attributes, place: DriverFields, field: str, marker: str, moved: Collection[DriverAddress]
     ) -> list[FieldError]:
         """Errors of a marker that stays while the address changes to which its value is sent."""
         if not moved or self._held.may(attributes.user, "get", SECRETS, secret_name(marker), attributes.namespace):
@@ -190,7 +190,7 @@ class Sealing:
                     yield cluster, pool
 
 
-def _moved(attributes: Attributes) -> list[Address]:
+def _moved(attributes: Attributes) -> list[DriverAddress]:
     """The addresses of a config that a write changes. In the second round, after webhooks, the values that the writer gave are
     markers already; the writer's changes were checked in the first."""
     again = attributes.reinvocation is not None and attributes.reinvocation.second_round

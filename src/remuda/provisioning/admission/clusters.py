@@ -61,11 +61,11 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
         said = annotations_of(found)
         return Key(said.get(OWNER_NAMESPACE) or "", said.get(OWNER_NAME) or "") != key
 
-    rules = Rules(workspace, taken, KnownReleases(source).current)
+    rules = ProvisioningClusterRules(workspace, taken, KnownReleases(source).current)
     return (AdmittedType(GROUP, VERSION, "clusters", "Cluster", validate=rules.errors, validates_deletion=True),)
 
 
-class Rules:
+class ProvisioningClusterRules:
     def __init__(
         self,
         workspace: Workspace,

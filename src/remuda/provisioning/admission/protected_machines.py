@@ -47,7 +47,7 @@ _ROLES = ("etcdRole", "controlPlaneRole")
 
 
 def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
-    rules = Rules(source)
+    rules = DeletionRules(source)
     kinds: tuple[tuple[str, str, str, str, Callable[[Attributes], Iterable[FieldError]]], ...] = (
         (capi.GROUP, capi.VERSION, "machines", "Machine", rules.machine),
         (capi.GROUP, capi.VERSION, "machinesets", "MachineSet", rules.machine_set),
@@ -62,7 +62,7 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
     )
 
 
-class Rules:
+class DeletionRules:
     """Each raises the error that a client sees."""
 
     def __init__(self, source: ObjectSource) -> None:

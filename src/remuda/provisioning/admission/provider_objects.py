@@ -34,7 +34,7 @@ from .machine_pools import pool_errors
 from .protected_machines import admitted as protected_machine_rules
 from .protected_machines import pool_loss_errors
 from .snapshots import import_errors, recovery_errors
-from .version_changes import Running, change_problem, form_problem, goes_back
+from .version_changes import RunningVersion, change_problem, form_problem, goes_back
 
 Obj = dict[str, Any]
 
@@ -143,7 +143,7 @@ class ClusterRules:
             attributes.warnings.append(f"{path}: {new} is older than {old}: what was repaired since comes back")
         return []
 
-    def _machines(self, namespace: str, cluster: str) -> Iterator[Running]:
+    def _machines(self, namespace: str, cluster: str) -> Iterator[RunningVersion]:
         for machine in self._source.list(capi.GROUP, "machines", namespace):
             if dig(machine, "spec", "clusterName") != cluster or is_being_deleted(machine):
                 continue
@@ -151,7 +151,7 @@ class ClusterRules:
             server = any(labels.get(role) == "true" for role in (well_known.CONTROL_PLANE_ROLE, well_known.ETCD_ROLE))
             reconciled = str((conditions.get(machine, "Reconciled") or {}).get("message") or "")
             version = dig(machine, "status", "nodeInfo", "kubeletVersion") or ""
-            yield Running(name_of(machine), version, server, NO_IMAGE in reconciled)
+            yield RunningVersion(name_of(machine), version, server, NO_IMAGE in reconciled)
 
     def _restored_version(self, attributes: Attributes, plane: Obj | None) -> str:
         """The version that a pending restore of a snapshot brings back."""

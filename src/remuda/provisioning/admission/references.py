@@ -34,8 +34,8 @@ from ..graph.machine_pools import config_of, credential_of, pools_written
 from ..references import authors, driver_addresses
 from ..references.authorization import misdirected
 from ..references.authors import ACCEPT, AUTHORS
-from ..references.driver_addresses import Address
-from ..references.spec_references import Reference, credential_key, references_in, references_of
+from ..references.driver_addresses import DriverAddress
+from ..references.spec_references import SpecReference, credential_key, references_in, references_of
 from ..well_known import ADDRESS_AUTHORS, CONFIG_API_VERSION, CONFIG_GROUP, resource_of
 
 Obj = dict[str, Any]
@@ -47,7 +47,7 @@ _CREATOR_PATH = f"metadata.annotations[{CREATOR}]"
 
 def admitted(source: ObjectSource, rbac: Rbac, *, secrets: bool = True) -> tuple[AdmittedType, ...]:
     """`source` knows the kinds of node drivers that are served; without `secrets` it does not know Secrets."""
-    rules = Rules(source, Holdings(source, rbac), secrets=secrets)
+    rules = ReferenceRules(source, Holdings(source, rbac), secrets=secrets)
     return (
         AdmittedType(
             provisioning.GROUP,
@@ -62,7 +62,7 @@ def admitted(source: ObjectSource, rbac: Rbac, *, secrets: bool = True) -> tuple
     )
 
 
-class Rules:
+class ReferenceRules:
     def __init__(self, source: ObjectSource, held: Holdings, *, secrets: bool = True) -> None:
         self._source = source
         self._held = held
@@ -74,7 +74,7 @@ class Rules:
         assert attributes.obj is not None
         obj, old = attributes.obj, attributes.old
         named, known = references_of(obj), references_of(old)
-        accepted: list[Reference] = []
+        accepted: list[SpecReference] = []
         if ACCEPT in annotations_of(obj):
             if annotations_of(obj)[ACCEPT] == "true":
                 accepted = list(self._accepted(attributes, named))
@@ -84,7 +84,7 @@ class Rules:
         obj = _marked(obj, AUTHORS, authors.text_of(ledger))
         return None if obj is attributes.obj else obj
 
-    def _accepted(self, attributes: Attributes, named: Iterable[Reference]) -> Iterator[Reference]:
+    def _accepted(self, attributes: Attributes, named: Iterable[SpecReference]) -> Iterator[SpecReference]:
         """The references that the writer may take responsibility for."""
         for reference in named:
             if self._may_use(attributes.user, reference):
@@ -92,17 +92,17 @@ class Rules:
             else:
                 attributes.warnings.append(f"{reference.path} stays as it is: {_unreadable(attributes.user, reference)}")
 
-    def _may_use(self, user: User, reference: Reference) -> bool:
+    def _may_use(self, user: User, reference: SpecReference) -> bool:
         if self._may_get(user, reference):
             return True
         if reference.group != CONFIG_GROUP:
             return False
         return annotations_of(self._find(reference) or {}).get(CREATOR) == user.name
 
-    def _find(self, reference: Reference) -> Obj | None:
+    def _find(self, reference: SpecReference) -> Obj | None:
         return self._source.get(reference.group, reference.resource, reference.namespace, reference.name)
 
-    def _may_get(self, user: User, reference: Reference) -> bool:
+    def _may_get(self, user: User, reference: SpecReference) -> bool:
         return self._held.may(user, "get", reference.gvr, reference.name, reference.namespace)
 
     def cluster_errors(self, attributes: Attributes) -> Iterable[FieldError]:
@@ -136,7 +136,7 @@ class Rules:
     def with_marks(self, attributes: Attributes) -> Obj | None:
         assert attributes.obj is not None
         obj = self._with_creator(attributes, attributes.obj)
-        accepted: tuple[Address, ...] = ()
+        accepted: tuple[DriverAddress, ...] = ()
         if ACCEPT in annotations_of(obj):
             if annotations_of(obj)[ACCEPT] == "true":
                 accepted = self._accepted_addresses(attributes, obj)
@@ -156,7 +156,7 @@ class Rules:
         # A client that omits the annotation does not mean to remove it.
         return _marked(obj, CREATOR, before) if before and CREATOR not in said else obj
 
-    def _accepted_addresses(self, attributes: Attributes, config: Obj) -> tuple[Address, ...]:
+    def _accepted_addresses(self, attributes: Attributes, config: Obj) -> tuple[DriverAddress, ...]:
         """The addresses that the writer takes responsibility for: all or none."""
         for _, secret in self._sent(attributes, config):
             if not self._may_read(attributes.user, secret):
@@ -239,11 +239,11 @@ def _marked(obj: Obj, annotation: str, text: str) -> Obj:
     return with_path(obj, path, text) if text else without_path(obj, path)
 
 
-def _written(named: Iterable[Reference], known: Iterable[Reference]) -> Iterator[Reference]:
+def _written(named: Iterable[SpecReference], known: Iterable[SpecReference]) -> Iterator[SpecReference]:
     """The references that a write adds: new names, and names moved from another field."""
     before = {(each.place, each.key) for each in known}
     return (each for each in named if (each.place, each.key) not in before)
 
 
-def _unreadable(user: User, reference: Reference) -> str:
+def _unreadable(user: User, reference: SpecReference) -> str:
     return f"{user.name} may not read the {reference}"

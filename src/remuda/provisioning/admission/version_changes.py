@@ -23,7 +23,7 @@ EXAMPLE = "v1.34.1+rke2r1"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningVersion:
     """A machine and its version; the version is empty while it is unknown.
 
     `without_image`: the installer image of the requested version does not exist, so the machine never ran it.
@@ -61,7 +61,7 @@ def form_problem(version: str) -> str:
     return ""
 
 
-def change_problem(old: str, new: str, machines: Iterable[Running], *, initialized: bool, restoring: str = "") -> str:
+def change_problem(old: str, new: str, machines: Iterable[RunningVersion], *, initialized: bool, restoring: str = "") -> str:
     """The reason why a cluster can't change from one version to the other; "" if it can.
 
     `initialized`: the control plane has run, so there is data to lose. `restoring`: the version that a pending restore of
@@ -79,7 +79,7 @@ def change_problem(old: str, new: str, machines: Iterable[Running], *, initializ
     return _step_problem(old, before, new, after) or _lag_problem(after, found)
 
 
-def _never_ran(after: kubernetes_versions.KubernetesVersion, machines: Iterable[Running]) -> bool:
+def _never_ran(after: kubernetes_versions.KubernetesVersion, machines: Iterable[RunningVersion]) -> bool:
     """True if the cluster may go back to `after`, since no server ever ran the newer version: it has no installer image."""
     servers = [machine for machine in machines if machine.server]
     minors = [_minor(found) for machine in servers if (found := parsed(machine.version)) is not None]
@@ -113,7 +113,7 @@ def _step_problem(
     return ""
 
 
-def _lag_problem(after: kubernetes_versions.KubernetesVersion, machines: Iterable[Running]) -> str:
+def _lag_problem(after: kubernetes_versions.KubernetesVersion, machines: Iterable[RunningVersion]) -> str:
     for machine in machines:
         runs = parsed(machine.version)
         if runs is None or runs.major != after.major:

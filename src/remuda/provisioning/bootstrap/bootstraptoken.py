@@ -1,7 +1,7 @@
 """The bootstraptoken controller: marks tokens of install scripts that have expired
 (docs/reference/registration.md#bootstrap-token).
 
-:class:`Terms` sets the time. The mark is permanent: an expired token does not become valid when a user raises
+:class:`TokenValidity` sets the time. The mark is permanent: an expired token does not become valid when a user raises
 a setting.
 """
 
@@ -51,8 +51,8 @@ _ENDS = "system-agent-installer-token-ttl-enabled"
 _LONG = "system-agent-installer-token-long-ttl"
 
 
-def terms_of(settings: Settings) -> Terms:
-    return Terms(settings.seconds(_LONG), settings.flag(_ENDS))
+def terms_of(settings: Settings) -> TokenValidity:
+    return TokenValidity(settings.seconds(_LONG), settings.flag(_ENDS))
 
 
 async def invalidate(client: Client, secret: Obj, field_manager: str) -> None:
@@ -108,7 +108,7 @@ class BootstrapTokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TokenValidity:
     """`long` is its validity in seconds; `ends` is false if an administrator turned expiry off."""
 
     long: float = 1800.0
@@ -123,14 +123,14 @@ def is_invalidated(secret: Obj) -> bool:
     return annotations_of(secret).get(TOKEN_INVALIDATED) == "true"
 
 
-def end_of(secret: Obj, terms: Terms) -> float | None:
+def end_of(secret: Obj, terms: TokenValidity) -> float | None:
     """The expiry time; None if it never expires. An invalid creation time counts as the epoch."""
     if not terms.ends:
         return None
     return (time_of(metadata(secret).get("creationTimestamp")) or 0.0) + terms.long
 
 
-def is_good(secret: Obj, terms: Terms, now: float) -> bool:
+def is_good(secret: Obj, terms: TokenValidity, now: float) -> bool:
     """True if it has neither expired nor been marked; does not wait for the controller to mark it."""
     if not is_bootstrap_token(secret) or is_invalidated(secret) or is_being_deleted(secret):
         return False
@@ -144,7 +144,7 @@ def refusal(
     bootstrap: Obj | None,
     machine: Obj | None,
     machine_id: str,
-    terms: Terms,
+    terms: TokenValidity,
     now: float,
     *,
     acted: bool = False,

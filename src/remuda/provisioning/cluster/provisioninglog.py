@@ -39,25 +39,25 @@ _OURS = re.compile(r"c-m-[a-z0-9]{8}")
 _SHOWN = ("Provisioned", "Updated")
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     message: str
     is_error: bool = False
 
 
-def line_of(wanted: Obj) -> Line | None:
+def line_of(wanted: Obj) -> LogLine | None:
     """A cluster's progress message; None if it has none."""
     for kind in _SHOWN:
         said = condition_of(wanted, kind) or {}
         message = said.get("message") or ""
         if message:
             transient = _CONFLICT in message
-            return Line(f"{_TRANSIENT}{message}" if transient else message, said.get("status") == FALSE)
+            return LogLine(f"{_TRANSIENT}{message}" if transient else message, said.get("status") == FALSE)
         if said.get("status") != "True":
             return None
-    return Line(DONE_MESSAGE) if dig(wanted, "status", "ready") else None
+    return LogLine(DONE_MESSAGE) if dig(wanted, "status", "ready") else None
 
 
-def with_line(data: dict[str, str], line: Line, now: float) -> dict[str, str]:
+def with_line(data: dict[str, str], line: LogLine, now: float) -> dict[str, str]:
     """`data` with the line appended, and the oldest lines cut to the limit; `data` itself if the line is its last."""
     if data.get("last") == line.message:
         return data
@@ -123,7 +123,7 @@ class ProvisioningLogs:
             return name if name_of(wanted) == LOCAL else ""
         return name if _OURS.fullmatch(name) and belongs(managed, wanted) else ""
 
-    async def _write(self, namespace: str, line: Line | None, always: bool) -> Obj | None:
+    async def _write(self, namespace: str, line: LogLine | None, always: bool) -> Obj | None:
         found = self._logs.get(namespace, NAME)
         before = dig(found or {}, "data") or {}
         after = before if line is None else with_line(before, line, self._manager.clock.time())

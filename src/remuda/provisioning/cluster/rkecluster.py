@@ -43,30 +43,30 @@ _OWNER_SECONDS = 10.0
 _PROVISIONED = ("status", "initialization", "provisioned")
 
 
-class Endpoint(NamedTuple):
+class ApiEndpoint(NamedTuple):
     host: str
     port: int
 
     @classmethod
-    def of(cls, obj: Obj) -> Endpoint:
+    def of(cls, obj: Obj) -> ApiEndpoint:
         found = dig(obj, "spec", "controlPlaneEndpoint") or {}
         return cls(found.get("host") or "", found.get("port") or 0)
 
 
-DEFAULT = Endpoint("localhost", PORT)
-NONE = Endpoint("", 0)
+DEFAULT = ApiEndpoint("localhost", PORT)
+NONE = ApiEndpoint("", 0)
 
 
 class Malformed(ValueError):
     """The given endpoint is invalid; the text says why."""
 
 
-def endpoint_of(infra: Obj, cluster: Obj) -> Endpoint:
+def endpoint_of(infra: Obj, cluster: Obj) -> ApiEndpoint:
     """The address of the cluster's API: from the RKECluster, else from its Cluster, else the default. The port defaults
     to 6443. Raises Malformed."""
-    given = Endpoint.of(infra)
+    given = ApiEndpoint.of(infra)
     if given == NONE:
-        given = Endpoint.of(cluster)
+        given = ApiEndpoint.of(cluster)
         if given == NONE or problem_of(given):
             return DEFAULT
     if given.host and not given.port:
@@ -76,7 +76,7 @@ def endpoint_of(infra: Obj, cluster: Obj) -> Endpoint:
     return given
 
 
-def problem_of(endpoint: Endpoint) -> str:
+def problem_of(endpoint: ApiEndpoint) -> str:
     """The reason why it can't be connected to; "" if it can."""
     host, port = endpoint
     if not host:
@@ -153,17 +153,17 @@ class RKEClusters:
         found = [self._clusters.get(namespace_of(infra), name) for name in names]
         return owner_of(infra, [each for each in found if each is not None])
 
-    async def _ensure_endpoint(self, infra: Obj, endpoint: Endpoint) -> Obj:
-        if Endpoint.of(infra) == endpoint:
+    async def _ensure_endpoint(self, infra: Obj, endpoint: ApiEndpoint) -> Obj:
+        if ApiEndpoint.of(infra) == endpoint:
             return infra
         patch = {"spec": {"controlPlaneEndpoint": endpoint._asdict()}}
         key = Key.of(infra)
         written = await self._client.patch(rke.RKE_CLUSTERS, key.name, patch, key.namespace, field_manager=CONTROLLER)
         return self._wrote(infra, written)
 
-    async def _copy_endpoint(self, infra: Obj, cluster: Obj, endpoint: Endpoint) -> None:
+    async def _copy_endpoint(self, infra: Obj, cluster: Obj, endpoint: ApiEndpoint) -> None:
         """Update the Cluster: Cluster API copies an endpoint only once, so later changes are copied here."""
-        if Endpoint.of(cluster) in (NONE, endpoint) or is_being_deleted(cluster):
+        if ApiEndpoint.of(cluster) in (NONE, endpoint) or is_being_deleted(cluster):
             return
         key = Key.of(cluster)
         patch = {"spec": {"controlPlaneEndpoint": endpoint._asdict()}}

@@ -39,7 +39,7 @@ from remuda.runtime import Informer, Manager, Watch, changed
 from ..references import Named, References
 from ..references.authorization import wait
 from ..references.authors import known_user
-from ..references.driver_addresses import Address, addresses_of, author_of, driver_of, recorded
+from ..references.driver_addresses import DriverAddress, addresses_of, author_of, driver_of, recorded
 from ..references.spec_references import credential_key, key_of
 from ..well_known import CONFIG_API_VERSION, CONFIG_GROUP, resource_of
 from . import Unrenderable
@@ -129,7 +129,9 @@ class MachineConfigs:
         if why := await named.refusal(key_of(SECRETS, *key), found):
             raise Missing(_wait(wanted, Ref("", "Secret", *key), f"machine pool {pool['name']}, cloud credential: {why}"))
 
-    async def _check_addresses(self, wanted: Obj, pool: Obj, config: Obj, said: list[tuple[Address, tuple[User, ...]]]) -> None:
+    async def _check_addresses(
+        self, wanted: Obj, pool: Obj, config: Obj, said: list[tuple[DriverAddress, tuple[User, ...]]]
+    ) -> None:
         """Raises Missing if the credential would go to an address whose author may not read it."""
         credential = credential_of(wanted, pool)
         if not credential or not said:
@@ -190,14 +192,14 @@ def _references(wanted: Obj) -> Iterable[Hashable]:
             yield named.get("kind"), Key.of(wanted).namespace, named.get("name")
 
 
-def _recorded(config: Obj) -> list[tuple[Address, tuple[User, ...]]]:
+def _recorded(config: Obj) -> list[tuple[DriverAddress, tuple[User, ...]]]:
     """The addresses of a config with a recorded author, each with it."""
     ledger = recorded(config)
     entries = ((each, author_of(ledger, each)) for each in _addresses(config))
     return [(each, (entry.author,)) for each, entry in entries if entry is not None]
 
 
-def _unrecorded(named: Named, wanted: Obj, config: Obj) -> list[tuple[Address, tuple[User, ...]]]:
+def _unrecorded(named: Named, wanted: Obj, config: Obj) -> list[tuple[DriverAddress, tuple[User, ...]]]:
     """The addresses older than the records, with their responsible users: the maker of the config, and the users who name it
     now. A config that the cluster owns already is kept."""
     if is_owned_by(config, wanted):
@@ -208,7 +210,7 @@ def _unrecorded(named: Named, wanted: Obj, config: Obj) -> list[tuple[Address, t
     return [(each, users) for each in _addresses(config) if author_of(ledger, each) is None]
 
 
-def _addresses(config: Obj) -> tuple[Address, ...]:
+def _addresses(config: Obj) -> tuple[DriverAddress, ...]:
     return addresses_of(driver_of(str(config.get("kind"))), config)
 
 

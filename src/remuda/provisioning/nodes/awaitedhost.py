@@ -38,7 +38,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, changed, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
-from ..bootstrap.bootstraptoken import Terms, end_of, invalidate, is_good, is_invalidated, terms_of
+from ..bootstrap.bootstraptoken import TokenValidity, end_of, invalidate, is_good, is_invalidated, terms_of
 from ..bootstrap.service_account_tokens import named_token, token_secrets, tokens_of
 from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..plans.machine_plan_secret import is_in_use
@@ -108,10 +108,10 @@ class AwaitedHosts:
         terms, now = terms_of(Settings(self._settings.objects(), self._environment)), self._clock.time()
         awaited = self._awaited(bootstrap, machine)
         state = state_of(awaited, terms, now)
-        if state is State.ACTED and terms.ends and awaited.script is not None and not is_invalidated(awaited.script):
+        if state is HostState.ACTED and terms.ends and awaited.script is not None and not is_invalidated(awaited.script):
             await invalidate(self._client, awaited.script, CONTROLLER)
             log.info("the host of Machine %s is at work: the token in its install script has ended", name_of(machine))
-        if state is not State.LOST:
+        if state is not HostState.LOST:
             self._lost.pop(key, None)
         elif await self._given_up(key, bootstrap, awaited, terms):
             return DONE
@@ -130,7 +130,7 @@ class AwaitedHosts:
 
     # --- giving up --------------------------------------------------------------------------------------------------------
 
-    async def _given_up(self, key: Key, bootstrap: Obj, awaited: AwaitedRegistration, terms: Terms) -> bool:
+    async def _given_up(self, key: Key, bootstrap: Obj, awaited: AwaitedRegistration, terms: TokenValidity) -> bool:
         """Delete a pool's Machine that no host can become any more; its MachineSet makes another one."""
         machine, now = awaited.machine, self._clock.time()
         ended = end(awaited, terms) or now
@@ -149,7 +149,7 @@ class AwaitedHosts:
         log.warning("Machine %s is replaced: %s", name_of(machine), why)
         return True
 
-    def _is_its_turn(self, machine: Obj, terms: Terms) -> bool:
+    def _is_its_turn(self, machine: Obj, terms: TokenValidity) -> bool:
         owner = machine_set_of(machine)
         machine_set = self._sets.get(*owner) if owner is not None else None
         if machine_set is None or is_being_deleted(machine_set):
@@ -158,11 +158,11 @@ class AwaitedHosts:
         replicas = dig(machine_set, "spec", "replicas") or 0
         return is_turn(name_of(machine), others, replicas, lambda each: self._state(each, terms))
 
-    def _state(self, machine: Obj, terms: Terms) -> State:
+    def _state(self, machine: Obj, terms: TokenValidity) -> HostState:
         found = (self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine))
         bootstrap = next((each for each in found if each is not None), None)
         if bootstrap is None:
-            return State.UNKNOWN
+            return HostState.UNKNOWN
         return state_of(self._awaited(bootstrap, machine), terms, self._clock.time())
 
     async def _may_be_at_work(self, bootstrap: Obj, machine: Obj) -> bool:
@@ -204,7 +204,7 @@ SILENT_SECONDS: Final = 60.0
 _RECENT_SECONDS = 900.0
 
 
-class State(Enum):
+class HostState(Enum):
     UNKNOWN = "unknown"  # there is no token yet
     AWAITED = "awaited"  # its host may come
     LOST = "lost"  # no host can register as this machine any more
@@ -236,15 +236,15 @@ class AwaitedRegistration:
         return latest if latest is not None and now < latest.last + _RECENT_SECONDS else None
 
 
-def state_of(awaited: AwaitedRegistration, terms: Terms, now: float) -> State:
+def state_of(awaited: AwaitedRegistration, terms: TokenValidity, now: float) -> HostState:
     if has_acted(awaited.machine, awaited.plan, awaited.token):
-        return State.ACTED
+        return HostState.ACTED
     if machine_set_of(awaited.machine) is None:
         # It was registered by hand, and may be registered by hand again.
-        return State.AWAITED
+        return HostState.AWAITED
     if awaited.script is None:
-        return State.UNKNOWN
-    return State.AWAITED if is_good(awaited.script, terms, now) else State.LOST
+        return HostState.UNKNOWN
+    return HostState.AWAITED if is_good(awaited.script, terms, now) else HostState.LOST
 
 
 def machine_set_of(machine: Obj) -> Key | None:
@@ -256,10 +256,10 @@ def machine_set_of(machine: Obj) -> Key | None:
     return None
 
 
-def wait_of(awaited: AwaitedRegistration, state: State, terms: Terms, now: float) -> Wait | None:
+def wait_of(awaited: AwaitedRegistration, state: HostState, terms: TokenValidity, now: float) -> Wait | None:
     """The reason why the host is not active; None if there is nothing to report."""
     refusals = awaited.refusals(now)
-    if state is State.LOST:
+    if state is HostState.LOST:
         ended = end(awaited, terms)
         evidence = f"no host came in before the token in its install script expired{_at(ended)}; the machine is to be replaced"
         if refusals is not None:
@@ -267,7 +267,7 @@ def wait_of(awaited: AwaitedRegistration, state: State, terms: Terms, now: float
         return Wait(Code.CHECK_IN, awaited.ref, Actor.REMUDA, None, evidence, _since(refusals, ended))
     if refusals is not None:
         return Wait(Code.CHECK_IN, awaited.ref, Actor.USER, None, refusals.told(), rfc3339(refusals.since))
-    if state is not State.AWAITED:
+    if state is not HostState.AWAITED:
         return None
     given, made = awaited.given, time_of(metadata(awaited.script or {}).get("creationTimestamp"))
     if given is not None:
@@ -280,9 +280,9 @@ def wait_of(awaited: AwaitedRegistration, state: State, terms: Terms, now: float
     return Wait(Code.CHECK_IN, awaited.ref, Actor.PROVIDER, None, evidence, rfc3339(made))
 
 
-def seconds_until_change(awaited: AwaitedRegistration, state: State, terms: Terms, now: float) -> float | None:
+def seconds_until_change(awaited: AwaitedRegistration, state: HostState, terms: TokenValidity, now: float) -> float | None:
     """Seconds until time alone changes the report; None if it does not."""
-    if state not in (State.AWAITED, State.LOST):
+    if state not in (HostState.AWAITED, HostState.LOST):
         return None
     made, given = time_of(metadata(awaited.script or {}).get("creationTimestamp")), awaited.given
     moments = (
@@ -293,7 +293,7 @@ def seconds_until_change(awaited: AwaitedRegistration, state: State, terms: Term
     return min((each - now for each in moments if each is not None and each > now), default=None)
 
 
-def is_turn(name: str, others: Sequence[Obj], replicas: int, state: Callable[[Obj], State]) -> bool:
+def is_turn(name: str, others: Sequence[Obj], replicas: int, state: Callable[[Obj], HostState]) -> bool:
     """True if this lost Machine may be replaced now; `others` are the other Machines of its set.
 
     One Machine of a set at a time, in the order of their names, and none while the set lacks one or another one waits for its
@@ -305,11 +305,11 @@ def is_turn(name: str, others: Sequence[Obj], replicas: int, state: Callable[[Ob
     return all(_yields_to_others(name, name_of(each), state(each)) for each in others)
 
 
-def _yields_to_others(name: str, other: str, state: State) -> bool:
-    return state is State.ACTED or (state is State.LOST and name < other)
+def _yields_to_others(name: str, other: str, state: HostState) -> bool:
+    return state is HostState.ACTED or (state is HostState.LOST and name < other)
 
 
-def end(awaited: AwaitedRegistration, terms: Terms) -> float | None:
+def end(awaited: AwaitedRegistration, terms: TokenValidity) -> float | None:
     """The expiry time of the token in its install script."""
     return None if awaited.script is None else end_of(awaited.script, terms)
 

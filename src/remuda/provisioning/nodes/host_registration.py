@@ -63,11 +63,11 @@ _BY_SHOWN, _BY_DIGEST = "shown", "digest"
 _MANAGER = "registration"
 
 
-class Refused(Exception):
+class RegistrationRefused(Exception):
     """A host that is not admitted; the text says why."""
 
 
-class UnknownToken(Refused):
+class UnknownToken(RegistrationRefused):
     """No install script has this token; it may be of another kind."""
 
 
@@ -120,7 +120,7 @@ class HostRegistrations:
         why = refusal(token, account, bootstrap, machine, machine_id, terms, now, acted=acted, proven=proven)
         if why or machine is None:
             await self._refusals.note(token, machine_id, why)
-            raise Refused(why)
+            raise RegistrationRefused(why)
         # The Machine first: its label decides which host it is, even after a crash.
         named = await self._named(machine, machine_id)
         await self._used(token)
@@ -138,7 +138,7 @@ class HostRegistrations:
             return None
         owned = is_owned_by(account, owner) and is_owned_by(owner, machine)
         if not owned or labels_of(account).get(ACCOUNT_ROLE) != ROLE_PLAN:
-            raise Refused(f"the account {name} is not the machine's")
+            raise RegistrationRefused(f"the account {name} is not the machine's")
         token, _ = await ensure_token(self._client, self._tokens, account, field_manager=_MANAGER)
         text = text_of(token)
         if not text:
@@ -221,7 +221,7 @@ def digests_of(secret: Obj) -> list[bytes]:
 # request is deleted again. A request is for one caller: another one with the same id must not get the first one's answer.
 
 
-class Busy(Exception):
+class RegistrationBusy(Exception):
     """Another caller claims to be this host; one of them has to try again."""
 
 
@@ -248,7 +248,7 @@ class RegistrationQueue:
             del self._waiting[uid]
             await remove(self._client, SECRETS, request)
         if machine is None or labels_of(machine).get(MACHINE_ID) != said["id"][0]:
-            raise Refused("the machine that was made for this host is gone")
+            raise RegistrationRefused("the machine that was made for this host is gone")
         return machine
 
     async def _put(self, cluster: str, said: Mapping[str, list[str]], known_as: Obj | None) -> Obj:
@@ -262,7 +262,7 @@ class RegistrationQueue:
         if found is not None and uid_of(found) not in self._waiting and _is_answered(found):
             # Its caller left, or its gateway crashed.
             await remove(self._client, SECRETS, found)
-        raise Busy("another registration of this host is under way")
+        raise RegistrationBusy("another registration of this host is under way")
 
     async def _answer(self, request: Obj) -> Obj | None:
         uid, seen = uid_of(request), False
@@ -273,12 +273,12 @@ class RegistrationQueue:
             if found is not None and uid_of(found) == uid:
                 seen = True
                 if why := annotations_of(found).get(REFUSED):
-                    raise Refused(why)
+                    raise RegistrationRefused(why)
                 marks = labels_of(found)
                 if MACHINE_NAME in marks:
                     return await find(self._client, capi.MACHINES, marks[MACHINE_NAME], marks.get(MACHINE_NAMESPACE, ""))
             elif seen:
-                raise Busy("no answer in time")
+                raise RegistrationBusy("no answer in time")
             await changed.wait()
 
     def _changed(self, new: Obj | None, old: Obj | None) -> None:

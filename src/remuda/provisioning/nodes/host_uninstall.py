@@ -14,7 +14,7 @@ from typing import Any
 from remuda.kube.clock import time_of
 from remuda.kube.objects import annotations_of
 
-from ..plans.machine_plan_secret import PlanSecretError, State, decode, with_plan
+from ..plans.machine_plan_secret import PlanSecretError, PlanState, decode, with_plan
 from ..plans.plan import Instruction, Plan, PlanError, encode, instruction, variable
 from ..releases.distributions import of_version
 from ..well_known import PLAN_UPDATED, UNINSTALL
@@ -50,7 +50,7 @@ fi
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class UninstallProgress:
     """`write` is the Secret with the plan, to be written now; else `again` is the time until the next look, None at the end.
     `problem` is the reason why the host keeps what it has, `text` what happened."""
 
@@ -65,28 +65,30 @@ def is_asked(*objects: Obj | None) -> bool:
     return any(annotations_of(each or {}).get(UNINSTALL) == "true" for each in objects)
 
 
-def progress(secret: Obj | None, now: float) -> Progress:
+def progress(secret: Obj | None, now: float) -> UninstallProgress:
     """The progress of the removal; `secret` is the machine's plan Secret."""
     try:
         given = None if secret is None else decode(secret)
         current = None if given is None else given.plan()
     except (PlanSecretError, PlanError) as error:
-        return Progress(problem=f"its plan can't be read: {error}")
+        return UninstallProgress(problem=f"its plan can't be read: {error}")
     if secret is None or given is None or current is None:
-        return Progress(text="its host was never given a plan")
+        return UninstallProgress(text="its host was never given a plan")
     if instruction(current, NAME) is None:
         wanted = plan(current)
         if wanted is None:
-            return Progress(text="nothing was installed by its plan")
-        return Progress(write=with_plan(secret, encode(wanted), now=now, max_failures=2))
+            return UninstallProgress(text="nothing was installed by its plan")
+        return UninstallProgress(write=with_plan(secret, encode(wanted), now=now, max_failures=2))
     if given.failed:
         output = given.failed_output.get(NAME, b"").decode(errors="replace").strip()
-        return Progress(problem=f"its host could not uninstall: {output[-_LONGEST:] or given.failure_reason or 'no output'}")
+        return UninstallProgress(
+            problem=f"its host could not uninstall: {output[-_LONGEST:] or given.failure_reason or 'no output'}"
+        )
     if given.in_sync:
-        return Progress(text="its host has uninstalled everything")
+        return UninstallProgress(text="its host has uninstalled everything")
     began = time_of(annotations_of(secret).get(PLAN_UPDATED)) or now
-    left = began + (ANSWER_SECONDS if given.state in (State.NONE, State.PENDING) else WITHIN_SECONDS) - now
-    return Progress(again=left) if left > 0 else Progress(problem="its host did not answer in time")
+    left = began + (ANSWER_SECONDS if given.state in (PlanState.NONE, PlanState.PENDING) else WITHIN_SECONDS) - now
+    return UninstallProgress(again=left) if left > 0 else UninstallProgress(problem="its host did not answer in time")
 
 
 def plan(installed: Plan) -> Plan | None:

@@ -59,7 +59,7 @@ class RequestError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MachineRequest:
     machine_id: str
     etcd: bool = False
     control_plane: bool = False
@@ -89,7 +89,7 @@ def request_secret(namespace: str, headers: Mapping[str, list[str]]) -> Obj:
     }
 
 
-def parse(secret: Obj) -> Request:
+def parse(secret: Obj) -> MachineRequest:
     """Raises RequestError."""
     said = _headers(secret)
     machine_id = said.get("id", "")
@@ -97,7 +97,7 @@ def parse(secret: Obj) -> Request:
         raise RequestError("the host's id must be 1 to 63 letters, digits, '-', '_' or '.'")
     if name_of(secret) != request_name(machine_id, CUSTOM_PREFIX):
         raise RequestError("the request is not named after the host's id")
-    request = Request(
+    request = MachineRequest(
         machine_id=machine_id,
         etcd=said.get("role-etcd") == "true",
         control_plane=said.get("role-control-plane") == "true",
@@ -192,7 +192,7 @@ def _layout(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class MachineObjects:
     """Objects in their order of creation: the Machine is last, for it refers to the others."""
 
     bootstrap: Obj
@@ -200,7 +200,7 @@ class Registered:
     machine: Obj
 
 
-def objects(request: Request, secret: Obj, cluster: Key) -> Registered:
+def objects(request: MachineRequest, secret: Obj, cluster: Key) -> MachineObjects:
     """The objects of a host in a cluster; all have the request's name."""
     name = name_of(secret)
     made = marks(SET, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace_of(secret)}})
@@ -225,14 +225,14 @@ def objects(request: Request, secret: Obj, cluster: Key) -> Registered:
         "bootstrap": {"configRef": {"apiGroup": rke.GROUP, "kind": "RKEBootstrap", "name": name}},
         "infrastructureRef": {"apiGroup": rke.GROUP, "kind": "CustomMachine", "name": name},
     }
-    return Registered(
+    return MachineObjects(
         made_of(rke.API_VERSION, "RKEBootstrap", {"clusterName": cluster.name}, {**details, **tainted}),
         made_of(rke.API_VERSION, "CustomMachine", {}, tainted),
         made_of(capi.API_VERSION, "Machine", spec, tainted),
     )
 
 
-def _own_labels(request: Request, cluster: Key) -> dict[str, str]:
+def _own_labels(request: MachineRequest, cluster: Key) -> dict[str, str]:
     found = {
         **request.roles,
         MACHINE_ID: request.machine_id,

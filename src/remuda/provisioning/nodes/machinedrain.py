@@ -121,7 +121,7 @@ class MachineDrain:
             )
         return node
 
-    async def _drained(self, who: tuple[str, Key], secret: Obj, client: Client, node: str, step: Step) -> bool:
+    async def _drained(self, who: tuple[str, Key], secret: Obj, client: Client, node: str, step: NodeDrainStep) -> bool:
         """One round; true if no pod that must go is left. Raises DrainError."""
         if await self._schedulable(client, node, False) is None or not step.options.enabled:
             return True
@@ -135,7 +135,7 @@ class MachineDrain:
             await self._mark(who, secret, {DRAIN_ERROR: None})
         return found.done
 
-    async def _evict_pods(self, client: Client, pods: tuple[Obj, ...], options: Options) -> dict[str, str]:
+    async def _evict_pods(self, client: Client, pods: tuple[Obj, ...], options: NodeDrainOptions) -> dict[str, str]:
         """The objections, by pod."""
         refusals: dict[str, str] = {}
         turns = iter(pods)
@@ -167,7 +167,7 @@ class MachineDrain:
         self._manager.freshness.wrote(who, self._views.plans, written)
 
 
-async def _send(client: Client, pod: Obj, options: Options) -> str:
+async def _send(client: Client, pod: Obj, options: NodeDrainOptions) -> str:
     """Evict or delete a pod; "" on success, else the objection."""
     try:
         if options.disable_eviction:
@@ -203,7 +203,7 @@ class DrainError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class NodeDrainOptions:
     """The user's options; `grace` None means the pod's own."""
 
     enabled: bool = False
@@ -217,7 +217,7 @@ class Options:
     after: tuple[str, ...] = ()
 
 
-def parse(text: str) -> Options:
+def parse(text: str) -> NodeDrainOptions:
     """Raises DrainError."""
     try:
         said = jsonio.loads(text)
@@ -227,7 +227,7 @@ def parse(text: str) -> Options:
         raise DrainError("the options for the drain can not be read")
     grace = said.get("gracePeriod")
     skip = said.get("skipWaitForDeleteTimeoutSeconds")
-    return Options(
+    return NodeDrainOptions(
         enabled=said.get("enabled") is True,
         force=said.get("force") is True,
         ignore_daemon_sets=said.get("ignoreDaemonSets") is not False,
@@ -254,41 +254,41 @@ class DrainAction(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NodeDrainStep:
     """`write` are annotations to set or remove (None) now; `hooks` are those that have not answered yet."""
 
     do: DrainAction
-    options: Options = Options()
+    options: NodeDrainOptions = NodeDrainOptions()
     write: Mapping[str, str | None] | None = None
     hooks: tuple[str, ...] = ()
 
 
-def decide(annotations: Mapping[str, str]) -> Step:
+def decide(annotations: Mapping[str, str]) -> NodeDrainStep:
     """The next step, by the annotations on the plan's Secret. Raises DrainError."""
     asked, back = annotations.get(DRAIN_OPTIONS) or "", annotations.get(UNCORDON) or ""
     if back:
         return _uncordon_step(annotations, back)
     if not asked or annotations.get(DRAIN_DONE) == asked:
-        return Step(DrainAction.NOTHING)
+        return NodeDrainStep(DrainAction.NOTHING)
     options = parse(asked)
     missing = _unanswered_hooks(annotations, options.before, asked)
     if options.before and annotations.get(PRE_DRAIN) != asked:
-        return Step(DrainAction.CORDON, options, {PRE_DRAIN: asked}, options.before)
+        return NodeDrainStep(DrainAction.CORDON, options, {PRE_DRAIN: asked}, options.before)
     if missing:
-        return Step(DrainAction.CORDON, options, hooks=missing)
-    return Step(DrainAction.DRAIN, options, {DRAIN_DONE: asked, DRAIN_ERROR: None})
+        return NodeDrainStep(DrainAction.CORDON, options, hooks=missing)
+    return NodeDrainStep(DrainAction.DRAIN, options, {DRAIN_DONE: asked, DRAIN_ERROR: None})
 
 
-def _uncordon_step(annotations: Mapping[str, str], asked: str) -> Step:
+def _uncordon_step(annotations: Mapping[str, str], asked: str) -> NodeDrainStep:
     options = parse(asked)
     if options.after and annotations.get(POST_DRAIN) != asked:
-        return Step(DrainAction.HOOKS_BACK, options, {POST_DRAIN: asked}, options.after)
+        return NodeDrainStep(DrainAction.HOOKS_BACK, options, {POST_DRAIN: asked}, options.after)
     missing = _unanswered_hooks(annotations, options.after, asked)
     if missing:
-        return Step(DrainAction.HOOKS_BACK, options, hooks=missing)
+        return NodeDrainStep(DrainAction.HOOKS_BACK, options, hooks=missing)
     ours = (PRE_DRAIN, POST_DRAIN, DRAIN_OPTIONS, DRAIN_DONE, DRAIN_ERROR, UNCORDON)
     marks: dict[str, str | None] = {key: None for key in (*ours, *options.before, *options.after) if key in annotations}
-    return Step(DrainAction.UNCORDON, options, marks)
+    return NodeDrainStep(DrainAction.UNCORDON, options, marks)
 
 
 def _unanswered_hooks(annotations: Mapping[str, str], hooks: Sequence[str], text: str) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ class Pods:
         return not self.evict and not self.going
 
 
-def sort_pods(pods: Sequence[Obj], daemon_sets: Collection[Key], options: Options, now: float) -> Pods:
+def sort_pods(pods: Sequence[Obj], daemon_sets: Collection[Key], options: NodeDrainOptions, now: float) -> Pods:
     """Like `kubectl drain`: raises DrainError, before any eviction, if one pod may not go."""
     refused: dict[str, list[str]] = {}
     evict: list[Obj] = []
@@ -324,7 +324,7 @@ def sort_pods(pods: Sequence[Obj], daemon_sets: Collection[Key], options: Option
     return Pods(tuple(evict), tuple(going))
 
 
-def _why_not_evictable(pod: Obj, daemon_sets: Collection[Key], options: Options) -> str | None:
+def _why_not_evictable(pod: Obj, daemon_sets: Collection[Key], options: NodeDrainOptions) -> str | None:
     """The reason why a pod may not be evicted; "" if it may, None if it stays."""
     if MIRROR in annotations_of(pod):
         return None
@@ -340,7 +340,7 @@ def _why_not_evictable(pod: Obj, daemon_sets: Collection[Key], options: Options)
     return ""
 
 
-def _deletion_is_overdue(pod: Obj, options: Options, now: float) -> bool:
+def _deletion_is_overdue(pod: Obj, options: NodeDrainOptions, now: float) -> bool:
     """True if its deletion has taken longer than the option's limit."""
     since = time_of(metadata(pod).get("deletionTimestamp"))
     return bool(options.skip_deleted_after) and since is not None and now - since > options.skip_deleted_after

@@ -45,32 +45,32 @@ def infrastructure_machines(group: str, kind: str) -> GroupVersionResource | Non
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeLookup:
     """The node, or the reason why there is none (yet)."""
 
     node: Obj | None = None
     why: str = ""
 
 
-def choose(machine: Obj, nodes: Sequence[Obj], others: Iterable[Obj]) -> Found:
+def choose(machine: Obj, nodes: Sequence[Obj], others: Iterable[Obj]) -> NodeLookup:
     """The Machine's node among those that claim to be it; `others` are the other Machines of its cluster."""
     called = labels_of(machine).get(NODE_NAME)
     claimed = {dig(each, "spec", "providerID") for each in others} - {None, ""}
     fitting = [each for each in nodes if not called or name_of(each) == called]
     if not fitting:
         why = f"no node that says it is the machine's is called {called}" if nodes else "no node says that it is the machine's"
-        return Found(why=why)
+        return NodeLookup(why=why)
     if len(fitting) > 1:
-        return Found(why=f"several nodes say that they are the machine's: {', '.join(sorted(map(name_of, fitting)))}")
+        return NodeLookup(why=f"several nodes say that they are the machine's: {', '.join(sorted(map(name_of, fitting)))}")
     node = fitting[0]
     identity = dig(node, "spec", "providerID")
     if not identity:
-        return Found(why=f"the node {name_of(node)} has no providerID yet")
+        return NodeLookup(why=f"the node {name_of(node)} has no providerID yet")
     if identity in claimed:
-        return Found(why=f"the node {name_of(node)} is another machine's")
+        return NodeLookup(why=f"the node {name_of(node)} is another machine's")
     if not is_true(node, "Ready"):
-        return Found(why=f"the node {name_of(node)} is not ready")
-    return Found(node)
+        return NodeLookup(why=f"the node {name_of(node)} is not ready")
+    return NodeLookup(node)
 
 
 class MachineNodeLookup:

@@ -36,7 +36,7 @@ from ..well_known import (
     plan_name,
 )
 from .host_identity import RefusalNotes, namesake, refusal
-from .machine_request import LIFETIME, Request, RequestError, objects, parse
+from .machine_request import LIFETIME, MachineRequest, RequestError, objects, parse
 
 log = logger(__name__)
 
@@ -116,7 +116,7 @@ class Unmanaged:
             raise RequestError(f"the cluster {name_of(found[0])} was imported: it takes no machines from here")
         return found[0]
 
-    async def _known(self, request: Request, secret: Obj, cluster: Key) -> Obj | None:
+    async def _known(self, request: MachineRequest, secret: Obj, cluster: Key) -> Obj | None:
         """The existing Machine of this host; raises RequestError if the host may not register as it."""
         machine = self._views.machines.get(cluster.namespace, name_of(secret))
         if machine is None:
@@ -147,7 +147,7 @@ class Unmanaged:
             return plan, await named_token(self._client, account) if account is not None else None
         return None, None
 
-    async def _make(self, request: Request, secret: Obj, cluster: Key) -> Obj:
+    async def _make(self, request: MachineRequest, secret: Obj, cluster: Key) -> Obj:
         machines = self._views.machines_of_cluster(cluster)
         if len(machines) >= MOST_MACHINES:
             raise RequestError(f"the cluster {cluster.name} has {len(machines)} machines already, and takes no more")

@@ -44,7 +44,7 @@ class HostCertificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
+class ExpiryWarning:
     """A machine whose first certificate expires soon: the event to write, and the note that it was written."""
 
     machine: Machine
@@ -137,7 +137,7 @@ def condition(now: float, machines: Sequence[Machine]) -> Condition | None:
     return Condition(CONDITION, "True", "Expired" if reached == 0 else f"Within{reached}Days", text)
 
 
-def warning(now: float, machine: Machine) -> Warned | None:
+def warning(now: float, machine: Machine) -> ExpiryWarning | None:
     """The warning of a machine that was not yet given, once for each threshold."""
     found = of_machine(machine)
     if not found or machine.deleting:
@@ -152,4 +152,4 @@ def warning(now: float, machine: Machine) -> Warned | None:
     when = "has expired" if reached == 0 else f"expires within {reached} days"
     what = "replace the authority" if first.is_authority else "rotate the cluster's certificates"
     text = f"{first.file} ({first.subject}) {when}, at {rfc3339(first.not_after)}: {what}"
-    return Warned(machine, note, text)
+    return ExpiryWarning(machine, note, text)

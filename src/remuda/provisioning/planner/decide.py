@@ -20,9 +20,9 @@ from . import certificate_expiry, drain, election, etcd_liveness, machine_health
 from .concurrency import InvalidConcurrency
 from .decision import Decision, Draft, MachineEvent
 from .operations import etcd_snapshot_restore, recover
-from .operations.steps import Progress
+from .operations.steps import OperationProgress
 from .snapshot import ClusterSnapshot, Condition, ControlPlane, Join, Machine, Render
-from .tiers import Outcome, Pass, Tier, reconcile
+from .tiers import Pass, Tier, TierOutcome, reconcile
 
 Filter = Callable[[Machine], bool]
 
@@ -198,7 +198,7 @@ class _Pass:
         self._progress(operations.run_all(self.pass_, self._is_paused))
         self._check_pause()
 
-    def _progress(self, progress: Progress) -> None:
+    def _progress(self, progress: OperationProgress) -> None:
         self.status |= progress.status
         if progress.initialized is not None:
             self.initialized = progress.initialized
@@ -324,7 +324,7 @@ class _Pass:
             return "0"
         return str((self.control_plane.spec.get("upgradeStrategy") or {}).get(key) or "")
 
-    def _tier(self, tier: Tier) -> Outcome:
+    def _tier(self, tier: Tier) -> TierOutcome:
         try:
             outcome = reconcile(self.pass_, tier)
         except InvalidConcurrency as problem:
@@ -332,7 +332,7 @@ class _Pass:
         self.aside.extend(outcome.aside)
         return outcome
 
-    def _block(self, outcome: Outcome) -> None:
+    def _block(self, outcome: TierOutcome) -> None:
         if outcome.blocking:
             raise _PassEnded(*outcome.blocking)
 

@@ -25,7 +25,7 @@ _STATES = (well_known.PRE_DRAIN, well_known.POST_DRAIN, well_known.DRAIN_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DrainStep:
     """The next step of a drain or uncordon: annotations to write, and the wait; `done` if nothing blocks the change."""
 
     done: bool
@@ -35,7 +35,7 @@ class Step:
     message: str = ""
 
 
-_DONE = Step(True, {})
+_DONE = DrainStep(True, {})
 
 
 def is_in_drain(machine: Machine) -> bool:
@@ -78,7 +78,7 @@ def drain_hash(plan: Plan) -> str:
     return variable(instruction(plan, "install"), "DRAIN_HASH")
 
 
-def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -> Step:
+def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -> DrainStep:
     """The state of the drain before a change. Call it only if a drain is wanted."""
     annotations = machine.plan_annotations
     if annotations.get(well_known.UNCORDON):
@@ -86,19 +86,19 @@ def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -
         return back(machine, options)
     wanted = options_text(options, machines)
     if annotations.get(well_known.DRAIN_OPTIONS) != wanted:
-        return Step(False, {well_known.DRAIN_OPTIONS: wanted}, message="draining node")
+        return DrainStep(False, {well_known.DRAIN_OPTIONS: wanted}, message="draining node")
     if annotations.get(well_known.DRAIN_DONE) == wanted:
         return _DONE
     held = _unanswered_hooks(machine, options, "pre", wanted) if annotations.get(well_known.PRE_DRAIN) else ()
     if held:
-        return Step(False, {}, Code.HOOK, Actor.OTHER_CONTROLLER, f"draining node: waiting for pre-drain hook {held[0]}")
+        return DrainStep(False, {}, Code.HOOK, Actor.OTHER_CONTROLLER, f"draining node: waiting for pre-drain hook {held[0]}")
     trouble = annotations.get(well_known.DRAIN_ERROR, "")
     if trouble and _PASSING not in trouble:
-        return Step(False, {}, actor=Actor.USER, message=f"draining node: {trouble}")
-    return Step(False, {}, message="draining node")
+        return DrainStep(False, {}, actor=Actor.USER, message=f"draining node: {trouble}")
+    return DrainStep(False, {}, message="draining node")
 
 
-def back(machine: Machine, options: Mapping[str, Any]) -> Step:
+def back(machine: Machine, options: Mapping[str, Any]) -> DrainStep:
     """The state of the uncordon. Call it only if the machine's plan is in sync and healthy, or its uncordon has begun."""
     annotations = machine.plan_annotations
     if not is_in_drain(machine):
@@ -117,11 +117,11 @@ def back(machine: Machine, options: Mapping[str, Any]) -> Step:
         else ()
     )
     if held:
-        return Step(False, change, Code.HOOK, Actor.OTHER_CONTROLLER, f"{waits.UNCORDON}: post-drain hook {held[0]}")
+        return DrainStep(False, change, Code.HOOK, Actor.OTHER_CONTROLLER, f"{waits.UNCORDON}: post-drain hook {held[0]}")
     trouble = annotations.get(well_known.DRAIN_ERROR, "")
     if trouble and _PASSING not in trouble:
-        return Step(False, change, Code.UNCORDON, Actor.USER, f"{waits.UNCORDON}: {trouble}")
-    return Step(False, change, Code.UNCORDON, message=waits.UNCORDON)
+        return DrainStep(False, change, Code.UNCORDON, Actor.USER, f"{waits.UNCORDON}: {trouble}")
+    return DrainStep(False, change, Code.UNCORDON, message=waits.UNCORDON)
 
 
 def _hooks(options: Mapping[str, Any], when: str) -> list[str]:

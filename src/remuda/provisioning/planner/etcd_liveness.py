@@ -101,7 +101,7 @@ IDLE_ASK, IDLE_ANSWER = 1800.0, 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class AgentSilence:
     """`since` is the time since which the agent does not answer; empty while it may. `ask`: it should be asked now."""
 
     since: str = ""
@@ -109,32 +109,32 @@ class Silence:
     revisit_at: float | None = None
 
 
-def silence(now: float, machine: Machine, *, applied: bool, said_at: float = 0.0) -> Silence:
+def silence(now: float, machine: Machine, *, applied: bool, said_at: float = 0.0) -> AgentSilence:
     """The silence of an agent whose plan is not applied, or (`applied`) whose services are not healthy. `said_at` is the time of
     its last line of progress."""
     node, written = machine.node, machine.plan_annotations.get(well_known.PLAN_UPDATED, "")
     at = time_of(written)
     if node is None or at is None or at > now + 1:
-        return Silence()
+        return AgentSilence()
     if not applied:
         # An agent at work answers nothing; when it takes too long, it is no longer at work.
         limit = {"pending": SILENT_AFTER, "in-progress": machine_health.HANGS_AFTER}.get(node.state)
         if limit is None:
-            return Silence()
+            return AgentSilence()
         until = max(at + limit, said_at + _WORKS_FOR if node.state == "in-progress" and said_at <= now + 1 else 0.0)
-        return Silence(written) if now > until else Silence(revisit_at=until + 1)
+        return AgentSilence(written) if now > until else AgentSilence(revisit_at=until + 1)
     if is_silent(now, machine):
-        return Silence(machine.plan_annotations[well_known.ASKED_AT])
+        return AgentSilence(machine.plan_annotations[well_known.ASKED_AT])
     if now - at <= SILENT_AFTER:
-        return Silence(revisit_at=at + SILENT_AFTER + 1)
+        return AgentSilence(revisit_at=at + SILENT_AFTER + 1)
     age = _age(now, machine)
     if age is not None and age <= ASK_AGAIN and now - age > at:
-        return Silence(revisit_at=now - age + FRESH + 1 if node.asked else None)
-    return Silence(ask=True, revisit_at=now + FRESH + 1)
+        return AgentSilence(revisit_at=now - age + FRESH + 1 if node.asked else None)
+    return AgentSilence(ask=True, revisit_at=now + FRESH + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class IdleAgents:
     """Agents of hosts that have nothing to do: those that should be asked now, and those that do not answer. These are no reason
     why the cluster is not ready: its nodes may well be."""
 
@@ -144,13 +144,13 @@ class Idle:
     condition: Condition | None = None
 
 
-def of_idle(snapshot: ClusterSnapshot, machines: Iterable[Machine], busy: Collection[str]) -> Idle:
+def of_idle(snapshot: ClusterSnapshot, machines: Iterable[Machine], busy: Collection[str]) -> IdleAgents:
     """`busy`: the names of machines that get a plan now."""
     judged = [
         (each, idle_silence(snapshot.now, each)) for each in machines if machine_health.is_idle(each) and each.name not in busy
     ]
     silent = {each.name: (each, found.since) for each, found in judged if found.since}
-    return Idle(
+    return IdleAgents(
         tuple(each for each, found in judged if found.ask),
         tuple(
             Wait(Code.SILENT, each.ref(), Actor.USER, None, f"{waits.SILENT}, since {since}", since)
@@ -169,19 +169,19 @@ def _responding(snapshot: ClusterSnapshot, silent: Mapping[str, str]) -> Conditi
     return Condition(waits.AGENTS_RESPONDING, "True") if known else None
 
 
-def idle_silence(now: float, machine: Machine) -> Silence:
+def idle_silence(now: float, machine: Machine) -> AgentSilence:
     """The silence of an agent that has nothing to do: its plan is applied, and its services are healthy."""
     node, age = machine.node, _age(now, machine)
     if node is None:
-        return Silence()
+        return AgentSilence()
     if node.asked and age is not None:
         if age > IDLE_ANSWER:
-            return Silence(machine.plan_annotations[well_known.ASKED_AT])
-        return Silence(revisit_at=now - age + IDLE_ANSWER + 1)
+            return AgentSilence(machine.plan_annotations[well_known.ASKED_AT])
+        return AgentSilence(revisit_at=now - age + IDLE_ANSWER + 1)
     written = time_of(machine.plan_annotations.get(well_known.PLAN_UPDATED))
     troubled = bool(machine.failing or machine.non_ready)
     asked_lately = age is not None and age <= (ASK_AGAIN if troubled else IDLE_ASK)
     planned_lately = written is not None and 0 <= now - written <= (SILENT_AFTER if troubled else IDLE_ASK)
     if asked_lately or planned_lately:
-        return Silence()
-    return Silence(ask=True, revisit_at=now + IDLE_ANSWER + 1)
+        return AgentSilence()
+    return AgentSilence(ask=True, revisit_at=now + IDLE_ANSWER + 1)

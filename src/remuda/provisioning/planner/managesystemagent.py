@@ -60,7 +60,7 @@ class UpdateNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AgentUpdate:
     """`file` belongs into the machine's plan; `note` on its Secret."""
 
     file: File | None = None
@@ -119,20 +119,20 @@ def is_all_that_changes(node: PlanNode) -> bool:
     return same(lasting(applied), lasting(plan))
 
 
-def judge(snapshot: ClusterSnapshot, machine: Machine) -> Verdict:
+def judge(snapshot: ClusterSnapshot, machine: Machine) -> AgentUpdate:
     """The verdict on one machine: an agent file in its plan stays or goes."""
     program, node, note = snapshot.agent, machine.node, noted(machine)
     report = node.agent if node else None
     if program is None or node is None or report is None or note is None or note.checksum != program.checksum:
-        return Verdict()
+        return AgentUpdate()
     if report.checksum == program.checksum:
-        return Verdict()
+        return AgentUpdate()
     if not note.offered:
-        return Verdict(note=note)
+        return AgentUpdate(note=note)
     reason = _given_up(snapshot, note, node)
     if reason:
-        return Verdict(note=replace(note, offered=False, at=float(int(snapshot.now)), reason=reason))
-    return Verdict(program.file(report.successors), note)
+        return AgentUpdate(note=replace(note, offered=False, at=float(int(snapshot.now)), reason=reason))
+    return AgentUpdate(program.file(report.successors), note)
 
 
 def _given_up(snapshot: ClusterSnapshot, note: UpdateNote, node: PlanNode) -> str:
@@ -179,7 +179,7 @@ def _has(machine: Machine, program: AgentProgram) -> bool:
     return node is not None and node.agent is not None and node.agent.checksum == program.checksum
 
 
-def _may_begin(snapshot: ClusterSnapshot, machine: Machine, verdict: Verdict) -> bool:
+def _may_begin(snapshot: ClusterSnapshot, machine: Machine, verdict: AgentUpdate) -> bool:
     node = machine.node
     if node is None or machine.is_windows or verdict.file is not None or machine.failing or machine.non_ready:
         return False
@@ -201,7 +201,7 @@ def _begin(snapshot: ClusterSnapshot, program: AgentProgram, machine: Machine) -
 def _offer(program: AgentProgram, machine: Machine, note: UpdateNote) -> tuple[Plan, Mapping[str, str | None]]:
     node = machine.node
     assert node is not None and node.agent is not None
-    verdict = Verdict(program.file(node.agent.successors), note)
+    verdict = AgentUpdate(program.file(node.agent.successors), note)
     marks = {well_known.PLAN_UPDATED: rfc3339(note.at), well_known.PROBES_PASSED: ""}
     return verdict.plan(without(node.plan)), {**marks, **verdict.annotations}
 

@@ -39,7 +39,7 @@ class FailureNote:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FailureVerdict:
     """`note` is to be written if it is new; `retry` if it is due. `code` and `actor`: what failed, and who can mend it."""
 
     message: str
@@ -68,7 +68,7 @@ def noted(machine: Machine) -> FailureNote | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FailureCause:
     """The cause of a failure. `text` says it in our words; empty where the output says it all."""
 
     code: Code
@@ -76,22 +76,22 @@ class Cause:
     text: str = ""
 
 
-def cause_of(failure: str, tries: int, version: str = "", known: Sequence[str] = (), field: str = "") -> Cause:
+def cause_of(failure: str, tries: int, version: str = "", known: Sequence[str] = (), field: str = "") -> FailureCause:
     """The cause in the words of a failure. `known` are other versions if `version` is not a known one; `field` of the spec has
     the value that the host refuses."""
     image = _IMAGE.search(failure)
     if image is not None and _NOT_THERE.search(failure):
         if version and known and (image[1] or image[2]).endswith(f":{version.replace('+', '-')}"):
-            return Cause(Code.RELEASE, Actor.USER, f"{NO_IMAGE} {version} (known: {', '.join(known)})")
-        return Cause(Code.REFERENCE, Actor.USER, waits.IMAGE_MISSING)
+            return FailureCause(Code.RELEASE, Actor.USER, f"{NO_IMAGE} {version} (known: {', '.join(known)})")
+        return FailureCause(Code.REFERENCE, Actor.USER, waits.IMAGE_MISSING)
     if image is not None:
-        return Cause(Code.REFERENCE, Actor.USER, waits.IMAGE_REFUSED)
+        return FailureCause(Code.REFERENCE, Actor.USER, waits.IMAGE_REFUSED)
     if field:
-        return Cause(Code.PLAN_FAILED, Actor.USER, f"{waits.VALUE_REFUSED} {field}")
+        return FailureCause(Code.PLAN_FAILED, Actor.USER, f"{waits.VALUE_REFUSED} {field}")
     if _HOST.search(failure):
-        return Cause(Code.PLAN_FAILED, Actor.USER)
+        return FailureCause(Code.PLAN_FAILED, Actor.USER)
     # What fails again is rarely mended by another try.
-    return Cause(Code.PLAN_FAILED, Actor.USER if tries > 1 else Actor.MACHINE)
+    return FailureCause(Code.PLAN_FAILED, Actor.USER if tries > 1 else Actor.MACHINE)
 
 
 # Words of agents, installers and registries. They only choose between parties that may mend it: a host can't hurt others by them.
@@ -168,7 +168,9 @@ def _argument(item: Any) -> str:
 # --- the verdict ----------------------------------------------------------------------------------------------------------
 
 
-def judge(machine: Machine, node: PlanNode, now: float, plane: ControlPlane | None = None, known: Sequence[str] = ()) -> Verdict:
+def judge(
+    machine: Machine, node: PlanNode, now: float, plane: ControlPlane | None = None, known: Sequence[str] = ()
+) -> FailureVerdict:
     """The verdict on a machine whose plan failed. `known` are other versions if the one of `plane` is not a known one."""
     verdict = _judged(machine, node, now)
     note = verdict.note or noted(machine)
@@ -180,23 +182,25 @@ def judge(machine: Machine, node: PlanNode, now: float, plane: ControlPlane | No
     return replace(verdict, message=f"{message}: {said}" if said else message, code=cause.code, actor=cause.actor)
 
 
-def _judged(machine: Machine, node: PlanNode, now: float) -> Verdict:
+def _judged(machine: Machine, node: PlanNode, now: float) -> FailureVerdict:
     if node.state != "failed":
-        return Verdict(_said(f"{node.failure_count} times" if node.failure_count > 1 else "once", "tried again by its agent"))
+        return FailureVerdict(
+            _said(f"{node.failure_count} times" if node.failure_count > 1 else "once", "tried again by its agent")
+        )
     # Whole seconds, as it is read back.
     now = float(int(now))
     old = noted(machine)
     if old is None or old.revision != node.revision:
         attempts = (old.attempts if old else 0) + 1
         note = FailureNote(attempts, node.revision, now + pause(attempts))
-        return Verdict(_words(note), note=note, revisit_at=note.retry_at)
+        return FailureVerdict(_words(note), note=note, revisit_at=note.retry_at)
     # A host must not wait forever if its clock, or ours, was set back.
     due = min(old.retry_at, now + LONGEST_PAUSE)
     if now < due:
-        return Verdict(_words(old), revisit_at=due)
+        return FailureVerdict(_words(old), revisit_at=due)
     # If the revision stays the same after this try, the next one comes no sooner.
     note = FailureNote(old.attempts, old.revision, now + pause(old.attempts + 1))
-    return Verdict(_words(note), note=note, retry=True, revisit_at=note.retry_at)
+    return FailureVerdict(_words(note), note=note, retry=True, revisit_at=note.retry_at)
 
 
 def _words(note: FailureNote) -> str:

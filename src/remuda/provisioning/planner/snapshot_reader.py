@@ -25,7 +25,7 @@ from remuda.kube.redaction import redacted
 
 from ..bootstrap.machine_objects import trusted_labels
 from ..etcd.file_requests import FileRequest, of_machines
-from ..plans.machine_plan_secret import Delivered, PlanSecretError, decode
+from ..plans.machine_plan_secret import DeliveredPlan, PlanSecretError, decode
 from ..plans.plan import Plan, PlanError, without_file_work
 from ..well_known import PAUSED_FOR
 from . import operations
@@ -133,7 +133,7 @@ def plan_secret(secret: Obj, labels: Mapping[str, str] | None = None) -> PlanSec
     return PlanSecret(name_of(secret), said, annotations_of(secret), _node(delivered) if delivered else None)
 
 
-def _node(delivered: Delivered) -> PlanNode | None:
+def _node(delivered: DeliveredPlan) -> PlanNode | None:
     try:
         plan = delivered.plan()
     except PlanError:
@@ -161,7 +161,7 @@ def _node(delivered: Delivered) -> PlanNode | None:
     )
 
 
-def _failure(delivered: Delivered) -> str:
+def _failure(delivered: DeliveredPlan) -> str:
     """The reason why the plan failed or is not begun, as our own agent reports it; for other agents, the output of the failed
     plan's commands. It is shown to all users."""
     outputs = delivered.failed_output.values() if delivered.failed else ()
@@ -170,7 +170,7 @@ def _failure(delivered: Delivered) -> str:
     return redacted(said[: 16 * _LONGEST_FAILURE])[:_LONGEST_FAILURE]
 
 
-def _applied(delivered: Delivered) -> Plan | None:
+def _applied(delivered: DeliveredPlan) -> Plan | None:
     try:
         return delivered.applied_plan()
     except PlanError:

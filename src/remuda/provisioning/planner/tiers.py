@@ -83,7 +83,7 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TierOutcome:
     """`blocking` ends the pass; `aside` is reported at its end. `codes` are those of single machines among `blocking`."""
 
     blocking: tuple[Wait, ...] = ()
@@ -104,13 +104,13 @@ class _Entry:
     marks: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def reconcile(run: Pass, tier: Tier) -> Outcome:
+def reconcile(run: Pass, tier: Tier) -> TierOutcome:
     """Raises InvalidConcurrency."""
     counted = [machine for machine in run.machines if tier.of(machine)]
     if not counted:
         text = f"waiting for at least one {tier.name} node"
         missing = waits.of_control_plane(run.snapshot, Code.ROLES, Actor.USER, text)
-        return Outcome((missing,), codes=frozenset({Code.ROLES})) if tier.required else Outcome()
+        return TierOutcome((missing,), codes=frozenset({Code.ROLES})) if tier.required else TierOutcome()
     entries = [_entry(run, tier, machine) for machine in counted if tier.changed(machine)]
     run.visited.update(entry.machine.name for entry in entries)
     lagging = [entry.machine for entry in entries if _lags(run, entry)]
@@ -352,7 +352,7 @@ def _failed(run: Pass, machine: Machine) -> _State:
 _VERBS = {_Group.UNCORDONING: "uncordoning", _Group.DRAINING: "draining", _Group.CONFIGURING: "configuring"}
 
 
-def _outcome(run: Pass, tier: Tier, states: list[tuple[Machine, _State]]) -> Outcome:
+def _outcome(run: Pass, tier: Tier, states: list[tuple[Machine, _State]]) -> TierOutcome:
     snapshot = run.snapshot
     heads, each, aside = [], [], []
     codes: set[Code] = set()
@@ -377,7 +377,7 @@ def _outcome(run: Pass, tier: Tier, states: list[tuple[Machine, _State]]) -> Out
         troubled = [(machine, state) for machine, state in troubled if state.message]
         if troubled:
             aside.append(_head(snapshot, f"{word} {tier.name} machine(s)", troubled))
-    return Outcome((*heads, *each), tuple(aside), frozenset(codes))
+    return TierOutcome((*heads, *each), tuple(aside), frozenset(codes))
 
 
 def _head(snapshot: ClusterSnapshot, what: str, members: list[tuple[Machine, _State]]) -> Wait:

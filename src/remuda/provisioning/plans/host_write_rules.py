@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .machine_plan_secret import State, told_state
+from .machine_plan_secret import PlanState, told_state
 
 Obj = dict[str, Any]
 
@@ -35,7 +35,7 @@ HOST_KEYS: Final[Mapping[str, int]] = {
 # be able to write, regardless of the host's data.
 HOST_SHARE: Final = 640 << 10
 _SERVER_KEYS = frozenset({"plan", "appliedPlan", "max-failures", "failure-threshold", "probe-period-seconds"})
-_FROM_HOST = frozenset({"", State.IN_PROGRESS, State.SUCCEEDED, State.FAILED})
+_FROM_HOST = frozenset({"", PlanState.IN_PROGRESS, PlanState.SUCCEEDED, PlanState.FAILED})
 
 
 def refusal(old: Obj, new: Obj) -> str:

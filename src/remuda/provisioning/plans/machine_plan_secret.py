@@ -48,7 +48,7 @@ class PlanSecretError(ValueError):
     """A Secret of another type than a machine's plan, or limits that no plan may have."""
 
 
-class State(StrEnum):
+class PlanState(StrEnum):
     """The progress of a plan; `NONE` if it is not recorded, as in the older flow."""
 
     NONE = ""
@@ -80,7 +80,7 @@ class PeriodicOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class DeliveredPlan:
     """A plan that was given to a machine, and its result.
 
     in_sync:   the machine has applied the plan.
@@ -92,7 +92,7 @@ class Delivered:
 
     data: bytes
     applied_data: bytes = b""
-    state: State = State.NONE
+    state: PlanState = PlanState.NONE
     revision: int = 0
     failed: bool = False
     in_sync: bool = False
@@ -162,13 +162,13 @@ class _Reader:
             return default
         return int(said)
 
-    def state(self) -> State:
+    def state(self) -> PlanState:
         said = self.text("plan-state")
         try:
-            return State(said)
+            return PlanState(said)
         except ValueError:
             self.problems.append("plan-state is none that there is")
-            return State.NONE
+            return PlanState.NONE
 
     def members(self, key: str, packed: bool) -> Obj:
         """The JSON object under a key."""
@@ -193,11 +193,11 @@ def checked(secret: Obj) -> Obj:
 
 
 def told_state(secret: Obj) -> str:
-    """The text of `plan-state`, even if it is no valid :class:`State`."""
+    """The text of `plan-state`, even if it is no valid :class:`PlanState`."""
     return _Reader(secret).text("plan-state")
 
 
-def decode(secret: Obj) -> Delivered | None:
+def decode(secret: Obj) -> DeliveredPlan | None:
     """The plan given to the machine and its result; None before the first. Raises PlanSecretError for other Secrets."""
     reader = _Reader(checked(secret))
     plan = reader.raw("plan")
@@ -205,11 +205,11 @@ def decode(secret: Obj) -> Delivered | None:
         return None
     applied, state = reader.raw("appliedPlan"), reader.state()
     count, threshold = reader.number("failure-count"), reader.number("failure-threshold")
-    failed = state is State.FAILED or (
+    failed = state is PlanState.FAILED or (
         count > 0 and reader.text("failed-checksum") == checksum(plan) and not _bearable(reader, count, threshold)
     )
     probes = _probes(reader)
-    return Delivered(
+    return DeliveredPlan(
         data=plan,
         applied_data=applied,
         state=state,
@@ -224,7 +224,7 @@ def decode(secret: Obj) -> Delivered | None:
         failed_output=_outputs(reader, "failed-output"),
         periodic_output=_periodic_outputs(reader),
         failure_count=count,
-        failure_reason=reader.text("failure-reason") if failed or state is State.IN_PROGRESS else "",
+        failure_reason=reader.text("failure-reason") if failed or state is PlanState.IN_PROGRESS else "",
         max_failures=reader.number("max-failures", UNLIMITED),
         failure_threshold=threshold,
         last_apply=reader.text("last-apply-time"),
@@ -238,12 +238,12 @@ def _bearable(reader: _Reader, count: int, threshold: int) -> bool:
     return bool(reader.raw("failure-threshold")) and (threshold == UNLIMITED or count < threshold)
 
 
-def _in_sync(reader: _Reader, state: State, plan: bytes, applied: bytes) -> bool:
-    if state is State.SUCCEEDED:
+def _in_sync(reader: _Reader, state: PlanState, plan: bytes, applied: bytes) -> bool:
+    if state is PlanState.SUCCEEDED:
         return True
     # An agent that does not know states leaves it pending; then the applied checksum decides, if that plan was applied last: the
     # server may have returned to an old plan while a newer one was half done.
-    return state in (State.NONE, State.PENDING) and plan == applied and reader.text("applied-checksum") == checksum(plan)
+    return state in (PlanState.NONE, PlanState.PENDING) and plan == applied and reader.text("applied-checksum") == checksum(plan)
 
 
 def _probes(reader: _Reader) -> dict[str, ProbeStatus]:
@@ -337,7 +337,7 @@ def with_plan(
     """
     _check_limits(max_failures, failure_threshold)
     limits = {"max-failures": max_failures, "failure-threshold": failure_threshold}
-    changes: dict[str, bytes | None] = {"plan": plan, "plan-state": State.PENDING.encode(), "probe-statuses": None}
+    changes: dict[str, bytes | None] = {"plan": plan, "plan-state": PlanState.PENDING.encode(), "probe-statuses": None}
     for key, limit in limits.items():
         changes[key] = str(limit).encode() if limit > 0 or limit == UNLIMITED else None
     changes |= _not_applied_yet(secret, plan)
@@ -357,9 +357,9 @@ def with_retry(secret: Obj) -> Obj:
     (docs/reference/plan-secret.md#retries). The plan stays as it is, and so does the count of its revisions.
     """
     found = decode(secret)
-    if found is None or found.state is not State.FAILED:
+    if found is None or found.state is not PlanState.FAILED:
         return secret
-    return _with_data(secret, {"plan-state": State.PENDING.encode(), **_not_applied_yet(secret, found.data)})
+    return _with_data(secret, {"plan-state": PlanState.PENDING.encode(), **_not_applied_yet(secret, found.data)})
 
 
 def with_question(secret: Obj) -> Obj:
@@ -386,7 +386,7 @@ def settled(secret: Obj, now: float) -> Obj:
     periodic instructions that the plan no longer has are removed (docs/reference/plan-secret.md#answers-of-a-host).
     """
     found = decode(secret)
-    if found is None or found.state is State.IN_PROGRESS:
+    if found is None or found.state is PlanState.IN_PROGRESS:
         # A working agent exits if another client changes the Secret that it is about to write
         # (docs/reference/agent.md#conflicts).
         return secret
@@ -404,7 +404,7 @@ def settled(secret: Obj, now: float) -> Obj:
     return after
 
 
-def _still_periodic(found: Delivered, outputs: Obj) -> Obj | None:
+def _still_periodic(found: DeliveredPlan, outputs: Obj) -> Obj | None:
     """The outputs of instructions that the plan still has; None if those are all."""
     if not outputs:
         return None
@@ -421,7 +421,7 @@ def has_failed_to_apply(secret: Obj) -> bool:
     found = decode(secret)
     if found is None:
         return False
-    if found.state is State.FAILED:
+    if found.state is PlanState.FAILED:
         return True
     reader = _Reader(secret)
     if reader.text("failed-checksum") != found.checksum:

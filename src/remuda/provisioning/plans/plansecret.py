@@ -34,7 +34,7 @@ from remuda.runtime.patching import Patch
 from ..machine_caches import PLAN_FIELDS, MachineCaches
 from ..releases.distributions import of_version
 from ..well_known import CA_CHECKSUM, CONTROL_PLANE_ROLE, ETCD_ROLE, PROBES_PASSED
-from .machine_plan_secret import State, decode, has_failed_to_apply, is_locked, settled
+from .machine_plan_secret import PlanState, decode, has_failed_to_apply, is_locked, settled
 
 Obj = dict[str, Any]
 
@@ -127,7 +127,7 @@ def told_of_ca(secret: Obj, checksum: str) -> Obj:
     working, which must not be disturbed."""
     marks = annotations_of(secret)
     found = decode(secret)
-    if not checksum or marks.get(CA_CHECKSUM) == checksum or found is None or found.state is State.IN_PROGRESS:
+    if not checksum or marks.get(CA_CHECKSUM) == checksum or found is None or found.state is PlanState.IN_PROGRESS:
         return secret
     if CA_CHECKSUM not in marks and found.applied_data != found.data:
         # It registered with the current CA. The checksum is written with its first plan, and needs no write of its own.

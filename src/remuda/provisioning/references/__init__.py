@@ -8,6 +8,6 @@ decides at each use. Not here: objects that pools refer to (`..graph.referenced_
 
 from .authorization import Access, Named, References
 from .authors import ACCEPT, AUTHORS
-from .spec_references import Reference, references_in, references_of
+from .spec_references import SpecReference, references_in, references_of
 
-__all__ = ["ACCEPT", "AUTHORS", "Access", "Named", "Reference", "References", "references_in", "references_of"]
+__all__ = ["ACCEPT", "AUTHORS", "Access", "Named", "References", "SpecReference", "references_in", "references_of"]

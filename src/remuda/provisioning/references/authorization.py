@@ -32,9 +32,9 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from ..well_known import CONFIG_GROUP
 from . import authors
-from .authors import ACCEPT, Entry
-from .driver_addresses import Address
-from .spec_references import Reference, references_of
+from .authors import ACCEPT, AuthorEntry
+from .driver_addresses import DriverAddress
+from .spec_references import SpecReference, references_of
 
 Obj = dict[str, Any]
 
@@ -52,8 +52,8 @@ class Access(Protocol):
 class _Standing:
     """The state of a cluster's references to one object. `first`: a cluster without records that was not checked yet."""
 
-    reference: Reference
-    entries: tuple[Entry, ...]
+    reference: SpecReference
+    entries: tuple[AuthorEntry, ...]
     authors: tuple[User, ...]
     uid: str
     first: bool
@@ -73,7 +73,7 @@ def bound_uid(wanted: Obj, key: str, written: str) -> str:
 
 def _standings(wanted: Obj) -> dict[str, _Standing]:
     """The standing of each object, by its key."""
-    named: dict[str, list[Reference]] = {}
+    named: dict[str, list[SpecReference]] = {}
     for reference in references_of(wanted):
         named.setdefault(reference.key, []).append(reference)
     ledger, creator = authors.read(wanted), annotations_of(wanted).get(CREATOR)
@@ -99,7 +99,7 @@ class References:
     def of(self, wanted: Obj) -> Named:
         return Named(wanted, self._client, self._access)
 
-    async def misdirected(self, credential: Key, config: str, said: Iterable[tuple[Address, Sequence[User]]]) -> str:
+    async def misdirected(self, credential: Key, config: str, said: Iterable[tuple[DriverAddress, Sequence[User]]]) -> str:
         """The reason why a credential may not go to a machine config's addresses (`config` in words); "" if it may. Each comes
         with users of whom one must be able to read the credential; if there are none, its author is not recorded."""
         for address, users in said:
@@ -155,7 +155,7 @@ class Named:
         lost = await self._without_right(standing, obj) if standing.entries else ""
         return _lost(standing.reference, lost) if lost else ""
 
-    async def unreadable(self) -> list[tuple[Reference, str]]:
+    async def unreadable(self) -> list[tuple[SpecReference, str]]:
         """The references that are not bound to a uid and that an author may not read, whether the object exists or not; with the
         reason."""
         found = []
@@ -199,7 +199,7 @@ class Named:
         obj = await self._read(standing.reference)
         return "" if obj is None else await self.refusal(standing.reference.key, obj)
 
-    async def _read(self, reference: Reference) -> Obj | None:
+    async def _read(self, reference: SpecReference) -> Obj | None:
         return await find(self._client, reference.gvr, reference.name, reference.namespace)
 
     # --- rights -----------------------------------------------------------------------------------------------------------
@@ -213,13 +213,13 @@ class Named:
                 return author.name
         return ""
 
-    async def _may_get(self, user: User, reference: Reference) -> bool:
+    async def _may_get(self, user: User, reference: SpecReference) -> bool:
         if authors.holds_everything(user):
             return True
         return await self._access.allowed(Action(user, "get", *reference.gvr, "", reference.namespace, reference.name))
 
 
-def _made(obj: Obj, reference: Reference, user: User) -> bool:
+def _made(obj: Obj, reference: SpecReference, user: User) -> bool:
     """True if a user made a machine config: its maker can't read it until a cluster of theirs owns it."""
     return reference.group == CONFIG_GROUP and annotations_of(obj).get(CREATOR) == user.name
 
@@ -235,33 +235,33 @@ def _consents(obj: Obj, wanted: Obj) -> bool:
 # --- in words -----------------------------------------------------------------------------------------------------------------
 
 
-def absent(reference: Reference, author: str) -> str:
+def absent(reference: SpecReference, author: str) -> str:
     """The message for a missing object, and for one that its author may not read: the same for both."""
     return f"there is no {reference}{f' that {author} may use' if author else ''}"
 
 
-def _accepting(reference: Reference) -> str:
+def _accepting(reference: SpecReference) -> str:
     return (
         f"a user who may read it accepts it with the annotation {ACCEPT}=true on the cluster, or {reference.path} names another"
     )
 
 
-def _replaced(reference: Reference) -> str:
+def _replaced(reference: SpecReference) -> str:
     return f"{reference} is not the object that this cluster was given, but a new one of its name: {_accepting(reference)}"
 
 
-def _lost(reference: Reference, author: str) -> str:
+def _lost(reference: SpecReference, author: str) -> str:
     return f"{author}, who named {reference} for this cluster, may not read it any more: {_accepting(reference)}"
 
 
-def misdirected(address: Address, author: str, credential: Key, config: str) -> str:
+def misdirected(address: DriverAddress, author: str, credential: Key, config: str) -> str:
     return (
         f"{author}, who wrote {address.field} of {config}, may not read Secret {credential}, which would be sent there: "
         f"a user who may read it writes another address, or accepts this one with the annotation {ACCEPT}=true on the {config}"
     )
 
 
-def wait(wanted: Obj, reference: Reference, why: str) -> Wait:
+def wait(wanted: Obj, reference: SpecReference, why: str) -> Wait:
     on = Ref(reference.group, reference.kind, reference.namespace, reference.name)
     return Wait(Code.REFERENCE, Ref(provisioning.GROUP, "Cluster", *Key.of(wanted)), Actor.USER, on, why)
 

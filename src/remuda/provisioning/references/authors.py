@@ -35,18 +35,18 @@ class Written(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuthorEntry:
     author: User
     since: str
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class AuthorLedger:
     """The entries, by the digest of a reference."""
 
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, AuthorEntry] = field(default_factory=dict)
 
-    def of(self, references: Iterable[Written]) -> tuple[Entry, ...]:
+    def of(self, references: Iterable[Written]) -> tuple[AuthorEntry, ...]:
         found = (self.entries.get(digest(each)) for each in references)
         return tuple(each for each in found if each is not None)
 
@@ -56,7 +56,7 @@ def digest(reference: Written) -> str:
     return _hash(f"{len(reference.place)} {reference.place} {reference.key}")
 
 
-def seal(entries: Iterable[Entry]) -> str:
+def seal(entries: Iterable[AuthorEntry]) -> str:
     """Identifies the time and author of a reference's writing; empty if there is no record of it."""
     written = sorted(f"{each.since} {each.author.name}" for each in entries)
     return _hash("\n".join(written)) if written else ""
@@ -75,30 +75,30 @@ def known_user(name: str) -> User:
     return User(name, groups=(AUTHENTICATED,))
 
 
-def read(obj: Obj | None, annotation: str = AUTHORS) -> Ledger:
+def read(obj: Obj | None, annotation: str = AUTHORS) -> AuthorLedger:
     """The annotation's ledger. Only admission writes it, so an unreadable one counts as none."""
     return _parsed(annotations_of(obj or {}).get(annotation) or "")
 
 
 @lru_cache(maxsize=1024)
-def _parsed(text: str) -> Ledger:
+def _parsed(text: str) -> AuthorLedger:
     if not text:
-        return Ledger()
+        return AuthorLedger()
     try:
         said: Any = jsonio.loads(text)
         users = [User(each["user"], groups=tuple(each["groups"])) for each in said["authors"]]
-        return Ledger(
+        return AuthorLedger(
             {
-                reference: Entry(users[written["author"]], written["since"])
+                reference: AuthorEntry(users[written["author"]], written["since"])
                 for written in said["written"]
                 for reference in written["references"]
             }
         )
     except (jsonio.JsonError, KeyError, TypeError, IndexError):
-        return Ledger()
+        return AuthorLedger()
 
 
-def text_of(ledger: Ledger) -> str:
+def text_of(ledger: AuthorLedger) -> str:
     """The annotation; empty if there are no entries."""
     if not ledger.entries:
         return ""
@@ -118,21 +118,21 @@ def text_of(ledger: Ledger) -> str:
 
 
 def rewritten(
-    before: Ledger,
+    before: AuthorLedger,
     named: Collection[Written],
     known: Collection[Written],
     author: User,
     since: str,
     accepted: Collection[Written] = (),
-) -> Ledger:
+) -> AuthorLedger:
     """The record after `author` wrote an object that names `named` instead of `known`, and `accepted` some again."""
     kept = {digest(each) for each in known} - {digest(each) for each in accepted}
-    fresh = Entry(User(author.name, groups=author.groups), since)
-    entries: dict[str, Entry] = {}
+    fresh = AuthorEntry(User(author.name, groups=author.groups), since)
+    entries: dict[str, AuthorEntry] = {}
     for reference in named:
         key = digest(reference)
         if key not in kept:
             entries[key] = fresh
         elif (entry := before.entries.get(key)) is not None:
             entries[key] = entry
-    return Ledger(entries)
+    return AuthorLedger(entries)

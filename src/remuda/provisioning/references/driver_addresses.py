@@ -19,7 +19,7 @@ from remuda.kube.objects import Obj
 
 from ..well_known import ADDRESS_AUTHORS
 from . import authors
-from .authors import Entry, Ledger
+from .authors import AuthorEntry, AuthorLedger
 
 _NOT_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "status", "common", "providerID"})
 # Reviewed: the field describes the created machine, and its driver does not connect to such a host with a credential.
@@ -41,7 +41,7 @@ _OF_THE_MACHINE: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class DriverAddress:
     """A field with an address of a driver. Its author is that of its present value, so the record names only the field."""
 
     field: str
@@ -56,10 +56,10 @@ class Address:
         return ""
 
 
-def addresses_of(driver: str, fields: Obj | None) -> tuple[Address, ...]:
+def addresses_of(driver: str, fields: Obj | None) -> tuple[DriverAddress, ...]:
     """The addresses in a driver's fields, from a config, a template or a machine."""
     return tuple(
-        Address(name, value if isinstance(value, str) else jsonio.dumps_text(value))
+        DriverAddress(name, value if isinstance(value, str) else jsonio.dumps_text(value))
         for name, value in sorted((fields or {}).items())
         if name not in _NOT_FIELDS and (driver, name) not in _OF_THE_MACHINE and says_where(name, value)
     )
@@ -70,27 +70,27 @@ def driver_of(config_kind: str) -> str:
     return config_kind.removesuffix("Config").lower()
 
 
-def written(kind: str, new: Obj | None, old: Obj | None) -> list[Address]:
+def written(kind: str, new: Obj | None, old: Obj | None) -> list[DriverAddress]:
     """The addresses of a config that a write adds or changes. A removed one leaves the provider's default."""
     known = set(addresses_of(driver_of(kind), old))
     return [each for each in addresses_of(driver_of(kind), new) if each not in known]
 
 
-def recorded(obj: Obj | None) -> Ledger:
+def recorded(obj: Obj | None) -> AuthorLedger:
     return authors.read(obj, ADDRESS_AUTHORS)
 
 
-def author_of(ledger: Ledger, address: Address) -> Entry | None:
+def author_of(ledger: AuthorLedger, address: DriverAddress) -> AuthorEntry | None:
     found = ledger.of((address,))
     return found[0] if found else None
 
 
-def record(kind: str, new: Obj, old: Obj | None, author: User, since: str, accepted: Collection[Address] = ()) -> str:
+def record(kind: str, new: Obj, old: Obj | None, author: User, since: str, accepted: Collection[DriverAddress] = ()) -> str:
     """The annotation after `author` wrote a config, and `accepted` some of its addresses; empty if there are no entries."""
     named, fresh = addresses_of(driver_of(kind), new), set(written(kind, new, old))
     known = [each for each in named if each not in fresh]
     return authors.text_of(authors.rewritten(recorded(old), named, known, author, since, accepted))
 
 
-def listed(addresses: Iterable[Address]) -> str:
+def listed(addresses: Iterable[DriverAddress]) -> str:
     return ", ".join(each.field for each in addresses)

@@ -19,7 +19,7 @@ _KINDS = {"secrets": "Secret", "configmaps": "ConfigMap"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class SpecReference:
     """`place` is the field, the same for all items of a list; `path` includes the item. `version` is the object's."""
 
     place: str
@@ -65,20 +65,20 @@ def credential_key(name: str, namespace: str) -> Key:
     return Key(before, after) if colon and before == GLOBAL else Key(namespace, name)
 
 
-def references_of(cluster: Obj | None) -> tuple[Reference, ...]:
+def references_of(cluster: Obj | None) -> tuple[SpecReference, ...]:
     """The objects that a clusters.provisioning.cattle.io names."""
     if cluster is None:
         return ()
     return references_in(cluster.get("spec"), ClusterSpec, namespace_of(cluster))
 
 
-def references_in(spec: Any, kind: type, namespace: str, path: str = "spec") -> tuple[Reference, ...]:
+def references_in(spec: Any, kind: type, namespace: str, path: str = "spec") -> tuple[SpecReference, ...]:
     """The objects that a spec of this type, of an object in `namespace`, names."""
     found = []
     for parts, mark in naming_fields(kind):
         for place, at, value in values_at(spec, parts, path, path):
             if (named := _named(mark, value, namespace)) is not None:
-                found.append(Reference(place, at, *named))
+                found.append(SpecReference(place, at, *named))
     return tuple(found)
 
 

@@ -58,7 +58,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReleaseSource:
     """The source of data: a URL, fetched every `every` seconds (0: once); or inline; or neither, for our own data."""
 
     url: str = ""
@@ -66,12 +66,12 @@ class Source:
     inline: str = ""
 
 
-def source_of(setting: str) -> Source:
+def source_of(setting: str) -> ReleaseSource:
     """The source in a setting that its own rule has validated."""
     said = jsonio.loads(setting)
     if "url" not in said:
-        return Source(inline=setting)
-    return Source(said["url"], 60.0 * int(said.get("refresh-interval-minutes") or 0))
+        return ReleaseSource(inline=setting)
+    return ReleaseSource(said["url"], 60.0 * int(said.get("refresh-interval-minutes") or 0))
 
 
 def fetcher(clock: Clock, environment: Mapping[str, str], policy: Current = Policy.for_administrators) -> Fetch:
@@ -117,7 +117,7 @@ class ReleaseData:
         self._environment = environment or {}
         self._clock = manager.clock
         # The last source, and the time of its next fetch.
-        self._looked: tuple[Source, float] = (Source(), 0.0)
+        self._looked: tuple[ReleaseSource, float] = (ReleaseSource(), 0.0)
 
     async def reconcile(self, key: Key) -> Result:
         await synced(self._settings, self._config_maps)
@@ -139,7 +139,7 @@ class ReleaseData:
         self._looked = (source, self._clock.monotonic() + (source.every or inf))
         return Result(source.every) if source.every else DONE
 
-    def _unusable(self, key: Key, source: Source, why: str) -> Result:
+    def _unusable(self, key: Key, source: ReleaseSource, why: str) -> Result:
         why = f"{SETTING}: {why}; what was known before holds"
         log.warning("%s", why)
         setting = self._settings.get(*key)

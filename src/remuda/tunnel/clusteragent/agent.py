@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remuda.client.kubeconfig import ConfigError, Target
+from remuda.client.kubeconfig import ConfigError, KubeTarget
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 
@@ -40,8 +40,8 @@ class Agent:
     def __init__(
         self,
         source: Source,
-        targets: Callable[[], Target],
-        enter: Callable[[Target], OwnCluster],
+        targets: Callable[[], KubeTarget],
+        enter: Callable[[KubeTarget], OwnCluster],
         around: ConnectionContext,
         told: Callable[[str], None] = lambda _: None,
     ) -> None:

@@ -21,7 +21,7 @@ from remuda.access.agent_objects import AGGREGATION_SECRET as AGGREGATION
 from remuda.access.agent_objects import SERVICE_ACCOUNT as ACCOUNT
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.client.server_side_apply import apply_owned
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import Clock
@@ -72,7 +72,7 @@ class Introduction:
 class OwnCluster:
     """One API server, as the agent sees it. `prepared`: the import manifest was applied, so account and role exist."""
 
-    def __init__(self, client: Client, target: Target, clock: Clock, *, prepared: bool) -> None:
+    def __init__(self, client: Client, target: KubeTarget, clock: Clock, *, prepared: bool) -> None:
         self.target = target
         self._client = client
         self._clock = clock
@@ -178,7 +178,7 @@ class OwnCluster:
         raise ClusterError("the CA of the cluster's API server was not found")
 
 
-def address_of(target: Target) -> str:
+def address_of(target: KubeTarget) -> str:
     """`host:port` of an API server. Raises ClusterError for an address that has no such form."""
     parts = urlsplit(target.server)
     if parts.scheme != "https" or not parts.hostname:

@@ -17,7 +17,7 @@ from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.store import Put
 from remuda.apiserver.verbs.list import encode_continue
 from remuda.client.https import HttpsClient
-from remuda.client.kubeconfig import Target, load, select
+from remuda.client.kubeconfig import KubeTarget, load, select
 from remuda.kube.clock import VirtualClock
 from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
@@ -59,7 +59,7 @@ class Asking:
     """Somebody, by the administrator's certificate."""
 
     def __init__(self, server: Server, user: str = "") -> None:
-        target: Target = select(load([server.kubeconfig_path]))
+        target: KubeTarget = select(load([server.kubeconfig_path]))
         self.target = replace(target, impersonate=user, impersonate_groups=("system:authenticated",)) if user else target
 
     async def get(self, path: str, accept: str = "", **query: object) -> Obj:

@@ -13,7 +13,7 @@ from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.storage.store import Unavailable
 from remuda.client.https import HttpsClient
 from remuda.client.interface import JSON_PATCH
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.apiserver.replicas.sharing import DEPLOYMENTS, NAMESPACES, Replica, deployment, error_of, namespace, replicas
@@ -31,7 +31,7 @@ class Door:
         self.two = two
         self.warnings: list[str] = []
         admin = (pki.admin_certificate.read_bytes(), pki.admin_key.read_bytes())
-        target = Target(two.server.url, ca=pki.ca_pem, client_certificate=admin[0], client_key=admin[1])
+        target = KubeTarget(two.server.url, ca=pki.ca_pem, client_certificate=admin[0], client_key=admin[1])
         self.client = HttpsClient(target, on_warning=self.warnings.append)
 
     async def while_behind(self, work: Coroutine[Any, Any, T]) -> T:

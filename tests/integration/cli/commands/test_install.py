@@ -9,11 +9,11 @@ import pytest
 
 from remuda import __version__
 from remuda.cli.commands.install import _given, ways_in
-from remuda.cli.systemd import Service, quoted, unit_file
+from remuda.cli.systemd import SystemdService, quoted, unit_file
 from tests.integration.cli.running import Shell
 
 
-def service(**fields: object) -> Service:
+def service(**fields: object) -> SystemdService:
     given = {
         "name": "remuda",
         "program": ("/opt/remuda/bin/remuda",),
@@ -21,7 +21,7 @@ def service(**fields: object) -> Service:
         "user": "remuda",
         "data_dir": Path("/var/lib/remuda"),
     }
-    return Service(**{**given, **fields})  # type: ignore[arg-type]
+    return SystemdService(**{**given, **fields})  # type: ignore[arg-type]
 
 
 def lines(**fields: object) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from remuda.cli import systemd
-from remuda.cli.systemd import InstallError, Service, install, uninstall, unit_file
+from remuda.cli.systemd import InstallError, SystemdService, install, uninstall, unit_file
 
 _NAME = "remuda-test-contact"
 # `restart` works if the unit's options do not contain the word in `broken`.
@@ -47,9 +47,9 @@ class Machine:
     def install(self, *options: str) -> None:
         install(self.service(*options), self.told.append, start=True)
 
-    def service(self, *options: str) -> Service:
+    def service(self, *options: str) -> SystemdService:
         user = pwd.getpwuid(os.getuid()).pw_name
-        return Service(_NAME, ("/opt/remuda/bin/remuda",), options, user, Path("/var/lib") / _NAME)
+        return SystemdService(_NAME, ("/opt/remuda/bin/remuda",), options, user, Path("/var/lib") / _NAME)
 
     @property
     def unit(self) -> str:

@@ -13,10 +13,10 @@ import pytest
 from remuda.cli.demo import leftovers
 from remuda.hosts import addresses
 from remuda.hosts.environment import MARK
-from remuda.hosts.host_directory import HostDirectory, Record, write
+from remuda.hosts.host_directory import HostDirectory, HostRecord, write
 
 ADDRESS = "127.63.7.7"
-RECORD = Record("one", "0123", ADDRESS, "2026-01-01T00:00:00Z")
+RECORD = HostRecord("one", "0123", ADDRESS, "2026-01-01T00:00:00Z")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_an_address_that_is_another_hosts_by_now_is_nothing_that_was_left(seen: 
     (tmp_path / "others").mkdir()
     other = HostDirectory(tmp_path / "others" / "two")
     other.furnish()
-    write(other.record, Record("two", "4567", ADDRESS, "2026-01-01T00:00:00Z"))
+    write(other.record, HostRecord("two", "4567", ADDRESS, "2026-01-01T00:00:00Z"))
     (seen.hosts / "one" / "host.json").unlink()
     addresses.claim(other, ADDRESS)
     with socket.socket() as listening:

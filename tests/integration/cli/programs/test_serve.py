@@ -36,7 +36,7 @@ class Served:
                 break
 
     @property
-    def target(self) -> kubeconfig.Target:
+    def target(self) -> kubeconfig.KubeTarget:
         return kubeconfig.select(kubeconfig.load([self.data_dir / "kubeconfig"]))
 
     def connection(self) -> ssl.SSLSocket:

@@ -24,7 +24,7 @@ from remuda.api.crd_installation import established, install
 from remuda.api.management_cattle_io import API_VERSION, FEATURES, TOKENS
 from remuda.cli.remote import machines, shell
 from remuda.client.https import HttpsClient
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.gateway.proxy.machine_access import PROTOCOL
 from remuda.gateway.server.audit_log import Result
 from remuda.kube.clock import SYSTEM_CLOCK
@@ -270,7 +270,7 @@ async def test_no_user_gets_a_shell_on_the_servers_own_machine(place: Place) -> 
     found = await (await place.standing.get(f"{PATH}/beside", place.ann)).json()
     assert not {"shell", "sshkeys"} & set(found["links"]), "what can't be used is not offered"
     machine = await place.standing.client.get(capi.MACHINES, "beside", NAMESPACE)
-    async with HttpsClient(Target(server=place.standing.url, token=place.ann.text)) as client:
+    async with HttpsClient(KubeTarget(server=place.standing.url, token=place.ann.text)) as client:
         with pytest.raises(ApiError, match="none is given from elsewhere"):
             await shell.through(client, machine, ("true",))
         with pytest.raises(ApiError, match="has no SSH key"):
@@ -339,18 +339,18 @@ async def test_a_client_that_leaves_ends_the_session(place: Place) -> None:
 async def test_the_command_line_gets_there(place: Place, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     await place.machine("typed")
     machine = await place.standing.client.get(capi.MACHINES, "typed", NAMESPACE)
-    async with HttpsClient(Target(server=place.standing.url, token=place.ann.text)) as client:
+    async with HttpsClient(KubeTarget(server=place.standing.url, token=place.ann.text)) as client:
         assert (await machines.find(client, NAMESPACE, "typed"))["metadata"]["name"] == "typed"
         assert await shell.through(client, machine, ("say", "it's")) == 3
         said = capfdbinary.readouterr()
         assert b"ran say 'it'\"'\"'s'" in said.out and b"and complained" in said.err
         assert (await shell.keys_of(client, machine)).private == KEY.export_private_key("pkcs1-pem")
-    async with HttpsClient(Target(server=place.standing.url, token=place.eve.text)) as client:
+    async with HttpsClient(KubeTarget(server=place.standing.url, token=place.eve.text)) as client:
         with pytest.raises(ApiError, match='User "eve" cannot update resource "machines"'):
             await shell.through(client, machine, ("true",))
     await place.machine("away", port=1)
     machine = await place.standing.client.get(capi.MACHINES, "away", NAMESPACE)
-    async with HttpsClient(Target(server=place.standing.url, token=place.ann.text)) as client:
+    async with HttpsClient(KubeTarget(server=place.standing.url, token=place.ann.text)) as client:
         with pytest.raises(ApiError, match="can't be reached"):
             await shell.through(client, machine, ("true",))
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.kube.network import outbound, outbound_http
-from remuda.kube.network.outbound import AddressInfo, Policy, PolicyError, Refused
+from remuda.kube.network.outbound import AddressInfo, AddressRefused, Policy, PolicyError
 from tests.waiting import until
 
 STANDARD = Policy.of()
@@ -196,11 +196,11 @@ def test_a_policy_that_can_not_be_read_names_the_part(text: str, why: str) -> No
 async def test_however_this_machine_is_spelled_it_is_refused(host: str) -> None:
     with pytest.raises(OSError) as caught:
         await outbound.resolved(STANDARD, host, 80)
-    assert isinstance(caught.value, Refused | socket.gaierror), "refused, or no name at all"
+    assert isinstance(caught.value, AddressRefused | socket.gaierror), "refused, or no name at all"
 
 
 async def test_a_name_with_one_refused_address_is_refused() -> None:
-    with pytest.raises(Refused, match=r"two\.example is refused by policy"):
+    with pytest.raises(AddressRefused, match=r"two\.example is refused by policy"):
         await outbound.resolved(STANDARD, "two.example", 80, Names(["192.0.2.1", "127.0.0.1"]))
 
 
@@ -236,7 +236,7 @@ async def test_the_first_address_that_answers_is_taken() -> None:
 
 async def test_what_a_proxy_looks_up_is_refused_as_far_as_it_is_known() -> None:
     for host in ("127.0.0.1", "localhost", "169.254.169.254"):
-        with pytest.raises(Refused):
+        with pytest.raises(AddressRefused):
             await outbound.check_ahead(STANDARD, host)
 
     async def unknown(host: str, port: int) -> list[AddressInfo]:
@@ -332,5 +332,5 @@ def test_a_tenant_is_told_one_of_two_sentences() -> None:
     ]
     assert {outbound.told(error, "x") for error in errors} == {"x can't be reached"}
     wrapped = RuntimeError("aborted")
-    wrapped.__cause__ = Refused("x")
-    assert {outbound.told(error, "x") for error in (Refused("x"), wrapped)} == {"x is refused by policy"}
+    wrapped.__cause__ = AddressRefused("x")
+    assert {outbound.told(error, "x") for error in (AddressRefused("x"), wrapped)} == {"x is refused by policy"}

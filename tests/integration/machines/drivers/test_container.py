@@ -17,7 +17,7 @@ from remuda.agent.install import install_script
 from remuda.machines.driver import DriverContext, DriverError, Machine, Reason, State
 from remuda.machines.drivers.container import firstboot, host_image
 from remuda.machines.drivers.container.driver import Container
-from remuda.machines.drivers.container.engine import Wanted, docker_spec, libpod_spec, socket_of
+from remuda.machines.drivers.container.engine import ContainerSpec, docker_spec, libpod_spec, socket_of
 from remuda.machines.options import Options
 from remuda.machines.provisioner.session import PreCreateError
 from tests.scenarios.soaking import SOAK
@@ -236,7 +236,7 @@ async def test_an_engine_that_is_off_is_unavailable(tmp_path: Path) -> None:
 
 
 def test_a_host_is_a_container_with_all_rights_and_its_own_control_group() -> None:
-    wanted = Wanted("m", "i", "h", labels={"a": "b"}, network="n", memory=1 << 30, cpus=1.5)
+    wanted = ContainerSpec("m", "i", "h", labels={"a": "b"}, network="n", memory=1 << 30, cpus=1.5)
     podman, docker = libpod_spec(wanted), docker_spec(wanted)
     assert (podman["privileged"], podman["systemd"], podman["cgroupns"], podman["stop_signal"]) == (
         True,

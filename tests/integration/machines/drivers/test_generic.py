@@ -12,7 +12,7 @@ from remuda.machines.driver import DriverContext, DriverError, Machine, Reason, 
 from remuda.machines.drivers.generic import Generic
 from remuda.machines.options import Options
 from remuda.machines.provisioner.session import PreCreateError
-from remuda.machines.ssh import HostKeyChanged, Login, connect
+from remuda.machines.ssh import HostKeyChanged, SshLogin, connect
 from tests.scenarios.soaking import SOAK
 from tests.unit.machines.killing import NAME, Case, Place, Places, check_creating, check_removing, create, remove
 
@@ -150,7 +150,7 @@ async def test_a_host_that_is_off_is_let_go(host: SshHost, place: Place, tmp_pat
 
 
 async def test_a_shell_says_what_a_command_said(host: SshHost, tmp_path: Path) -> None:
-    login = Login("127.0.0.1", "root", tmp_path / "known_hosts", host.port, host.key)
+    login = SshLogin("127.0.0.1", "root", tmp_path / "known_hosts", host.port, host.key)
     async with connect(login, DriverContext().clock, LOOPBACK) as shell:
         lines: list[str] = []
         assert await shell.run("echo a; echo b >&2; cat; exit 5", stdin="from here", on_line=lines.append) == (

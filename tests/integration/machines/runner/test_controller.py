@@ -29,7 +29,7 @@ from remuda.machines.runner import jail, job_logs, job_status
 from remuda.machines.runner.job_token import run_name
 from remuda.machines.secretfields.markers import is_marker, secret_name
 from remuda.machines.secretfields.vault import Vault
-from remuda.runtime import Elector, Term
+from remuda.runtime import Elector, LeaseTerm
 
 from .running_jobs import FLEET, PAPERS, TOKEN, Runners, forged, runners
 
@@ -203,7 +203,7 @@ async def test_no_more_run_at_once_than_may_and_the_others_say_so(made: Runners)
 
 async def test_only_the_server_that_leads_runs_jobs(made: Runners) -> None:
     # Longer than this process may stand still: who loses its term stops what runs.
-    term = Term(90.0, 70.0, 0.3)
+    term = LeaseTerm(90.0, 70.0, 0.3)
     for identity in ("a", "b"):
         elector = Elector(made.client, SYSTEM_CLOCK, Rng(7), namespace=FLEET, name="remuda", identity=identity, term=term)
         made.begin(elector=elector)

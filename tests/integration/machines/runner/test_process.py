@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from remuda.machines.runner import jail
-from remuda.machines.runner.confinement import Around, Jailed, environment, jailed
+from remuda.machines.runner.confinement import JailOptions, PythonPaths, environment, jailed
 from remuda.machines.runner.process import Child, Directories
 from tests.waiting import until
 
-AROUND = Around.this({})
+AROUND = PythonPaths.this({})
 
 
-def spec(code: str, directory: Path, driver: str = "paper", **env: str) -> Jailed:
+def spec(code: str, directory: Path, driver: str = "paper", **env: str) -> JailOptions:
     made = environment(AROUND, str(directory), {}, {}) | env
     # As the user who runs the tests: another one can't read what pytest makes.
     told = jailed((sys.executable, "-c", code), made, str(directory), AROUND, driver=driver, slot=0)
-    return Jailed(**{**told.told(), "uid": 0})
+    return JailOptions(**{**told.told(), "uid": 0})
 
 
-async def ran(told: Jailed) -> tuple[int, str]:
+async def ran(told: JailOptions) -> tuple[int, str]:
     said: list[bytes] = []
     child = Child(told, said.append)
     try:
@@ -89,7 +89,7 @@ async def test_a_driver_of_this_machine_is_not_confined(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 async def test_root_gives_each_process_a_user_of_its_own(tmp_path: Path) -> None:
     told = jailed(("/bin/sh", "-c", "id -u; cat /proc/1/environ"), {"PATH": os.defpath}, "/", AROUND, driver="paper", slot=5)
-    code, said = await ran(Jailed(**{**told.told(), "needed": (), "uid": 61184 + 5, "powerless": False}))
+    code, said = await ran(JailOptions(**{**told.told(), "needed": (), "uid": 61184 + 5, "powerless": False}))
     assert code != 0 and said.split()[0] == str(61184 + 5)
 
 
@@ -100,7 +100,7 @@ async def test_a_program_that_its_user_can_not_read_is_told_in_one_line(tmp_path
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     told = jailed((str(program),), {}, "/", AROUND, driver="paper", slot=1)
-    code, said = await ran(Jailed(**{**told.told(), "uid": 61185, "powerless": False}))
+    code, said = await ran(JailOptions(**{**told.told(), "uid": 61185, "powerless": False}))
     assert code == 1 and said.startswith(f"MissingProgram: {program} can't be read by the user 61185") and said.count("\n") == 1
 
 
@@ -114,10 +114,10 @@ async def test_root_without_setuid_can_do_no_more_than_its_user(tmp_path: Path) 
         "try: os.setuid(1); print('another user')\n"
         "except PermissionError: print('refused')\n"
     )
-    told = Jailed(**{**spec(code, tmp_path).told(), "powerless": True})
+    told = JailOptions(**{**spec(code, tmp_path).told(), "powerless": True})
     status, said = await ran(told)
     assert status == 0 and said.splitlines() == [f"{['0' * 16] * 3}", "refused"]
-    status, said = await ran(Jailed(**{**told.told(), "argv": ("/bin/sh", "-c", "exec grep CapEff /proc/self/status")}))
+    status, said = await ran(JailOptions(**{**told.told(), "argv": ("/bin/sh", "-c", "exec grep CapEff /proc/self/status")}))
     assert said.split()[-1] == "0" * 16, "nor can what it becomes"
 
 

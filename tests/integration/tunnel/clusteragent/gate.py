@@ -17,7 +17,7 @@ from remuda.apiserver.http.listener import server_context
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.gateway.server.serving_certificate import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng, VirtualClock
 from remuda.tunnel import DEPARTED_HEADER, Refused, Stream, TunnelServer
@@ -187,8 +187,10 @@ async def cluster() -> AsyncIterator[Server]:
         await server.close()
 
 
-def entered(server: Server, clock: Clock = SYSTEM_CLOCK, *, prepared: bool = False, target: Target | None = None) -> OwnCluster:
-    where = target or Target("https://10.43.0.1", ca=b"the cluster's CA")
+def entered(
+    server: Server, clock: Clock = SYSTEM_CLOCK, *, prepared: bool = False, target: KubeTarget | None = None
+) -> OwnCluster:
+    where = target or KubeTarget("https://10.43.0.1", ca=b"the cluster's CA")
     return OwnCluster(InProcessClient(server), where, clock, prepared=prepared)
 
 
@@ -198,8 +200,8 @@ async def living(
     server: Server,
     source: Source | None = None,
     *,
-    target: Callable[[], Target] = lambda: Target("https://10.43.0.1", ca=b"the cluster's CA"),
-    enter: Callable[[Target], OwnCluster] | None = None,
+    target: Callable[[], KubeTarget] = lambda: KubeTarget("https://10.43.0.1", ca=b"the cluster's CA"),
+    enter: Callable[[KubeTarget], OwnCluster] | None = None,
     seed: int = 3,
     **around: Any,
 ) -> AsyncIterator[Life]:

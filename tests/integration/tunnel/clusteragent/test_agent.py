@@ -14,7 +14,7 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Server
 from remuda.client.interface import Send, WrappedClient
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.tunnel import Departed, StreamError
@@ -60,7 +60,7 @@ async def test_the_second_tunnel_answers_whatever_is_dialled(gate: Gate, server:
 
 async def test_the_api_is_dialled_and_nothing_else(gate: Gate, server: Server) -> None:
     async with listening(echo) as api, listening(echo) as other, listening(echo) as more:
-        target = Target(f"https://{api}", ca=b"CA")
+        target = KubeTarget(f"https://{api}", ca=b"CA")
         async with living(gate, server, target=lambda: target, allowed=(AllowedAddress.parse(more),)):
             await until(gate.connected)
             refused = await gate.dial(other)
@@ -213,7 +213,7 @@ async def test_another_token_of_the_service_account_is_told_to_the_server(gate: 
 
 async def test_another_ca_of_the_cluster_is_told_to_the_server(gate: Gate, server: Server) -> None:
     """Files of a pod and kubeconfigs change; the client that was made for the old one is closed when nobody needs it."""
-    targets = [Target("https://10.43.0.1", ca=b"old")]
+    targets = [KubeTarget("https://10.43.0.1", ca=b"old")]
     closed: list[bytes] = []
 
     class Closing(OwnCluster):
@@ -221,12 +221,12 @@ async def test_another_ca_of_the_cluster_is_told_to_the_server(gate: Gate, serve
             closed.append(self.target.ca)
             await super().close()
 
-    def enter(where: Target) -> OwnCluster:
+    def enter(where: KubeTarget) -> OwnCluster:
         return Closing(InProcessClient(server), where, SYSTEM_CLOCK, prepared=False)
 
     async with living(gate, server, target=lambda: targets[-1], enter=enter) as life:
         await until(lambda: len(life.said) == 1)
-        targets.append(Target("https://10.43.0.1", ca=b"new"))
+        targets.append(KubeTarget("https://10.43.0.1", ca=b"new"))
         await life.pass_time_until(lambda: len(life.said) == 2)
         shown = [contact.introduction["caCert"] for contact in gate.contacts if contact.introduction]
         assert [base64.b64decode(ca) for ca in shown] == [b"old", b"new"]
@@ -248,7 +248,7 @@ class Moody(WrappedClient):
 
 async def test_a_tunnel_does_not_wait_for_the_api_nor_end_with_it(gate: Gate, server: Server) -> None:
     api = Moody(InProcessClient(server))
-    target = Target("https://10.43.0.1", ca=b"CA")
+    target = KubeTarget("https://10.43.0.1", ca=b"CA")
     await OwnCluster(api, target, SYSTEM_CLOCK, prepared=False).introduction()
     api.refusing = "writes"
     async with living(gate, server, enter=lambda where: OwnCluster(api, where, SYSTEM_CLOCK, prepared=False)) as life:

@@ -10,7 +10,7 @@ import pytest
 
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.kubeconfig import Target
+from remuda.client.kubeconfig import KubeTarget
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
@@ -56,7 +56,7 @@ async def test_two_at_once_get_the_same(server: Server) -> None:
 
 
 async def test_a_kubeconfig_without_a_ca_is_helped_by_the_cluster(server: Server) -> None:
-    found = await entered(server, target=Target("https://10.43.0.1")).introduction()
+    found = await entered(server, target=KubeTarget("https://10.43.0.1")).introduction()
     assert found.ca.startswith(b"-----BEGIN CERTIFICATE-----")
 
 
@@ -91,7 +91,9 @@ async def test_a_secret_of_that_name_that_is_something_else(server: Server) -> N
 async def test_the_wait_for_an_empty_token_secret_ends() -> None:
     alone = await Server.open(Config(None, default_roles=False))
     clock = VirtualClock()
-    asking = asyncio.create_task(OwnCluster(InProcessClient(alone), Target("https://x"), clock, prepared=False).introduction())
+    asking = asyncio.create_task(
+        OwnCluster(InProcessClient(alone), KubeTarget("https://x"), clock, prepared=False).introduction()
+    )
     for _ in range(4000):
         if asking.done():
             break
@@ -131,18 +133,18 @@ async def test_others_learn_about_the_server(server: Server) -> None:
     ],
 )
 def test_where_a_cluster_is(server: str, address: str) -> None:
-    assert address_of(Target(server)) == address
+    assert address_of(KubeTarget(server)) == address
 
 
 @pytest.mark.parametrize(
     "target",
     [
-        Target("http://x"),
-        Target("https://x/k8s/clusters/c-1"),
-        Target("https://x", tls_server_name="y"),
-        Target("https://x", proxy_url="http://p:1"),
+        KubeTarget("http://x"),
+        KubeTarget("https://x/k8s/clusters/c-1"),
+        KubeTarget("https://x", tls_server_name="y"),
+        KubeTarget("https://x", proxy_url="http://p:1"),
     ],
 )
-def test_what_cannot_be_introduced(target: Target) -> None:
+def test_what_cannot_be_introduced(target: KubeTarget) -> None:
     with pytest.raises(ClusterError):
         address_of(target)

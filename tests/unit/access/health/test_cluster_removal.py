@@ -20,7 +20,7 @@ from remuda.access.settings.settings import Settings
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.interface import Client
 from remuda.gateway.proxy.impersonation import Grant, objects_for
-from remuda.gateway.registration.agent_manifest import Wanted, objects
+from remuda.gateway.registration.agent_manifest import ManifestInputs, objects
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, name_of, namespace_of
 from tests.unit.access.management_api import EVENTS
@@ -40,7 +40,7 @@ async def create(found: Place, obj: Obj) -> None:
 async def imported(found: Place, cluster: str = ID) -> None:
     """What one `kubectl apply` makes, and what users that came through us have."""
     custom = {"schedulingCustomization": {"priorityClass": {"value": 1}, "podDisruptionBudget": {"minAvailable": "1"}}}
-    wanted = Wanted(
+    wanted = ManifestInputs(
         {"metadata": {"name": cluster}, "spec": {"clusterAgentDeploymentCustomization": custom}},
         Settings(),
         "https://r",

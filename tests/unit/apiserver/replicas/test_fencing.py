@@ -19,7 +19,7 @@ from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.errors import ApiError, Fenced
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime import Elector, NotLeading, Term
+from remuda.runtime import Elector, LeaseTerm, NotLeading
 from remuda.runtime.leader_election import GuardedClient, lead
 from tests.unit.runtime.test_leader_election import SlowClock
 
@@ -256,4 +256,4 @@ async def test_work_is_waited_for_before_another_may_lead(server: Server, clock:
 
 
 def test_the_usual_term_is_kubernetes_own() -> None:
-    assert Term() == Term(15.0, 10.0, 2.0)
+    assert LeaseTerm() == LeaseTerm(15.0, 10.0, 2.0)

@@ -22,7 +22,7 @@ from remuda.kube.builtin_resources import LEASES
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime import Term
+from remuda.runtime import LeaseTerm
 
 from .sharing import NAMESPACES, SERVICES, Line, Replica, namespace, replicas
 
@@ -192,7 +192,7 @@ class Turn:
     def __init__(self, replica: Replica, choice: str = "") -> None:
         self.replica = replica
         wanted = chosen(choice) if choice else WITHOUT_CORE
-        self.task = asyncio.create_task(take_turns(replica.server, wanted, ControllerOptions(), Term()))
+        self.task = asyncio.create_task(take_turns(replica.server, wanted, ControllerOptions(), LeaseTerm()))
 
     @property
     def leads(self) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.capi.machinedeployment.machineset_view import Bounds, MachineSet
-from remuda.capi.machinedeployment.rollout_plan import Plan, plan_on_delete, plan_rolling_update, plan_scaling
+from remuda.capi.machinedeployment.machineset_view import MachineSet, RolloutBounds
+from remuda.capi.machinedeployment.rollout_plan import RolloutPlan, plan_on_delete, plan_rolling_update, plan_scaling
 
 COUNTS = st.integers(0, 6)
 LIMITS = st.one_of(st.integers(0, 8), st.sampled_from(["0%", "1%", "25%", "34%", "50%", "99%", "100%"]))
@@ -53,7 +53,7 @@ class Set:
 
 @dataclass
 class World:
-    bounds: Bounds
+    bounds: RolloutBounds
     sets: list[Set]
     chance: random.Random
     new: Set = field(init=False)
@@ -73,7 +73,7 @@ class World:
         self.new = Set(f"ms{len(self.sets) + 1}", f"{len(self.sets) + 1:04}")
         self.sets.append(self.new)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RolloutPlan:
         plan = plan_rolling_update(self.bounds, self.new.value, [each.value for each in self.old])
         for each in self.sets:
             each.spec = plan.sizes.get(each.name, each.spec)
@@ -125,7 +125,7 @@ class World:
         )
 
 
-def rolled_out(bounds: Bounds, chance: random.Random) -> World:
+def rolled_out(bounds: RolloutBounds, chance: random.Random) -> World:
     """A deployment that is complete, and whose template has just been changed."""
     first = Set("ms1", "0001", bounds.replicas, [Machine(available=True) for _ in range(bounds.replicas)])
     return World(bounds, [first, Set("ms2", "0002")], chance)
@@ -147,7 +147,7 @@ def step(world: World, what: str, limits: tuple[Any, Any]) -> None:
         case "gone":
             world.remove_deleted()
         case "scale":
-            world.bounds = Bounds.between(chance.randrange(7), *limits)
+            world.bounds = RolloutBounds.between(chance.randrange(7), *limits)
         case "change":
             world.change()
 
@@ -157,7 +157,7 @@ def step(world: World, what: str, limits: tuple[Any, Any]) -> None:
 def test_no_plan_breaks_the_bounds_and_every_rollout_ends(
     replicas: int, surge: Any, unavailable: Any, steps: list[str], seed: int
 ) -> None:
-    world = rolled_out(Bounds.between(replicas, surge, unavailable), random.Random(seed))
+    world = rolled_out(RolloutBounds.between(replicas, surge, unavailable), random.Random(seed))
     for what in steps:
         if what != "plan":
             step(world, what, (surge, unavailable))
@@ -193,7 +193,7 @@ def test_no_plan_breaks_the_bounds_whatever_it_finds(
     replicas: int, surge: Any, unavailable: Any, found: list[tuple[int, list[bool]]]
 ) -> None:
     sets = [Set(f"ms{n}", f"{n:04}", spec, [Machine(each) for each in machines]) for n, (spec, machines) in enumerate(found)]
-    world = World(Bounds.between(replicas, surge, unavailable), sets, random.Random(0))
+    world = World(RolloutBounds.between(replicas, surge, unavailable), sets, random.Random(0))
     before, values = world.sizes(), [each.value for each in world.sets]
     world.plan()
     keeps_to_its_bounds(world, before, values)
@@ -207,7 +207,7 @@ def test_no_plan_breaks_the_bounds_whatever_it_finds(
 def test_a_rollout_of_healthy_machines_never_leaves_its_bounds(
     replicas: int, surge: Any, unavailable: Any, steps: list[str], seed: int
 ) -> None:
-    world = rolled_out(Bounds.between(replicas, surge, unavailable), random.Random(seed))
+    world = rolled_out(RolloutBounds.between(replicas, surge, unavailable), random.Random(seed))
     for what in steps:
         if what == "plan":
             world.plan()
@@ -222,7 +222,7 @@ def test_a_rollout_of_healthy_machines_never_leaves_its_bounds(
 @given(COUNTS, COUNTS, st.lists(st.sampled_from(["plan", "set", "delete", "gone"]), max_size=60), st.integers())
 def test_on_delete_ends_when_all_old_machines_are_deleted(replicas: int, later: int, steps: list[str], seed: int) -> None:
     chance = random.Random(seed)
-    world = rolled_out(Bounds(replicas, rolling=False), chance)
+    world = rolled_out(RolloutBounds(replicas, rolling=False), chance)
     old, new = world.sets
 
     def plan() -> None:
@@ -247,7 +247,7 @@ def test_on_delete_ends_when_all_old_machines_are_deleted(replicas: int, later: 
             world.remove_deleted()
         elif old.machines:
             chance.choice(old.machines).deleting = True
-    world.bounds = Bounds(later, rolling=False)
+    world.bounds = RolloutBounds(later, rolling=False)
     for _ in range(100):
         for machine in old.machines[:1]:
             machine.deleting = True
@@ -264,7 +264,7 @@ def test_on_delete_ends_when_all_old_machines_are_deleted(replicas: int, later: 
 def test_scaling_while_paused_comes_to_rest_at_the_size_that_is_allowed(
     replicas: int, surge: Any, unavailable: Any, sizes: list[int], planned: int
 ) -> None:
-    bounds = Bounds.between(replicas, surge, unavailable)
+    bounds = RolloutBounds.between(replicas, surge, unavailable)
     present = [MachineSet(f"ms{number}", f"{number:04}", size, size, size) for number, size in enumerate(sizes)]
     plan = plan_scaling(bounds, present[-1], present[:-1], {each.name: planned for each in present})
     after = [MachineSet(each.name, each.created, (size := plan.size(each)), size, size) for each in present]

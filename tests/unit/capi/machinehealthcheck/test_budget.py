@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machinehealthcheck.machine_health import Budget, BudgetError, budget
+from remuda.capi.machinehealthcheck.machine_health import RemediationBudget, TriggerError, budget
 
 Obj = dict[str, Any]
 
@@ -30,13 +30,13 @@ def check(**trigger: Any) -> Obj:
 )
 def test_remediation_is_allowed_up_to_the_limit(most: Any, total: int, healthy: int, remaining: int) -> None:
     wanted = check() if most is None else check(unhealthyLessThanOrEqualTo=most)
-    assert budget(wanted, total=total, healthy=healthy, unhealthy=total - healthy) == Budget(True, remaining)
+    assert budget(wanted, total=total, healthy=healthy, unhealthy=total - healthy) == RemediationBudget(True, remaining)
 
 
 @pytest.mark.parametrize(("most", "total", "healthy"), [(1, 5, 3), ("20%", 5, 3), ("39%", 5, 3), (0, 3, 2)])
 def test_beyond_the_limit_it_is_not_and_the_message_has_the_numbers(most: Any, total: int, healthy: int) -> None:
     found = budget(check(unhealthyLessThanOrEqualTo=most), total=total, healthy=healthy, unhealthy=1)
-    assert found == Budget(
+    assert found == RemediationBudget(
         False,
         0,
         "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy "
@@ -51,13 +51,13 @@ def test_machines_that_are_just_starting_use_up_the_budget_too() -> None:
 @pytest.mark.parametrize(("healthy", "remaining"), [(3, 3), (1, 1), (0, 0)])
 def test_a_range_allows_what_is_inside_of_it(healthy: int, remaining: int) -> None:
     found = budget(check(unhealthyInRange="[1-4]"), total=4, healthy=healthy, unhealthy=4 - healthy)
-    assert found == Budget(True, remaining)
+    assert found == RemediationBudget(True, remaining)
 
 
 @pytest.mark.parametrize("healthy", [4, 0])
 def test_a_range_allows_neither_less_nor_more(healthy: int) -> None:
     found = budget(check(unhealthyInRange="[1-3]"), total=4, healthy=healthy, unhealthy=4 - healthy)
-    assert found == Budget(
+    assert found == RemediationBudget(
         False,
         0,
         "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range "
@@ -83,6 +83,6 @@ def test_a_range_wins_over_a_limit() -> None:
     ],
 )
 def test_what_can_not_be_understood_is_said(trigger: Obj, why: str) -> None:
-    with pytest.raises(BudgetError) as caught:
+    with pytest.raises(TriggerError) as caught:
         budget(check(**trigger), total=4, healthy=4, unhealthy=0)
     assert str(caught.value) == why

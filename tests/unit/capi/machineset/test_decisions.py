@@ -9,7 +9,7 @@ import pytest
 from remuda.capi.machineset.clones import released_leftovers, transfer_of_metadata
 from remuda.capi.machineset.desired_machines import new_machine, settled, teardown_patch, updated_machine, updated_metadata
 from remuda.capi.machineset.machine_deletion import UnknownOrder, first_to_go, priority
-from remuda.capi.machineset.preflight import Unreadable, problems, skipped
+from remuda.capi.machineset.preflight import IncomparableVersion, problems, skipped
 from remuda.capi.machineset.remediation import InvalidLimit, plan
 from remuda.kube.encoding.jsonpatch import apply_patch
 from remuda.kube.objects import name_of, with_path
@@ -251,11 +251,11 @@ def test_checks_are_left_out_by_the_set_or_else_by_its_bootstrap_template() -> N
 
 
 def test_versions_that_are_none_are_neither_yes_nor_no() -> None:
-    with pytest.raises(Unreadable, match='failed to parse version "latest" of ControlPlane herd/cp'):
+    with pytest.raises(IncomparableVersion, match='failed to parse version "latest" of ControlPlane herd/cp'):
         problems(of_version("v1.30.0"), control_plane("latest"), ALL, ())
-    with pytest.raises(Unreadable, match='failed to parse version "new" of MachineSet herd/ms'):
+    with pytest.raises(IncomparableVersion, match='failed to parse version "new" of MachineSet herd/ms'):
         problems(of_version("new"), control_plane("v1.30.2", "v1.30.2"), ALL, ())
-    with pytest.raises(Unreadable, match="failed to check if the TestControlPlane herd/cp is upgrading"):
+    with pytest.raises(IncomparableVersion, match="failed to check if the TestControlPlane herd/cp is upgrading"):
         problems(of_version("v1.30.0"), control_plane("v1.30.2", "odd"), ALL, ())
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machineset.scope import Failure
+from remuda.capi.machineset.scope import CreationFailure
 from remuda.capi.machineset.status import MachineSetSnapshot, seconds_until_change, with_legacy_status, with_status
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get, with_legacy
@@ -102,7 +102,7 @@ def test_what_keeps_machines_from_being_listed_is_said() -> None:
         ),
         (
             0,
-            {"failure": Failure("MachineCreationFailed", "failed to apply Machine: no")},
+            {"failure": CreationFailure("MachineCreationFailed", "failed to apply Machine: no")},
             ("True", "ScalingUp", "Scaling up from 0 to 3 replicas is blocked because:\n* failed to apply Machine: no"),
         ),
     ],
@@ -287,7 +287,7 @@ def test_resizing_is_done_when_all_nodes_are_ready() -> None:
 
 
 def test_why_machines_could_not_be_made_in_the_older_words() -> None:
-    failure = Failure("BootstrapTemplateCloningFailed", "no such template")
+    failure = CreationFailure("BootstrapTemplateCloningFailed", "no such template")
     found = older([], failure=failure)
     assert legacy(found, "MachinesCreated") == ("False", "Error", "BootstrapTemplateCloningFailed", "no such template")
     assert legacy(found, "Ready") == ("False", "Error", "BootstrapTemplateCloningFailed", "no such template")

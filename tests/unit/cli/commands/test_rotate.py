@@ -23,7 +23,7 @@ class Asked:
         self.stage = "keeping"
         self.bodies: list[Obj] = []
 
-    def ask(self, server: rotate.Server, method: str, path: str = "", body: Any = None) -> Obj:
+    def ask(self, server: rotate.RotatedServer, method: str, path: str = "", body: Any = None) -> Obj:
         if method == "POST":
             self.bodies.append(body)
             if self.stage and body.get("finish"):
@@ -51,7 +51,7 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     made = Asked(30)
-    monkeypatch.setattr(rotate.Server, "ask", lambda server, *arguments, **named: made.ask(server, *arguments, **named))
+    monkeypatch.setattr(rotate.RotatedServer, "ask", lambda server, *arguments, **named: made.ask(server, *arguments, **named))
     monkeypatch.setattr(rotate, "_CLIENTS_EVERY", 0.0)
     return made
 

@@ -10,7 +10,17 @@ import pytest
 
 from remuda.cli.remote.orphans import SearchScope, elsewhere_of, found_at, place_of, without_machine
 from remuda.kube.objects import Key
-from remuda.machines.driver import Driver, DriverContext, Flag, FlagKind, Found, Keep, Machine, Options, State
+from remuda.machines.driver import (
+    Driver,
+    DriverContext,
+    Flag,
+    FlagKind,
+    Found,
+    Keep,
+    Machine,
+    Options,
+    State,
+)
 
 
 class Shelf(Driver):
@@ -78,7 +88,12 @@ async def test_a_driver_is_asked_and_let_go() -> None:
 
 
 def test_what_belongs_to_a_machine_is_no_orphan() -> None:
-    listed = [Found("i-1", "demo-1"), Found("i-2", "demo-2"), Found("i-2", "demo-2"), Found("sg", "", what="security group")]
+    listed = [
+        Found("i-1", "demo-1"),
+        Found("i-2", "demo-2"),
+        Found("i-2", "demo-2"),
+        Found("sg", "", what="security group"),
+    ]
     assert [(each.found.what, each.found.id) for each in without_machine("shelf", listed, {"demo-1"})] == [
         ("machine", "i-2"),
         ("security group", "sg"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.cli.remote.clusters import Details, Unfit, usable
+from remuda.cli.remote.clusters import Details, InvalidMark, usable
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_what_is_asked_for_becomes_arguments(details: Details, arguments: str) -
     ],
 )
 def test_what_no_node_could_have_is_refused(details: Details) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidMark):
         details.arguments()
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.cli.remote.machines import Machine
-from remuda.cli.views.machine import attempt_rows, certificate_rows, certificates_data, machine_data, machine_lines
+from remuda.cli.views.machine import MachineView, attempt_rows, certificate_rows, certificates_data, machine_data, machine_lines
 from remuda.cli.views.output import Output
 from remuda.kube.clock import parse_rfc3339
-from remuda.machines.machineprovision.job_outcome import Attempt
+from remuda.machines.machineprovision.job_outcome import JobAttempt
 from remuda.provisioning.planner.certificate_expiry import HostCertificate, annotation
 
 Obj = dict[str, Any]
@@ -27,7 +26,7 @@ OBJ: Obj = {
     },
     "status": {"nodeRef": {"name": "n1"}, "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]},
 }
-FAILED = Attempt("u1", "demo-w-1", "LocalMachine", "create", "Failed", ended="2026-03-01T00:05:00Z", reason="QuotaExceeded")
+FAILED = JobAttempt("u1", "demo-w-1", "LocalMachine", "create", "Failed", ended="2026-03-01T00:05:00Z", reason="QuotaExceeded")
 
 
 def test_a_machine_in_lines() -> None:
@@ -35,7 +34,7 @@ def test_a_machine_in_lines() -> None:
         "metadata": {"annotations": {"rke.cattle.io/cloned-from-kind": "LocalConfig", "rke.cattle.io/cloned-from-name": "nc"}}
     }
     infra = {"status": {"failureReason": "CreateError", "failureMessage": "no\nmore\n--- ended with exit status 1"}}
-    machine = Machine(OBJ, infra, template, {"metadata": {"name": "j"}}, (FAILED,))
+    machine = MachineView(OBJ, infra, template, {"metadata": {"name": "j"}}, (FAILED,))
     assert list(machine_lines(machine, NOW)) == [
         "machine demo-w-1  waiting  in fleet-default  10m",
         "  cluster   demo, pool w",
@@ -54,14 +53,14 @@ def test_a_machine_in_lines() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    machine = Machine({"metadata": {"name": "m", "namespace": "ns", "creationTimestamp": "2026-03-01T00:00:00Z"}})
+    machine = MachineView({"metadata": {"name": "m", "namespace": "ns", "creationTimestamp": "2026-03-01T00:00:00Z"}})
     data = machine_data(machine)
     assert data["infrastructure"] == {"group": "", "kind": "", "name": ""} and data["attempts"] == []
     assert not any(line.split()[0] in ("shell", "job", "config") for line in machine_lines(machine, NOW))
 
 
 def test_attempts_are_rows() -> None:
-    fine = Attempt("u2", "demo-w-2", "LocalMachine", "remove", "Complete", message="a\nb")
+    fine = JobAttempt("u2", "demo-w-2", "LocalMachine", "remove", "Complete", message="a\nb")
     assert list(attempt_rows([FAILED, fine], NOW)) == [
         ["demo-w-1", "create", "Failed", "5m ago", "QuotaExceeded", "", "u1"],
         ["demo-w-2", "remove", "Complete", "-", "-", "a; b", "u2"],

@@ -111,4 +111,4 @@ def test_what_a_host_says_is_one_line_that_no_terminal_obeys() -> None:
 def test_no_word_has_a_space_in_it() -> None:
     words = [value for name, value in vars(states).items() if name.isupper() and not name.startswith("_") and name != "ROLES"]
     assert all(isinstance(word, str) and " " not in word for word in words if "/" not in word)
-    assert [states.State(word).colour for word in ("active", "error", "updating")] == ["green", "red", "yellow"]
+    assert [states.StateText(word).colour for word in ("active", "error", "updating")] == ["green", "red", "yellow"]

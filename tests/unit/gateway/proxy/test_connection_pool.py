@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from remuda.gateway.proxy.connection_pool import CONNECT_SECONDS, IDLE_SECONDS, Line, Pool
+from remuda.gateway.proxy.connection_pool import CONNECT_SECONDS, IDLE_SECONDS, Pool, PooledConnection
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
 
@@ -33,11 +33,11 @@ class Made:
         self.go = asyncio.Event()
         self.go.set()
 
-    async def __call__(self) -> Line:
+    async def __call__(self) -> PooledConnection:
         await self.go.wait()
         stream = Quiet()
         self.streams.append(stream)
-        return Line(stream, lambda: stream.stale)
+        return PooledConnection(stream, lambda: stream.stale)
 
 
 async def test_the_newest_that_is_idle_is_used_again_and_a_stale_one_is_not() -> None:

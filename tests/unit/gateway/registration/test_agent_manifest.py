@@ -13,7 +13,7 @@ import pytest
 from remuda import __version__
 from remuda.access.settings.settings import AGENT_REPOSITORY, Effective, Settings
 from remuda.gateway.registration import import_manifest
-from remuda.gateway.registration.agent_manifest import TOLD, Wanted, objects, render, resolve_image
+from remuda.gateway.registration.agent_manifest import TOLD, ManifestInputs, objects, render, resolve_image
 from remuda.gateway.server.dependencies import Services
 from remuda.images.recipe import REPOSITORY
 from remuda.kube.encoding import yamlio
@@ -22,22 +22,22 @@ Obj = dict[str, Any]
 SERVER, TOKEN = "https://remuda.example.com", "b" * 54
 
 
-def wanted(spec: Obj | None = None, environment: dict[str, str] | None = None, **more: Any) -> Wanted:
+def wanted(spec: Obj | None = None, environment: dict[str, str] | None = None, **more: Any) -> ManifestInputs:
     cluster = {"metadata": {"name": "c-m-abcdefgh"}, "spec": spec or {}}
-    return Wanted(cluster, Settings((), environment or {}), SERVER, TOKEN, **more)
+    return ManifestInputs(cluster, Settings((), environment or {}), SERVER, TOKEN, **more)
 
 
-def one(made: Wanted, kind: str) -> Obj:
+def one(made: ManifestInputs, kind: str) -> Obj:
     (found,) = (each for each in objects(made) if each["kind"] == kind)
     return found
 
 
-def pod(made: Wanted) -> Obj:
+def pod(made: ManifestInputs) -> Obj:
     found: Obj = one(made, "Deployment")["spec"]["template"]["spec"]
     return found
 
 
-def environment(made: Wanted) -> dict[str, str]:
+def environment(made: ManifestInputs) -> dict[str, str]:
     return {each["name"]: each["value"] for each in pod(made)["containers"][0]["env"]}
 
 

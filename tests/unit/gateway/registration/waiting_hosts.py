@@ -19,7 +19,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.auth.authenticator import Credentials
 from remuda.client.interface import Client
 from remuda.gateway.registration.departed_tokens import DepartedTokens
-from remuda.gateway.registration.node_progress import Progress
+from remuda.gateway.registration.node_progress import NodeProgress
 from remuda.gateway.registration.node_registration import Joining, WrongTokens
 from remuda.gateway.registration.registration_tokens import Registrations
 from remuda.gateway.server.dependencies import Services
@@ -80,7 +80,7 @@ class Hosted:
         registrations = Registrations(self.services)
         hosts, wrong = HostRegistrations(client, informers, made.clock, ENVIRONMENT), WrongTokens(made.clock)
         Joining(self.services, registrations, hosts, wrong)
-        self.progress = Progress(self.services, hosts, wrong, DepartedTokens(self.services, registrations))
+        self.progress = NodeProgress(self.services, hosts, wrong, DepartedTokens(self.services, registrations))
         self.cluster = ""
         self.asked: list[RequestContext] = []
 

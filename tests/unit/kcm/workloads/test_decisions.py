@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from remuda.kcm.pod_placement import NodeChoice, tolerates, untolerated
 from remuda.kcm.workloads.daemonset import node_of, on_node
-from remuda.kcm.workloads.deployment import Bounds, Group, first_size, rolling_sizes
+from remuda.kcm.workloads.deployment import Group, RolloutBounds, first_size, rolling_sizes
 from remuda.kcm.workloads.job import FINALIZER, is_finished, progress
 from remuda.kcm.workloads.nodelifecycle import unknown_conditions, wanted_taints
 from remuda.kcm.workloads.pods import available_in, first_to_go, template_hash
@@ -97,13 +97,13 @@ def test_a_daemon_knows_its_node_before_it_is_there() -> None:
 
 
 def test_bounds_are_rounded_so_that_something_can_move() -> None:
-    def bounds(replicas: int, surge: Any, unavailable: Any) -> Bounds:
+    def bounds(replicas: int, surge: Any, unavailable: Any) -> RolloutBounds:
         rolling = {"maxSurge": surge, "maxUnavailable": unavailable}
-        return Bounds.of({"spec": {"replicas": replicas, "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}})
+        return RolloutBounds.of({"spec": {"replicas": replicas, "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}}})
 
-    assert bounds(10, "25%", "25%") == Bounds(10, 3, 2)
-    assert bounds(1, "25%", "25%") == Bounds(1, 1, 0)
-    assert bounds(3, 0, "10%") == Bounds(3, 0, 1)
+    assert bounds(10, "25%", "25%") == RolloutBounds(10, 3, 2)
+    assert bounds(1, "25%", "25%") == RolloutBounds(1, 1, 0)
+    assert bounds(3, 0, "10%") == RolloutBounds(3, 0, 1)
     assert bounds(0, "25%", "25%").unavailable in (0, 1)
 
 
@@ -114,7 +114,7 @@ def test_bounds_are_rounded_so_that_something_can_move() -> None:
     sizes=st.lists(st.integers(0, 20), min_size=0, max_size=3),
 )
 def test_every_rollout_ends_within_its_bounds(replicas: int, surge: int, unavailable: int, sizes: list[int]) -> None:
-    bounds = Bounds(replicas, surge, min(unavailable, replicas) if surge or unavailable else 1)
+    bounds = RolloutBounds(replicas, surge, min(unavailable, replicas) if surge or unavailable else 1)
     # Old sets never have more together than was allowed before.
     old: list[Group] = []
     for number, size in enumerate(sizes):
@@ -140,7 +140,7 @@ def test_every_rollout_ends_within_its_bounds(replicas: int, surge: int, unavail
 
 
 def test_the_unwell_go_first() -> None:
-    bounds = Bounds(4, 0, 1)
+    bounds = RolloutBounds(4, 0, 1)
     old = [Group("old", 4, 3, "1")]
     assert rolling_sizes(bounds, Group("new", 0, 0, "2"), old) == {"old": 3}
 

@@ -18,7 +18,7 @@ from remuda.kube.objects import GroupVersionResource, dig
 from remuda.kube.owners import reference
 from remuda.machines import machine_state
 from remuda.machines.machineprovision.controller import MachineProvision
-from remuda.machines.machineprovision.job_outcome import Attempt, attempts_of
+from remuda.machines.machineprovision.job_outcome import JobAttempt, attempts_of
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOBS, STATE_KEY, attempts_name, job_name, state_name
 from remuda.machines.nodedrivers.machine_crds import definitions
 from remuda.machines.runner import job_status
@@ -100,7 +100,7 @@ class Papers:
         found = condition_of(await self.get(name), kind) or {}
         return found.get("status", ""), found.get("reason", "")
 
-    async def attempts(self) -> list[Attempt]:
+    async def attempts(self) -> list[JobAttempt]:
         return attempts_of(await self.world.find(CONFIG_MAPS, attempts_name(DEMO, "workers"), FLEET))
 
     # --- what a Job's program does ----------------------------------------------------------------------------------------

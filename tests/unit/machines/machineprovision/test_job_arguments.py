@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from remuda.machines.machineprovision.job_arguments import (
-    Belonging,
     DriverFacts,
+    OwningCluster,
     Places,
     arguments,
     driver_facts,
@@ -20,7 +20,7 @@ from remuda.machines.machineprovision.job_arguments import (
 )
 
 Obj = dict[str, Any]
-HERE = Belonging("c-m-bcdfg245", "c1")
+HERE = OwningCluster("c-m-bcdfg245", "c1")
 
 
 def infra(name: str = "c1-pool1-abcde", annotations: Obj | None = None, **spec: Any) -> Obj:
@@ -96,7 +96,7 @@ def test_a_delete_job_asks_for_no_more_than_the_name() -> None:
     ids=["empty", "text", "dashes", "true", "false", "number", "float", "list", "nothing-in-it", "null", "object"],
 )
 def test_a_field_becomes_a_flag_by_its_type(value: Any, expected: list[str]) -> None:
-    assert flags("pod", {"aField": value}, Belonging()) == expected
+    assert flags("pod", {"aField": value}, OwningCluster()) == expected
 
 
 def test_amazon_tags_and_groups_are_completed_only_by_default() -> None:
@@ -117,7 +117,7 @@ def test_harvester_is_told_the_cluster() -> None:
 def test_contents_of_files_are_no_arguments_but_files() -> None:
     facts = DriverFacts("amazonec2", aliases={"sshKeyContents": "sshKeypath", "userdata": "userdata"})
     made = infra(sshKeyContents="PRIVATE", userdata="#cloud-config\n")
-    found, files = arguments(made, None, facts, Belonging(), removing=False, places=Places("/x/script", "/x/files"))
+    found, files = arguments(made, None, facts, OwningCluster(), removing=False, places=Places("/x/script", "/x/files"))
     assert files == {"id_rsa": "PRIVATE\n", "userdata": "#cloud-config\n"}
     assert "--amazonec2-ssh-keypath=/x/files/id_rsa" in found and "--amazonec2-userdata=/x/files/userdata" in found
     assert "--custom-install-script=/x/script" in found
@@ -126,7 +126,7 @@ def test_contents_of_files_are_no_arguments_but_files() -> None:
 
 def test_a_long_name_is_cut_for_the_instance_and_shorter_for_its_hostname() -> None:
     made = infra("a" * 70, {"rke.cattle.io/hostname-length-limit": "15"})
-    found, _ = arguments(made, None, DriverFacts("pod"), Belonging(), removing=False)
+    found, _ = arguments(made, None, DriverFacts("pod"), OwningCluster(), removing=False)
     assert len(found[-1]) == 63
     assert hostname(made, None) == "aaaaaaaaa-" + found[-2].removeprefix("--hostname-override=")[-5:]
     assert len(hostname(made, None)) == 15
@@ -163,17 +163,17 @@ def test_secret_fields_are_in_the_environment_and_in_files_and_in_no_argument() 
 def test_a_secret_of_a_driver_whose_variables_are_not_known_is_named_in_a_job_and_given_to_a_process() -> None:
     facts, values = DriverFacts("pnap"), {"clientSecret": "s3cret"}
     made = {**infra(clientSecret="remuda.dev/sealed:00"), "kind": "PnapMachine"}
-    shown, _ = arguments(made, None, facts, Belonging(), removing=False, secrets=values)
+    shown, _ = arguments(made, None, facts, OwningCluster(), removing=False, secrets=values)
     assert "--pnap-client-secret=$(SEALED_PNAP_CLIENT_SECRET)" in shown
     assert variables(facts, values) == {"SEALED_PNAP_CLIENT_SECRET": "s3cret"}
-    run, _ = arguments(made, None, facts, Belonging(), removing=False, secrets=values, shown=False)
+    run, _ = arguments(made, None, facts, OwningCluster(), removing=False, secrets=values, shown=False)
     assert "--pnap-client-secret=s3cret" in run
 
 
 def test_no_other_argument_of_a_pod_names_a_variable() -> None:
     made = infra(tags="a,$(AWS_SECRET_ACCESS_KEY)", securityGroup=["$(AWS_SECRET_ACCESS_KEY)"])
-    shown, _ = arguments(made, None, KEYED, Belonging(), removing=False)
+    shown, _ = arguments(made, None, KEYED, OwningCluster(), removing=False)
     assert "--amazonec2-tags=a,$$(AWS_SECRET_ACCESS_KEY)" in shown
     assert "--amazonec2-security-group=$$(AWS_SECRET_ACCESS_KEY)" in shown
-    run, _ = arguments(made, None, KEYED, Belonging(), removing=False, shown=False)
+    run, _ = arguments(made, None, KEYED, OwningCluster(), removing=False, shown=False)
     assert "--amazonec2-tags=a,$(AWS_SECRET_ACCESS_KEY)" in run

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from remuda.kube.objects import name_of, with_path
-from remuda.machines.machineprovision.job_arguments import Belonging, DriverFacts
+from remuda.machines.machineprovision.job_arguments import DriverFacts, OwningCluster
 from remuda.machines.machineprovision.job_objects import (
-    Contents,
-    Plan,
-    Running,
+    JobInputs,
+    JobPlan,
+    JobRuntime,
     correction,
     helpers,
     is_alike,
@@ -30,10 +30,10 @@ INFRA: Obj = {
     "spec": {"userdata": "#!/bin/sh", "image": "x"},
 }
 FACTS = DriverFacts("pod", aliases={"userdata": "userdata"})
-LOCAL = Plan(INFRA, None, FACTS, Belonging(), False)
-PODS = Running(local=False, image="registry/machine:1", pull_secrets=("pull",))
-CONTENTS = Contents({"POD_TOKEN": "secret"}, "m-machine-bootstrap", {"tls.crt": "PEM"})
-POD = Plan(INFRA, None, FACTS, Belonging(), False, PODS, CONTENTS)
+LOCAL = JobPlan(INFRA, None, FACTS, OwningCluster(), False)
+PODS = JobRuntime(local=False, image="registry/machine:1", pull_secrets=("pull",))
+CONTENTS = JobInputs({"POD_TOKEN": "secret"}, "m-machine-bootstrap", {"tls.crt": "PEM"})
+POD = JobPlan(INFRA, None, FACTS, OwningCluster(), False, PODS, CONTENTS)
 
 
 def test_the_account_may_read_and_write_one_secret_and_nothing_else() -> None:
@@ -79,7 +79,7 @@ def test_where_jobs_are_pods_they_mount_what_they_need() -> None:
         "/run/secrets/machine",
     ]
     assert pod["imagePullSecrets"] == [{"name": "pull"}] and pod["restartPolicy"] == "Never"
-    removing = job(Plan(INFRA, None, FACTS, Belonging(), True, PODS, CONTENTS)).obj["spec"]
+    removing = job(JobPlan(INFRA, None, FACTS, OwningCluster(), True, PODS, CONTENTS)).obj["spec"]
     assert removing["backoffLimit"] == 3
     assert not any(each["name"] == "bootstrap" for each in removing["template"]["spec"]["volumes"])
 

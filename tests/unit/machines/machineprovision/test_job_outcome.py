@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.machines.errors import Reason
-from remuda.machines.machineprovision.job_outcome import Ended, failure_of, last_words, outcome_of, stuck_of
+from remuda.machines.machineprovision.job_outcome import JobEnd, failure_of, last_words, outcome_of, stuck_of
 
 Obj = dict[str, Any]
 T = "2026-01-02T03:04:05Z"
@@ -24,15 +24,15 @@ def pod(code: int, message: str, made: str) -> Obj:
 
 
 def test_a_job_without_conditions_has_not_ended() -> None:
-    assert outcome_of({}).ended is Ended.NOT_YET and outcome_of({}).began == 0
-    assert outcome_of(job("SuccessCriteriaMet")).ended is Ended.NOT_YET
+    assert outcome_of({}).ended is JobEnd.NOT_YET and outcome_of({}).began == 0
+    assert outcome_of(job("SuccessCriteriaMet")).ended is JobEnd.NOT_YET
     assert outcome_of(job()).began > 0
 
 
 def test_a_job_is_complete_or_failed_since_a_moment() -> None:
-    assert outcome_of(job("SuccessCriteriaMet", "Complete")).ended is Ended.COMPLETE
+    assert outcome_of(job("SuccessCriteriaMet", "Complete")).ended is JobEnd.COMPLETE
     failed = outcome_of(job("FailureTarget", "Failed", message="x\nAuthFailed: wrong key\n"))
-    assert failed.ended is Ended.FAILED and failed.since == failed.began
+    assert failed.ended is JobEnd.FAILED and failed.since == failed.began
     assert failed.failure is not None and (failed.failure.reason, failed.failure.message) == (Reason.AUTH_FAILED, "wrong key")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from remuda.machines.errors import Reason
 from remuda.machines.machineprovision.job_outcome import (
     MOST,
-    Attempt,
-    Ended,
-    Outcome,
+    JobAttempt,
+    JobEnd,
+    JobOutcome,
     attempt,
     attempts_of,
     config_map,
@@ -19,14 +19,14 @@ from remuda.machines.machineprovision.job_outcome import (
 )
 
 
-def tried(job: str, result: str = "Failed", action: str = "create") -> Attempt:
-    return Attempt(job=job, machine=f"m-{job}", kind="PodMachine", action=action, result=result)
+def tried(job: str, result: str = "Failed", action: str = "create") -> JobAttempt:
+    return JobAttempt(job=job, machine=f"m-{job}", kind="PodMachine", action=action, result=result)
 
 
 def test_an_attempt_says_what_a_person_needs() -> None:
-    failed = Outcome(Ended.FAILED, 1_800_000_000.0, 1_800_000_060.0, failure_of("trying\nAuthFailed: wrong key"))
+    failed = JobOutcome(JobEnd.FAILED, 1_800_000_000.0, 1_800_000_060.0, failure_of("trying\nAuthFailed: wrong key"))
     made = attempt("u1", "m", "PodMachine", removing=False, outcome=failed)
-    assert made == Attempt(
+    assert made == JobAttempt(
         job="u1",
         machine="m",
         kind="PodMachine",
@@ -38,7 +38,7 @@ def test_an_attempt_says_what_a_person_needs() -> None:
         message="wrong key",
         text="trying\nAuthFailed: wrong key",
     )
-    assert attempt("u1", "m", "K", removing=True, outcome=Outcome(Ended.COMPLETE)).result == "Complete"
+    assert attempt("u1", "m", "K", removing=True, outcome=JobOutcome(JobEnd.COMPLETE)).result == "Complete"
     assert attempt("u1", "m", "K", removing=True, outcome=failed, abandoned=True).result == "Abandoned"
 
 
@@ -66,8 +66,8 @@ def test_the_first_failure_costs_nothing_and_each_further_one_in_a_row_more() ->
 
 
 def test_failures_in_a_row_are_counted_by_action_and_machine() -> None:
-    def one(action: str, result: str, machine: str = "m", reason: str = "AuthFailed", message: str = "no") -> Attempt:
-        return Attempt("j", machine, "PodMachine", action, result, reason=reason, message=message)
+    def one(action: str, result: str, machine: str = "m", reason: str = "AuthFailed", message: str = "no") -> JobAttempt:
+        return JobAttempt("j", machine, "PodMachine", action, result, reason=reason, message=message)
 
     made = [one("create", "Failed"), one("create", "Complete"), one("create", "Failed"), one("remove", "Failed", "other")]
     made.append(one("create", "Failed", message="still no"))

@@ -8,7 +8,7 @@ import pytest
 
 from remuda.machines.nodedrivers import known_flags
 from remuda.machines.nodedrivers.builtin_drivers import RANCHERS
-from remuda.machines.nodedrivers.driver_schemas import Shape, UnusableFlag, credential_fields, hints, resource_fields
+from remuda.machines.nodedrivers.driver_schemas import SchemaFields, UnusableFlag, credential_fields, hints, resource_fields
 from remuda.machines.options import Flag, FlagKind
 
 Obj = dict[str, Any]
@@ -19,8 +19,8 @@ def fields(driver: str) -> dict[str, Obj]:
     return resource_fields(known_flags.flags_of(driver) or (), SHAPES[driver])
 
 
-def one(flag: Flag, shape: Shape | None = None) -> tuple[str, Obj]:
-    ((name, field),) = resource_fields([flag], shape or Shape()).items()
+def one(flag: Flag, shape: SchemaFields | None = None) -> tuple[str, Obj]:
+    ((name, field),) = resource_fields([flag], shape or SchemaFields()).items()
     return name, field
 
 
@@ -60,7 +60,7 @@ def test_a_list_may_be_null() -> None:
 
 def test_a_flag_without_a_dash_makes_a_driver_unusable() -> None:
     with pytest.raises(UnusableFlag, match="url"):
-        resource_fields(known_flags.flags_of("noop") or (), Shape())
+        resource_fields(known_flags.flags_of("noop") or (), SchemaFields())
 
 
 @pytest.mark.parametrize("name", ["ssh-key-contents", "ssh-key", "private-key-file"])
@@ -118,7 +118,7 @@ def test_what_annotations_name_exists(driver: str) -> None:
 
 def test_shapes_are_said_in_annotations_and_read_from_them() -> None:
     for each in RANCHERS:
-        assert Shape.of({"metadata": {"annotations": each.shape.annotations()}}) == each.shape
+        assert SchemaFields.of({"metadata": {"annotations": each.shape.annotations()}}) == each.shape
     assert SHAPES["vmwarevsphere"].annotations() == {
         "publicCredentialFields": "username,vcenter,vcenterPort",
         "privateCredentialFields": "password",

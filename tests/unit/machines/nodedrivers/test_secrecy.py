@@ -6,7 +6,7 @@ import pytest
 
 from remuda.machines.driver_registry import names
 from remuda.machines.nodedrivers.builtin_drivers import builtin, python_driver
-from remuda.machines.nodedrivers.driver_schemas import Shape, resource_fields
+from remuda.machines.nodedrivers.driver_schemas import SchemaFields, resource_fields
 from remuda.machines.nodedrivers.known_flags import flags_by_driver, flags_of
 from remuda.machines.nodedrivers.machine_crds import definitions
 from remuda.machines.nodedrivers.secrecy import is_secret, says_secret, variable_of
@@ -39,7 +39,7 @@ CLOSE = {
 def fields_of(driver: str) -> dict[str, dict[str, object]]:
     ours, known = python_driver(driver), builtin().get(driver)
     flags = ours.flags if ours is not None else flags_of(driver) or ()
-    return resource_fields(flags, known.shape if known is not None else Shape())
+    return resource_fields(flags, known.shape if known is not None else SchemaFields())
 
 
 def test_every_driver_whose_flags_are_known_was_reviewed() -> None:
@@ -90,7 +90,7 @@ def test_a_name_says_secret_by_whole_words(field: str, secret: bool) -> None:
 
 
 def test_an_administrator_says_of_another_field_that_it_is_secret() -> None:
-    fields = resource_fields(flags_of("pod") or (), Shape(passwords=("userdata",)))
+    fields = resource_fields(flags_of("pod") or (), SchemaFields(passwords=("userdata",)))
     assert is_secret("pod", "userdata", fields) and not is_secret("pod", "image", fields)
 
 

@@ -12,11 +12,21 @@ import pytest
 
 from remuda.kube.clock import VirtualClock
 from remuda.machines import machine_state
-from remuda.machines.driver import Bootstrapping, Driver, DriverContext, DriverError, Flag, Keep, Machine, Reason, State
+from remuda.machines.driver import (
+    Bootstrapping,
+    Driver,
+    DriverContext,
+    DriverError,
+    Flag,
+    Keep,
+    Machine,
+    Reason,
+    State,
+)
 from remuda.machines.options import Options
 from remuda.machines.provisioner import program
-from remuda.machines.provisioner.session import Order, PreCreateError, Session
-from remuda.machines.provisioner.state_store import Store
+from remuda.machines.provisioner.session import MachineOrder, PreCreateError, Session
+from remuda.machines.provisioner.state_store import MachineStateStore
 from tests.unit.machines.killing import NAME, Place, Places
 from tests.unit.machines.program_output import parsed
 
@@ -71,19 +81,19 @@ async def place() -> AsyncIterator[Place]:
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> Order:
+def order(tmp_path: Path) -> MachineOrder:
     (tmp_path / "value").write_text("echo install")
     options = Options.read("told", Told.flags, {"region": "there", "token": "hush"})
-    return Order(NAME, options, str(tmp_path / "value"), "short", "owner-1")
+    return MachineOrder(NAME, options, str(tmp_path / "value"), "short", "owner-1")
 
 
-def session(driver: Driver, place: Place, directory: Path) -> tuple[Session, Store]:
-    store = Store(directory, place.secret())
+def session(driver: Driver, place: Place, directory: Path) -> tuple[Session, MachineStateStore]:
+    store = MachineStateStore(directory, place.secret())
     return Session(driver, store, driver.around), store
 
 
 async def test_a_machine_is_made_once_and_its_state_is_where_rancher_machine_looks(
-    place: Place, order: Order, tmp_path: Path
+    place: Place, order: MachineOrder, tmp_path: Path
 ) -> None:
     driver = Told()
     making, store = session(driver, place, tmp_path / "a")
@@ -105,7 +115,7 @@ async def test_a_machine_is_made_once_and_its_state_is_where_rancher_machine_loo
     assert (tmp_path / "b" / "machines" / NAME / "id_rsa").read_text() == "private"
 
 
-async def test_what_was_made_is_removed_with_the_options_that_made_it(place: Place, order: Order, tmp_path: Path) -> None:
+async def test_what_was_made_is_removed_with_the_options_that_made_it(place: Place, order: MachineOrder, tmp_path: Path) -> None:
     driver = Told()
     making, store = session(driver, place, tmp_path / "a")
     await making.create(order, await store.load(NAME))
@@ -117,7 +127,7 @@ async def test_what_was_made_is_removed_with_the_options_that_made_it(place: Pla
     assert await place.files() == {}
 
 
-async def test_a_failure_before_anything_was_made_leaves_nothing(place: Place, order: Order, tmp_path: Path) -> None:
+async def test_a_failure_before_anything_was_made_leaves_nothing(place: Place, order: MachineOrder, tmp_path: Path) -> None:
     driver = Told()
     driver.failure, driver.fails_at = DriverError(Reason.AUTH_FAILED, "no", field="accessKey"), "precreate"  # type: ignore[attr-defined]
     making, store = session(driver, place, tmp_path / "a")
@@ -126,7 +136,9 @@ async def test_a_failure_before_anything_was_made_leaves_nothing(place: Place, o
     assert (caught.value.reason, caught.value.field, await place.files()) == (Reason.AUTH_FAILED, "accessKey", {})
 
 
-async def test_a_failure_in_the_middle_leaves_what_is_needed_to_remove_it(place: Place, order: Order, tmp_path: Path) -> None:
+async def test_a_failure_in_the_middle_leaves_what_is_needed_to_remove_it(
+    place: Place, order: MachineOrder, tmp_path: Path
+) -> None:
     driver = Told()
     driver.failure, driver.fails_at = DriverError(Reason.QUOTA_EXCEEDED, "no more"), "create"  # type: ignore[attr-defined]
     making, store = session(driver, place, tmp_path / "a")
@@ -140,7 +152,7 @@ async def test_a_failure_in_the_middle_leaves_what_is_needed_to_remove_it(place:
     assert await place.files() == {}
 
 
-async def test_one_that_is_being_removed_is_not_gone_on_with(place: Place, order: Order, tmp_path: Path) -> None:
+async def test_one_that_is_being_removed_is_not_gone_on_with(place: Place, order: MachineOrder, tmp_path: Path) -> None:
     driver = Told()
     making, store = session(driver, place, tmp_path / "a")
     await making.create(order, await store.load(NAME))
@@ -154,10 +166,11 @@ async def test_one_that_is_being_removed_is_not_gone_on_with(place: Place, order
 
 
 @pytest.mark.parametrize(
-    ("states", "ends"), [((State.STARTING, State.STARTING, State.RUNNING), True), ((State.STARTING,), False)]
+    ("states", "ends"),
+    [((State.STARTING, State.STARTING, State.RUNNING), True), ((State.STARTING,), False)],
 )
 async def test_it_waits_until_the_machine_runs_and_not_for_ever(
-    place: Place, order: Order, tmp_path: Path, states: tuple[State, ...], ends: bool
+    place: Place, order: MachineOrder, tmp_path: Path, states: tuple[State, ...], ends: bool
 ) -> None:
     clock = VirtualClock()
     driver = Told(DriverContext(clock=clock))

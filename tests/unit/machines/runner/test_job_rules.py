@@ -11,7 +11,7 @@ import pytest
 from remuda.kube.objects import with_path
 from remuda.machines.machineprovision.well_known import JOB_UID
 from remuda.machines.runner import confinement, job_status
-from remuda.machines.runner.confinement import FIRST_USER, Around, environment, is_harmless, jailed, on_this_machine, secrets
+from remuda.machines.runner.confinement import FIRST_USER, PythonPaths, environment, is_harmless, jailed, on_this_machine, secrets
 from remuda.machines.runner.job_logs import LARGEST, Output
 from remuda.machines.runner.job_status import is_managed, refusal, wanted
 from remuda.machines.runner.process import Directories
@@ -97,7 +97,7 @@ def test_the_server_keeps_its_environment_to_itself() -> None:
         "PATH": "/p",
         "REMUDA_TOKEN": "t",
     }
-    around = Around.this(server)
+    around = PythonPaths.this(server)
     made = environment(around, "/d", {"AWS_ACCESS_KEY": "k", "LD_PRELOAD": "x", "REMUDA_OWNER": "o"}, server)
     assert set(made) == {
         *("AWS_ACCESS_KEY", "REMUDA_OWNER", "LANG", "PATH", "HOME", "TMPDIR", "KUBECONFIG", "MACHINE_STORAGE_PATH"),
@@ -110,11 +110,11 @@ def test_the_server_keeps_its_environment_to_itself() -> None:
 def test_where_the_server_was_started_is_no_place_for_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    around = Around.this({})
+    around = PythonPaths.this({})
     assert str(tmp_path) not in around.modules
     own = str(Path(confinement.__file__).resolve().parents[3])
     assert own in around.modules, "but where the program is, wherever that may be"
-    assert str(tmp_path) in Around.this({"PYTHONPATH": str(tmp_path)}).modules
+    assert str(tmp_path) in PythonPaths.this({"PYTHONPATH": str(tmp_path)}).modules
 
 
 def test_drivers_of_this_machine_are_told_where_their_hosts_are_and_no_others() -> None:
@@ -123,12 +123,12 @@ def test_drivers_of_this_machine_are_told_where_their_hosts_are_and_no_others() 
 
 
 def test_a_process_is_confined_unless_its_machines_are_this_ones_processes() -> None:
-    made = jailed(("p",), {}, "/d", Around(), driver="amazonec2", slot=3)
+    made = jailed(("p",), {}, "/d", PythonPaths(), driver="amazonec2", slot=3)
     assert made.confined and made.writable[0] == "/d" and made.limits["CORE"] == 0
     assert made.uid in ((FIRST_USER + 3, 0) if os.geteuid() == 0 else (0,))
     assert made.powerless == (os.geteuid() == 0 and not made.uid)
     assert not any(os.path.commonpath([str(Path.home()), each]) == each for each in made.readable if each != str(Path.home()))
-    local = jailed(("p",), {}, "/d", Around(), driver="local", slot=3)
+    local = jailed(("p",), {}, "/d", PythonPaths(), driver="local", slot=3)
     assert not local.confined and local.uid == 0
 
 

@@ -12,13 +12,13 @@ from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
 from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key
-from remuda.provisioning.admission.clusters import Rules
+from remuda.provisioning.admission.clusters import ProvisioningClusterRules
 from remuda.provisioning.releases import catalog
 from tests.unit.provisioning.cluster.mirrored_clusters import FLEET
 
 Obj = dict[str, Any]
 # The management Clusters that there are, and their workspaces.
-RULES = Rules({"c-abcde": FLEET, "local": "fleet-local"}.get)
+RULES = ProvisioningClusterRules({"c-abcde": FLEET, "local": "fleet-local"}.get)
 VERSION = "v1.34.1+rke2r1"
 POOL: Obj = {"name": "cp", "etcdRole": True, "machineConfigRef": {"kind": "Amazonec2Config", "name": "x"}}
 
@@ -44,7 +44,7 @@ def fields(obj: Obj, old: Obj | None = None) -> list[str]:
 
 
 def test_the_name_of_somebody_elses_cluster_of_cluster_api_is_refused() -> None:
-    rules = Rules(lambda name: None, lambda key: key == Key(FLEET, "prod"))
+    rules = ProvisioningClusterRules(lambda name: None, lambda key: key == Key(FLEET, "prod"))
     tried = [(name, where) for name in ("prod", "demo") for where in (FLEET, "team")]
     found = {key: [each.field for each in rules.errors(asked(CREATE, cluster(*key), None))] for key in tried}
     assert {key for key, errors in found.items() if errors} == {("prod", FLEET)}
@@ -56,7 +56,7 @@ def rke(**config: Any) -> Obj:
     return cluster(kubernetesVersion=VERSION, rkeConfig=config)
 
 
-def warned(obj: Obj, old: Obj | None = None, rules: Rules = RULES) -> list[str]:
+def warned(obj: Obj, old: Obj | None = None, rules: ProvisioningClusterRules = RULES) -> list[str]:
     attributes = asked(CREATE if old is None else UPDATE, obj, old)
     assert list(rules.errors(attributes)) == []
     return attributes.warnings
@@ -78,7 +78,7 @@ def test_arguments_without_effect_are_warned_of_when_they_are_written() -> None:
     assert warned(k3s(**{"audit-policy-file": "rules: []", "debug": True}), k3s(**{"audit-policy-file": "rules: []"})) == []
     newer = k3s("v1.36.4+k3s1", **{"audit-policy-file": "rules: []"})
     assert len(warned(newer, k3s(**{"audit-policy-file": "rules: []"}))) == 1
-    assert warned(wrong, rules=Rules(lambda name: None, releases=lambda: None)) == []
+    assert warned(wrong, rules=ProvisioningClusterRules(lambda name: None, releases=lambda: None)) == []
     selected = rke(machineSelectorConfig=[{"config": {"cni": "canal"}}, {"config": {"docker": True}}])
     assert warned(selected) == [
         "spec.rkeConfig.machineSelectorConfig[1].config.docker has no effect: v1.34.1+rke2r1 has no such argument"
@@ -249,14 +249,14 @@ def test_a_version_that_is_not_known_is_warned_of_with_the_known_ones() -> None:
     assert warning.endswith("v1.36.0+remuda1; remuda versions)")
     # Not again when something else changes, and not where other data holds.
     assert warned(cluster(kubernetesVersion="v1.99.0+remuda1", rkeConfig={"x": 1}), of("v1.99.0+remuda1")) == []
-    assert warned(of("v1.99.0+remuda1"), rules=Rules(lambda name: None, releases=lambda: None)) == []
+    assert warned(of("v1.99.0+remuda1"), rules=ProvisioningClusterRules(lambda name: None, releases=lambda: None)) == []
     assert warned(of("v1.34.1+remuda1")) == []
 
 
 def test_data_in_the_place_of_ours_is_what_warnings_are_by() -> None:
     arguments = {"serverArgs": {"tls-san": {"type": "array"}}, "agentArgs": {"docker": {"type": "bool"}}}
     data = json.dumps({"k3s": {"releases": [{"version": "v1.33.1+k3s1", **arguments}]}})
-    rules = Rules(lambda name: None, releases=lambda: catalog.read(data, catalog.built_in()))
+    rules = ProvisioningClusterRules(lambda name: None, releases=lambda: catalog.read(data, catalog.built_in()))
     made = {"machineGlobalConfig": {"tls-san": ["a"], "debug": True}}
     (ignored,) = warned(cluster(kubernetesVersion="v1.33.1+k3s1", rkeConfig=made), rules=rules)
     assert ignored == "spec.rkeConfig.machineGlobalConfig.debug has no effect: v1.33.1+k3s1 has no such argument"

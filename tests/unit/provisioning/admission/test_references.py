@@ -12,11 +12,11 @@ from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.objects import Listener, annotations_of, name_of, with_path
-from remuda.provisioning.admission.references import Rules, admitted
+from remuda.provisioning.admission.references import ReferenceRules, admitted
 from remuda.provisioning.references import ACCEPT, AUTHORS
 from remuda.provisioning.references.authors import read
 from remuda.provisioning.well_known import ADDRESS_AUTHORS
-from remuda.runtime.webhook_server import Address, mutating_configuration
+from remuda.runtime.webhook_server import WebhookAddress, mutating_configuration
 
 Obj = dict[str, Any]
 
@@ -38,12 +38,12 @@ class Stored:
         """Nothing changes here."""
 
 
-def rules(*readable: str, stored: Stored | None = None) -> Rules:
+def rules(*readable: str, stored: Stored | None = None) -> ReferenceRules:
     """Users may read the objects of these names."""
     source = stored or Stored()
     rbac = Rbac(source)
     rbac.besides.append(lambda action: action.verb == "get" and action.name in readable)
-    return Rules(source, Holdings(source, rbac), secrets=False)
+    return ReferenceRules(source, Holdings(source, rbac), secrets=False)
 
 
 def asked(user: User, obj: Obj, old: Obj | None = None, kind: str = "Cluster") -> Attributes:
@@ -194,7 +194,7 @@ def test_addresses_are_accepted_by_a_user_who_may_read_what_is_sent_there() -> N
 
 def test_on_another_kubernetes_both_are_webhooks() -> None:
     types = [each for each in admitted(Stored(), Rbac(Stored())) if each.default is not None]
-    made = mutating_configuration("remuda", types, Address(url="https://h:1"), b"")["webhooks"]
+    made = mutating_configuration("remuda", types, WebhookAddress(url="https://h:1"), b"")["webhooks"]
     assert [(each["rules"][0]["apiGroups"], each["rules"][0]["resources"]) for each in made] == [
         (["provisioning.cattle.io"], ["clusters"]),
         (["rke-machine-config.cattle.io"], ["*"]),

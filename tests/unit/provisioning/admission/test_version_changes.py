@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.provisioning.admission.version_changes import Running, change_problem, distribution, form_problem, goes_back
+from remuda.provisioning.admission.version_changes import RunningVersion, change_problem, distribution, form_problem, goes_back
 
 OLD = "v1.33.4+rke2r1"
 
 
-def server(version: str, name: str = "cp-1") -> Running:
-    return Running(name, version, server=True)
+def server(version: str, name: str = "cp-1") -> RunningVersion:
+    return RunningVersion(name, version, server=True)
 
 
-def worker(version: str, name: str = "w-1") -> Running:
-    return Running(name, version, server=False)
+def worker(version: str, name: str = "w-1") -> RunningVersion:
+    return RunningVersion(name, version, server=False)
 
 
-def problem(new: str, *machines: Running, old: str = OLD, initialized: bool = True, restoring: str = "") -> str:
+def problem(new: str, *machines: RunningVersion, old: str = OLD, initialized: bool = True, restoring: str = "") -> str:
     return change_problem(old, new, machines, initialized=initialized, restoring=restoring)
 
 
@@ -124,10 +124,12 @@ def test_going_back_is_noticed(old: str, new: str, back: bool) -> None:
 
 def test_a_version_that_no_server_could_install_is_taken_back() -> None:
     old, new = "v1.35.99+remuda1", "v1.34.1+remuda1"
-    stuck = Running("a", new, True, without_image=True)
-    assert change_problem(old, new, [stuck, Running("b", new, True)], initialized=True) == ""
+    stuck = RunningVersion("a", new, True, without_image=True)
+    assert change_problem(old, new, [stuck, RunningVersion("b", new, True)], initialized=True) == ""
     # A server that runs it, or that only failed for another reason, forbids it.
-    assert "restore a snapshot" in change_problem(old, new, [stuck, Running("b", old, True)], initialized=True)
-    assert "restore a snapshot" in change_problem(old, new, [Running("a", new, True)], initialized=True)
-    assert "restore a snapshot" in change_problem(old, new, [Running("a", new, False, without_image=True)], initialized=True)
-    assert "restore a snapshot" in change_problem(old, new, [Running("a", "", True, without_image=True)], initialized=True)
+    assert "restore a snapshot" in change_problem(old, new, [stuck, RunningVersion("b", old, True)], initialized=True)
+    assert "restore a snapshot" in change_problem(old, new, [RunningVersion("a", new, True)], initialized=True)
+    assert "restore a snapshot" in change_problem(
+        old, new, [RunningVersion("a", new, False, without_image=True)], initialized=True
+    )
+    assert "restore a snapshot" in change_problem(old, new, [RunningVersion("a", "", True, without_image=True)], initialized=True)

@@ -10,7 +10,7 @@ import pytest
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of
-from remuda.provisioning.bootstrap.bootstraptoken import BootstrapTokens, Terms, end_of, is_good, refusal
+from remuda.provisioning.bootstrap.bootstraptoken import BootstrapTokens, TokenValidity, end_of, is_good, refusal
 from remuda.provisioning.well_known import LAST_ACCESS, TOKEN_INVALIDATED
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
@@ -18,7 +18,7 @@ from tests.unit.provisioning.rke_machines import FLEET, Machines, machines
 
 Obj = dict[str, Any]
 NOW = 1_800_000_000.0
-TERMS = Terms()
+TERMS = TokenValidity()
 
 
 def token(age: float = 0.0, used: float | None = None, **marks: str) -> Obj:
@@ -69,7 +69,7 @@ def test_use_in_the_future_does_not_make_it_last_longer() -> None:
 
 def test_what_is_marked_stays_ended_whatever_the_terms() -> None:
     marked = token(0, None, bootstrap_token_invalidated="true")
-    assert not is_good(marked, Terms(ends=False), NOW) and is_good(token(86400), Terms(ends=False), NOW)
+    assert not is_good(marked, TokenValidity(ends=False), NOW) and is_good(token(86400), TokenValidity(ends=False), NOW)
 
 
 def test_it_lets_in_the_host_of_its_machine() -> None:
@@ -83,7 +83,9 @@ def test_it_ends_when_its_host_has_acted_with_what_it_got() -> None:
     ended = "the token was for one registration, and its host has begun to work"
     assert refusal(token(1, 1), ACCOUNT, BOOTSTRAP, known, "a" * 63, TERMS, NOW, acted=True) == ended
     assert refusal(token(1, 1), ACCOUNT, BOOTSTRAP, known, "a" * 63, TERMS, NOW, acted=True, proven=True) == ""
-    assert refusal(token(1, 1), ACCOUNT, BOOTSTRAP, known, "a" * 63, Terms(ends=False), NOW, acted=True) == "", "it never ends"
+    assert refusal(token(1, 1), ACCOUNT, BOOTSTRAP, known, "a" * 63, TokenValidity(ends=False), NOW, acted=True) == "", (
+        "it never ends"
+    )
 
 
 def test_a_host_that_proves_which_it_is_needs_no_token_that_is_still_good() -> None:

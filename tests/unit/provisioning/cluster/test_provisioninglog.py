@@ -9,7 +9,7 @@ import pytest
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.kube.builtin_resources import CONFIG_MAPS, NAMESPACES
-from remuda.provisioning.cluster.provisioninglog import Line, ProvisioningLogs, line_of, with_line
+from remuda.provisioning.cluster.provisioninglog import LogLine, ProvisioningLogs, line_of, with_line
 from tests.unit.access.management_api import Parts, World, world
 
 from .mirrored_clusters import FLEET, demo, everything
@@ -31,38 +31,38 @@ def cluster(*conditions: Obj, **status: Any) -> Obj:
     ("wanted", "line"),
     [
         (cluster(), None),
-        (cluster(condition("Provisioned", "Unknown", "waiting")), Line("waiting")),
-        (cluster(condition("Provisioned", "False", "broken")), Line("broken", True)),
+        (cluster(condition("Provisioned", "Unknown", "waiting")), LogLine("waiting")),
+        (cluster(condition("Provisioned", "False", "broken")), LogLine("broken", True)),
         (cluster(condition("Provisioned", "Unknown"), condition("Updated", "Unknown", "later")), None),
-        (cluster(condition("Provisioned", "True"), condition("Updated", "Unknown", "updating")), Line("updating")),
+        (cluster(condition("Provisioned", "True"), condition("Updated", "Unknown", "updating")), LogLine("updating")),
         (cluster(condition("Provisioned", "True"), condition("Updated", "True")), None),
-        (cluster(condition("Provisioned", "True"), condition("Updated", "True"), ready=True), Line("provisioning done")),
-        (cluster(condition("Provisioned", "False", CONFLICT)), Line(f"Transient error encountered: {CONFLICT}", True)),
+        (cluster(condition("Provisioned", "True"), condition("Updated", "True"), ready=True), LogLine("provisioning done")),
+        (cluster(condition("Provisioned", "False", CONFLICT)), LogLine(f"Transient error encountered: {CONFLICT}", True)),
     ],
 )
-def test_what_a_cluster_says_is_a_line(wanted: Obj, line: Line | None) -> None:
+def test_what_a_cluster_says_is_a_line(wanted: Obj, line: LogLine | None) -> None:
     assert line_of(wanted) == line
 
 
 def test_lines_are_added_when_they_say_something_else() -> None:
-    once = with_line({}, Line("one"), NOW)
+    once = with_line({}, LogLine("one"), NOW)
     assert once == {"log": "2027-01-15T08:00:00Z [INFO ] one\n", "last": "one"}
-    assert with_line(once, Line("one"), NOW + 9) is once
-    twice = with_line({**once, "mine": "kept"}, Line("two", True), NOW + 1)
+    assert with_line(once, LogLine("one"), NOW + 9) is once
+    twice = with_line({**once, "mine": "kept"}, LogLine("two", True), NOW + 1)
     assert twice == {"log": f"{once['log']}2027-01-15T08:00:01Z [ERROR] two\n", "last": "two", "mine": "kept"}
 
 
 def test_the_oldest_lines_go_when_there_are_too_many() -> None:
     data: dict[str, str] = {}
     for number in range(500):
-        data = with_line(data, Line(f"number {number} ü"), NOW + number)
+        data = with_line(data, LogLine(f"number {number} ü"), NOW + number)
     lines = data["log"].splitlines()
     assert len(data["log"].encode()) <= 10_000 and len(lines) > 200
     assert lines[-1].endswith("number 499 ü") and lines[0].startswith("2027-")
 
 
 def test_a_line_that_is_too_long_is_cut() -> None:
-    found = with_line({}, Line("ü" * 20_000), NOW)
+    found = with_line({}, LogLine("ü" * 20_000), NOW)
     assert len(found["log"].encode()) <= 10_000 and found["log"].endswith("ü\n")
 
 

@@ -9,7 +9,7 @@ import pytest
 from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.provisioning.cluster.rkecluster import Endpoint, Malformed, endpoint_of, owner_of
+from remuda.provisioning.cluster.rkecluster import ApiEndpoint, Malformed, endpoint_of, owner_of
 from tests.unit.access.management_api import World
 from tests.unit.provisioning.graph.graph_controllers import VERSION, cluster_world
 
@@ -40,7 +40,7 @@ def holding(endpoint: Obj | None) -> Obj:
     ],
 )
 def test_a_given_endpoint_is_kept(infra: Obj | None, cluster: Obj | None, found: tuple[str, int]) -> None:
-    assert endpoint_of(holding(infra), holding(cluster)) == Endpoint(*found)
+    assert endpoint_of(holding(infra), holding(cluster)) == ApiEndpoint(*found)
 
 
 @pytest.mark.parametrize(

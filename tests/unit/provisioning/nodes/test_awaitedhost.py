@@ -14,8 +14,8 @@ from remuda.kube.objects import annotations_of, is_being_deleted, name_of
 from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.provisioning.bootstrap.service_account_tokens import text_of
-from remuda.provisioning.nodes.awaitedhost import GRACE_SECONDS, State, is_turn
-from remuda.provisioning.nodes.host_registration import HostRegistrations, PlanAccess, Refused
+from remuda.provisioning.nodes.awaitedhost import GRACE_SECONDS, HostState, is_turn
+from remuda.provisioning.nodes.host_registration import HostRegistrations, PlanAccess, RegistrationRefused
 from remuda.provisioning.well_known import ACCOUNT_LABEL, TOKEN_INVALIDATED, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
@@ -143,7 +143,7 @@ async def test_a_host_that_is_refused_is_told_of_with_how_often_since_when_and_w
         writes = 0
         version = (await script_secret(made, "m1"))["metadata"]["resourceVersion"]
         for _ in range(60):
-            with pytest.raises(Refused):
+            with pytest.raises(RegistrationRefused):
                 await hosts.by_bootstrap_token(await token(made, "m1"), OTHER)
             await made.settle(5)
             now = (await script_secret(made, "m1"))["metadata"]["resourceVersion"]
@@ -164,7 +164,7 @@ async def test_a_machine_of_a_pool_that_no_host_can_become_any_more_is_replaced(
     async with machines(controllers) as made:
         hosts = await pool(made, "m1")
         await made.settle(LONG)
-        with pytest.raises(Refused, match="expired"):
+        with pytest.raises(RegistrationRefused, match="expired"):
             await hosts.by_bootstrap_token(await token(made, "m1"), ONE)
         await made.settle(30)
         (wait,) = told(made, "m1")
@@ -263,7 +263,7 @@ async def test_of_a_set_one_machine_is_replaced_at_a_time_and_the_next_when_its_
 
 
 def test_whose_turn_it_is() -> None:
-    states = {"a": State.LOST, "c": State.LOST, "d": State.ACTED, "e": State.AWAITED, "f": State.UNKNOWN}
+    states = {"a": HostState.LOST, "c": HostState.LOST, "d": HostState.ACTED, "e": HostState.AWAITED, "f": HostState.UNKNOWN}
 
     def turn(name: str, others: str, replicas: int, **marks: str) -> bool:
         found: list[Obj] = [{"metadata": {"name": each, **marks}} for each in others]

@@ -15,7 +15,7 @@ from remuda.kube.clock import Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import labels_of
 from remuda.provisioning.bootstrap.service_account_tokens import ensure_token, shown, text_of, token_secrets
-from remuda.provisioning.nodes.host_registration import HostRegistrations, PlanAccess, Refused, UnknownToken
+from remuda.provisioning.nodes.host_registration import HostRegistrations, PlanAccess, RegistrationRefused, UnknownToken
 from remuda.provisioning.well_known import MACHINE_ID, bootstrap_name, plan_name
 from remuda.runtime import Informers, Reconciler
 from tests.unit.access.management_api import Parts
@@ -78,10 +78,10 @@ async def test_a_host_that_did_not_hear_gets_the_same_answer_until_its_token_exp
             await made.settle(pause)
             again = await access_of(made, hosts, await hosts.by_bootstrap_token(text, ONE))
             assert (again.secret_name, again.token) == (first.secret_name, first.token)
-            with pytest.raises(Refused, match="another host"):
+            with pytest.raises(RegistrationRefused, match="another host"):
                 await hosts.by_bootstrap_token(text, OTHER)
         await made.settle(100)
-        with pytest.raises(Refused, match="has expired"):
+        with pytest.raises(RegistrationRefused, match="has expired"):
             await hosts.by_bootstrap_token(text, ONE)
 
 
@@ -91,12 +91,12 @@ async def test_a_host_that_has_acted_comes_again_only_with_what_it_got() -> None
         text = await token(made, "m1")
         access = await access_of(made, hosts, await hosts.by_bootstrap_token(text, ONE))
         await act(made, access)
-        with pytest.raises(Refused, match="one registration"):
+        with pytest.raises(RegistrationRefused, match="one registration"):
             await hosts.by_bootstrap_token(text, ONE)
         known = await hosts.of_plan_token(access.token)
         machine = await hosts.by_bootstrap_token(text, ONE, known)
         assert (await access_of(made, hosts, machine)).token == access.token
-        with pytest.raises(Refused, match="another host"):
+        with pytest.raises(RegistrationRefused, match="another host"):
             await hosts.by_bootstrap_token(text, OTHER, known)
 
 
@@ -117,7 +117,7 @@ async def test_another_host_with_the_same_token_is_refused() -> None:
         hosts = await waiting(made, "m1")
         text = await token(made, "m1")
         await hosts.by_bootstrap_token(text, ONE)
-        with pytest.raises(Refused, match="another host"):
+        with pytest.raises(RegistrationRefused, match="another host"):
             await hosts.by_bootstrap_token(text, OTHER)
 
 
@@ -128,7 +128,7 @@ async def test_of_two_at_the_same_time_one_becomes_the_machine() -> None:
         both = (hosts.by_bootstrap_token(text, each) for each in (ONE, OTHER))
         came = await asyncio.gather(*both, return_exceptions=True)
         let_in = [each for each in came if isinstance(each, dict)]
-        assert len(let_in) == 1 and all(isinstance(each, dict | Refused | ApiError) for each in came)
+        assert len(let_in) == 1 and all(isinstance(each, dict | RegistrationRefused | ApiError) for each in came)
         await made.settle(1)
         assert labels_of(await made.get(capi.MACHINES, "m1", FLEET))[MACHINE_ID] == labels_of(let_in[0])[MACHINE_ID]
 
@@ -157,7 +157,7 @@ async def test_nobody_gets_the_plan_of_a_machine_that_is_not_theirs() -> None:
     async with machines(controllers) as made:
         hosts = await waiting(made, "m1", "m2")
         machine = await hosts.by_bootstrap_token(await token(made, "m1"), ONE)
-        with pytest.raises(Refused, match="not the machine's"):
+        with pytest.raises(RegistrationRefused, match="not the machine's"):
             await hosts.plan_access({**machine, "spec": {"bootstrap": {"configRef": {"name": "m2"}}}})
         assert await made.find(SERVICE_ACCOUNTS, plan_name("m2"), FLEET) is not None
 
@@ -168,7 +168,7 @@ async def test_the_token_of_a_machine_that_is_gone_opens_nothing() -> None:
         text = await token(made, "m1")
         await made.patch(capi.MACHINES, "m1", {"metadata": {"finalizers": ["machine.cluster.x-k8s.io"]}}, FLEET)
         await made.delete(capi.MACHINES, "m1", FLEET)
-        with pytest.raises(Refused):
+        with pytest.raises(RegistrationRefused):
             await hosts.by_bootstrap_token(text, ONE)
         await made.settle(3)
         with pytest.raises(UnknownToken):

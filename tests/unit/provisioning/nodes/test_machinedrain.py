@@ -12,7 +12,15 @@ from remuda.kube.builtin_resources import NODES, PODS, SERVICE_ACCOUNTS
 from remuda.kube.objects import Key, annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
 from remuda.provisioning.etcd.members import DistributionsMembers
-from remuda.provisioning.nodes.machinedrain import DrainAction, DrainError, MachineDrain, Options, decide, parse, sort_pods
+from remuda.provisioning.nodes.machinedrain import (
+    DrainAction,
+    DrainError,
+    MachineDrain,
+    NodeDrainOptions,
+    decide,
+    parse,
+    sort_pods,
+)
 from remuda.provisioning.well_known import DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, UNCORDON
 from remuda.runtime import Reconciler
 from tests.unit.access.management_api import Parts
@@ -57,8 +65,10 @@ def test_all_marks_go_in_the_end() -> None:
 
 
 def test_options_are_read_as_the_planner_writes_them() -> None:
-    assert parse('{"enabled":true,"gracePeriod":-1,"ignoreDaemonSets":null}') == Options(enabled=True)
-    assert parse('{"enabled":false,"gracePeriod":0,"ignoreDaemonSets":false}') == Options(grace=0, ignore_daemon_sets=False)
+    assert parse('{"enabled":true,"gracePeriod":-1,"ignoreDaemonSets":null}') == NodeDrainOptions(enabled=True)
+    assert parse('{"enabled":false,"gracePeriod":0,"ignoreDaemonSets":false}') == NodeDrainOptions(
+        grace=0, ignore_daemon_sets=False
+    )
     with pytest.raises(DrainError):
         parse("[]")
 
@@ -81,22 +91,22 @@ def test_pods_go_as_kubectl_would_have_them_go() -> None:
     mirror = pod("mirror", "", metadata={"annotations": {"kubernetes.io/config.mirror": "x"}})
     going = pod("going", metadata={"deletionTimestamp": "2027-01-15T07:59:00Z"})
     found = sort_pods(
-        [pod("b"), pod("a"), pod("ds", "DaemonSet"), mirror, going, pod("done", "", "Succeeded")], SETS, Options(), NOW
+        [pod("b"), pod("a"), pod("ds", "DaemonSet"), mirror, going, pod("done", "", "Succeeded")], SETS, NodeDrainOptions(), NOW
     )
     assert names(found.evict) == ["a", "b", "done"] and names(found.going) == ["going"] and not found.done
-    assert sort_pods([pod("ds", "DaemonSet"), mirror], SETS, Options(), NOW).done
-    assert sort_pods([going], SETS, Options(skip_deleted_after=30), NOW).done
+    assert sort_pods([pod("ds", "DaemonSet"), mirror], SETS, NodeDrainOptions(), NOW).done
+    assert sort_pods([going], SETS, NodeDrainOptions(skip_deleted_after=30), NOW).done
 
 
 def test_a_pod_that_may_not_go_stops_the_drain_before_it_begins() -> None:
     alone, local = pod("alone", ""), pod("local", volumes=[{"name": "v", "emptyDir": {}}])
     with pytest.raises(DrainError, match=r"no controller .*ns/alone"):
-        sort_pods([pod("a"), alone], SETS, Options(), NOW)
+        sort_pods([pod("a"), alone], SETS, NodeDrainOptions(), NOW)
     with pytest.raises(DrainError, match=r"local storage .*ns/local"):
-        sort_pods([local], SETS, Options(), NOW)
+        sort_pods([local], SETS, NodeDrainOptions(), NOW)
     with pytest.raises(DrainError, match=r"DaemonSet-managed .*ns/ds"):
-        sort_pods([pod("ds", "DaemonSet")], SETS, Options(ignore_daemon_sets=False), NOW)
-    assert len(sort_pods([alone, local], SETS, Options(force=True, delete_empty_dir=True), NOW).evict) == 2
+        sort_pods([pod("ds", "DaemonSet")], SETS, NodeDrainOptions(ignore_daemon_sets=False), NOW)
+    assert len(sort_pods([alone, local], SETS, NodeDrainOptions(force=True, delete_empty_dir=True), NOW).evict) == 2
 
 
 # --- the controller -------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.drain import is_in_drain
 from remuda.provisioning.planner.etcd_liveness import FRESH
 from remuda.provisioning.planner.machine_health import is_member_up, serves
-from remuda.provisioning.planner.managesystemagent import UpdateNote, Verdict
+from remuda.provisioning.planner.managesystemagent import AgentUpdate, UpdateNote
 from remuda.provisioning.planner.snapshot import AgentProgram, ClusterSnapshot, Condition, Join, Machine, PlanNode
 from remuda.provisioning.plans.agent_report import AgentReport
 from tests.scenarios.soaking import SOAK
@@ -147,7 +147,7 @@ def _with_agent(member: Machine, agent: AgentReport | None, note: UpdateNote | N
     if node is None:
         return member
     if note is not None and note.offered:
-        given = Verdict(replace(AGENT, checksum=note.checksum).file(OTHER.successors)).plan(node.plan)
+        given = AgentUpdate(replace(AGENT, checksum=note.checksum).file(OTHER.successors)).plan(node.plan)
         node = replace(node, plan=given, applied=given if node.in_sync else node.applied)
     return with_node(member, replace(node, agent=agent))
 

@@ -23,7 +23,7 @@ from remuda.provisioning.plans.host_write_rules import HOST_KEYS, HOST_SHARE, ke
 from remuda.provisioning.plans.machine_plan_secret import decode
 from remuda.provisioning.well_known import INIT_NODE, JOIN_URL, JOINED_TO, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
-from remuda.runtime.webhook_server import Address, validating_configuration
+from remuda.runtime.webhook_server import WebhookAddress, validating_configuration
 from tests.unit.access.management_api import Parts
 from tests.unit.provisioning.rke_machines import ETCD, FLEET, Machines, machines
 
@@ -168,7 +168,7 @@ async def test_a_stale_answer_is_a_conflict_and_no_refusal() -> None:
 def test_a_webhook_is_asked_only_about_what_hosts_write() -> None:
     """One that were asked about every Secret would stop them all while it is away."""
     (rule,) = [each for each in admitted(None) if each.resource == "secrets"]  # type: ignore[arg-type]
-    (hook,) = validating_configuration("remuda", [rule], Address(url="https://x:1"), b"")["webhooks"]
+    (hook,) = validating_configuration("remuda", [rule], WebhookAddress(url="https://x:1"), b"")["webhooks"]
     account_of_secret = "request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':' + request.name"
     assert hook["matchConditions"] == [{"name": "concerned", "expression": account_of_secret}]
     assert hook["rules"][0]["resources"] == ["secrets"] and hook["rules"][0]["operations"] == ["CREATE", "UPDATE"]

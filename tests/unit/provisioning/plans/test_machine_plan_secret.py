@@ -13,7 +13,7 @@ from remuda.kube.objects import annotations_of
 from remuda.provisioning.plans import machine_plan_secret
 from remuda.provisioning.plans.machine_plan_secret import (
     PlanSecretError,
-    State,
+    PlanState,
     decode,
     has_failed_to_apply,
     packed,
@@ -54,7 +54,7 @@ def agent(obj: Obj, **data: bytes | str) -> Obj:
     return {**obj, "data": {**obj["data"], **secret(None, **data)["data"]}}
 
 
-def found(obj: Obj) -> machine_plan_secret.Delivered:
+def found(obj: Obj) -> machine_plan_secret.DeliveredPlan:
     delivered = decode(obj)
     assert delivered is not None
     return delivered
@@ -206,7 +206,7 @@ def test_a_plan_that_failed_never_counts_as_applied() -> None:
     assert settled(failed, NOW) is failed and has_failed_to_apply(failed) and found(failed).failed
     again = settled(with_retry(failed), NOW)
     delivered = found(again)
-    assert delivered.state is State.PENDING and not delivered.in_sync and not delivered.failed and not delivered.applied_data
+    assert delivered.state is PlanState.PENDING and not delivered.in_sync and not delivered.failed and not delivered.applied_data
     done = settled(agent(again, plan_state="succeeded", applied_checksum=checksum(ONE)), NOW)
     assert found(done).in_sync and found(done).applied_data == ONE
 

@@ -13,7 +13,7 @@ from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import GroupVersionResource, dig, with_path
 from remuda.provisioning.references import AUTHORS, Named, References, references_of
-from remuda.provisioning.references.authors import Ledger, rewritten, text_of
+from remuda.provisioning.references.authors import AuthorLedger, rewritten, text_of
 
 Obj = dict[str, Any]
 
@@ -36,7 +36,7 @@ def cluster(author: User | None = None, creator: str = "", spec: Obj | None = No
     if creator:
         made["metadata"]["annotations"]["field.cattle.io/creatorId"] = creator
     if author is not None:
-        made["metadata"]["annotations"][AUTHORS] = text_of(rewritten(Ledger(), references_of(made), (), author, ""))
+        made["metadata"]["annotations"][AUTHORS] = text_of(rewritten(AuthorLedger(), references_of(made), (), author, ""))
     return made
 
 

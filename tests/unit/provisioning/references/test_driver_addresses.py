@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube.authorization.users import User
-from remuda.provisioning.references.driver_addresses import Address, addresses_of, author_of, driver_of, record, recorded, written
+from remuda.provisioning.references.driver_addresses import (
+    DriverAddress,
+    addresses_of,
+    author_of,
+    driver_of,
+    record,
+    recorded,
+    written,
+)
 from remuda.provisioning.well_known import ADDRESS_AUTHORS
 
 Obj = dict[str, Any]
@@ -28,7 +36,10 @@ def author(obj: Obj, field: str) -> str:
 def test_the_addresses_of_a_config_are_fields_of_its_driver() -> None:
     fields: Obj = {"authUrl": "https://a", "insecure": True, "common": {"url": "x"}, "endpointType": "publicURL"}
     assert driver_of(KIND) == "openstack"
-    assert addresses_of("openstack", config(**fields)) == (Address("authUrl", "https://a"), Address("insecure", "true"))
+    assert addresses_of("openstack", config(**fields)) == (
+        DriverAddress("authUrl", "https://a"),
+        DriverAddress("insecure", "true"),
+    )
     assert addresses_of("openstack", None) == ()
 
 
@@ -39,7 +50,7 @@ def test_what_is_about_the_machine_itself_is_none() -> None:
 def test_a_write_is_of_the_addresses_that_it_adds_or_changes() -> None:
     old = config(authUrl="https://a", apiHost="h")
     assert written(KIND, config(authUrl="https://a", apiHost="h", flavorName="m2"), old) == []
-    assert written(KIND, config(authUrl="https://b", apiHost="h"), old) == [Address("authUrl", "https://b")]
+    assert written(KIND, config(authUrl="https://b", apiHost="h"), old) == [DriverAddress("authUrl", "https://b")]
     assert written(KIND, config(apiHost="h"), old) == []
     assert [each.field for each in written(KIND, old, None)] == ["apiHost", "authUrl"]
 

@@ -45,7 +45,7 @@ class ResourceMapping(NamedTuple):
 Places = Callable[[GroupVersionKind], ResourceMapping | None]
 
 
-class Reference(NamedTuple):
+class AddonObject(NamedTuple):
     """An object that was applied, as an Addon records it."""
 
     api_version: str
@@ -54,7 +54,7 @@ class Reference(NamedTuple):
     name: str
 
     @classmethod
-    def parse(cls, text: str) -> Reference:
+    def parse(cls, text: str) -> AddonObject:
         api_version, kind, namespace, name = text.split("|")
         return cls(api_version, kind, namespace, name)
 
@@ -189,15 +189,15 @@ class Deploying:
         await self._note(manifest, await self._addon(manifest.name), after, done=True)
         log.info("applied %s", manifest.path)
 
-    def _placed(self, obj: Obj) -> tuple[ResourceMapping, Obj, Reference]:
+    def _placed(self, obj: Obj) -> tuple[ResourceMapping, Obj, AddonObject]:
         place = self._places(GroupVersionKind.of(obj))
         if place is None:
             raise ValueError(f"{obj['kind']} of {obj['apiVersion']} is not served")
         namespace = (namespace_of(obj) or "default") if place.namespaced else ""
         placed = with_metadata(obj, namespace=namespace) if namespace else obj
-        return place, placed, Reference(obj["apiVersion"], obj["kind"], namespace, name_of(obj))
+        return place, placed, AddonObject(obj["apiVersion"], obj["kind"], namespace, name_of(obj))
 
-    async def _delete(self, references: Iterable[Reference]) -> None:
+    async def _delete(self, references: Iterable[AddonObject]) -> None:
         for each in reversed(list(references)):
             place = self._places(each.gvk)
             if place is None:
@@ -220,7 +220,7 @@ class Deploying:
                 return None
             raise
 
-    async def _note(self, manifest: Manifest, addon: Obj | None, objects: list[Reference], *, done: bool) -> None:
+    async def _note(self, manifest: Manifest, addon: Obj | None, objects: list[AddonObject], *, done: bool) -> None:
         status: Obj = {"node": self._settings.node_name, "objects": [str(each) for each in objects]}
         status["modified"] = manifest.modified if done else float(dig(addon, "status", "modified") or 0)
         checksum = manifest.checksum if done else dig(addon, "spec", "checksum") or ""
@@ -255,5 +255,5 @@ class Deploying:
             log.warning("Addons of files that are gone can't be removed: %s", error)
 
 
-def _remembered(addon: Obj | None) -> list[Reference]:
-    return [Reference.parse(text) for text in dig(addon, "status", "objects") or ()] if addon is not None else []
+def _remembered(addon: Obj | None) -> list[AddonObject]:
+    return [AddonObject.parse(text) for text in dig(addon, "status", "objects") or ()] if addon is not None else []

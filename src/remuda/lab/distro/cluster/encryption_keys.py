@@ -21,7 +21,7 @@ from .. import DistroError, server_identity
 from ..etcd.client import EtcdClient, Key
 from ..pki import authorities
 from ..pki.authorities import ENCRYPTION, Authorities, Saved, new_encryption_key
-from ..state import State
+from ..state import ServerState
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ async def withdraw(client: EtcdClient, node: str) -> None:
 class KeyFollower:
     """This server's part: use the keys that are in etcd."""
 
-    def __init__(self, state: State, client: EtcdClient, envelope: Envelope, clock: Clock) -> None:
+    def __init__(self, state: ServerState, client: EtcdClient, envelope: Envelope, clock: Clock) -> None:
         self._state = state
         self._client = client
         self._envelope = envelope

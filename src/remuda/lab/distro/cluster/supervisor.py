@@ -31,7 +31,7 @@ from ..etcd.client import EtcdClient, Member
 from ..pki import authorities, certificates, join_tokens
 from ..pki.authorities import SERVER_CA
 from ..pki.certificates import Leaf
-from ..state import State
+from ..state import ServerState
 from ..supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
 from . import node_passwords
 from .etcd_member_removal import NODES, REMOVE
@@ -60,7 +60,7 @@ class SupervisorHandler:
     """Answers requests; :class:`~remuda.apiserver.http.listener.Listener` has the sockets. `beside` answers all others, for an
     API on the same port."""
 
-    def __init__(self, state: State, beside: Page | None = None) -> None:
+    def __init__(self, state: ServerState, beside: Page | None = None) -> None:
         self._state = state
         self._beside = beside
         public, nodes, servers = (), (join_tokens.NODE, join_tokens.SERVER), (join_tokens.SERVER,)

@@ -57,14 +57,14 @@ _SHORT = {"c": "config", "d": "data-dir", "s": "server", "t": "token", "o": "out
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CommandLine:
     """A command line: its words (the command and its object), and its settings."""
 
     words: tuple[str, ...]
     values: Mapping[str, Any]
 
 
-def parse(arguments: Sequence[str]) -> Line:
+def parse(arguments: Sequence[str]) -> CommandLine:
     """Raises ConfigError for an unknown setting."""
     words: list[str] = []
     values: dict[str, Any] = {}
@@ -81,7 +81,7 @@ def parse(arguments: Sequence[str]) -> Line:
             # The short names of `etcd-snapshot`, as in k3s.
             name = f"etcd-{name}"
         _say(values, name, value if equals else None, rest)
-    return Line(tuple(words), values)
+    return CommandLine(tuple(words), values)
 
 
 def _say(values: dict[str, Any], name: str, value: str | None, rest: list[str]) -> None:

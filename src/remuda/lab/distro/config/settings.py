@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import arguments
-from .arguments import KINDS, LISTS, ConfigError, Kind, Line, seconds
+from .arguments import KINDS, LISTS, CommandLine, ConfigError, Kind, seconds
 
 # In all names that k3s makes of its own: paths, kinds of requests, annotations.
 NAME = "remuda"
@@ -140,7 +140,7 @@ class Settings:
         return bool(self.server_url)
 
 
-def load(line: Line, environment: Mapping[str, str] = os.environ) -> Settings:
+def load(line: CommandLine, environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings of this host. Raises ConfigError."""
     root = Path(line.values.get("root") or environment.get("REMUDA_ROOT") or "/")
     named = line.values.get("config") or environment.get("REMUDA_CONFIG_FILE")

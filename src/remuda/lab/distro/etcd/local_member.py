@@ -22,7 +22,7 @@ from ..config.settings import ETCD_PEER_PORT, Paths, Settings
 from . import process
 from .client import EtcdClient, config_for
 from .members import new_name
-from .process import EXISTING, NEW, EtcdProcess, Plan
+from .process import EXISTING, NEW, EtcdProcess, MemberOptions
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def set_aside(directory: Path, clock: Clock) -> None:
         directory.rename(aside)
 
 
-async def planned(settings: Settings, join: Join | None, clock: Clock, entropy: Entropy) -> Plan:
+async def planned(settings: Settings, join: Join | None, clock: Clock, entropy: Entropy) -> MemberOptions:
     """The plan for starting this server's member. Raises Removed."""
     paths = settings.paths
     if is_kept_out(settings):
@@ -77,10 +77,10 @@ async def planned(settings: Settings, join: Join | None, clock: Clock, entropy: 
     peer_url = settings.etcd_url(ETCD_PEER_PORT)
     name = _name(settings, entropy)
     if has_data(paths):
-        return Plan(name, paths.etcd, paths.etcd_tls, {name: peer_url})
+        return MemberOptions(name, paths.etcd, paths.etcd_tls, {name: peer_url})
     if join is None:
-        return Plan(name, paths.etcd, paths.etcd_tls, {name: peer_url}, NEW)
-    return Plan(name, paths.etcd, paths.etcd_tls, await join(name, peer_url), EXISTING)
+        return MemberOptions(name, paths.etcd, paths.etcd_tls, {name: peer_url}, NEW)
+    return MemberOptions(name, paths.etcd, paths.etcd_tls, await join(name, peer_url), EXISTING)
 
 
 def _name(settings: Settings, entropy: Entropy) -> str:
@@ -94,7 +94,7 @@ def _name(settings: Settings, entropy: Entropy) -> str:
 class LocalEtcd:
     """The member while it runs. `client` connects to it alone."""
 
-    def __init__(self, settings: Settings, plan: Plan, clock: Clock, rng: Rng) -> None:
+    def __init__(self, settings: Settings, plan: MemberOptions, clock: Clock, rng: Rng) -> None:
         self.plan = plan
         self._settings = settings
         self._clock = clock

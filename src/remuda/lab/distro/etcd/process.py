@@ -41,7 +41,7 @@ class EtcdFailed(DistroError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MemberOptions:
     """The options for starting a member. `cluster` are the peer URLs by name, needed until the member has data."""
 
     name: str
@@ -94,7 +94,9 @@ async def check_version(settings: Settings) -> None:
         raise EtcdFailed(f"{path} {problem}")
 
 
-def arguments(settings: Settings, plan: Plan, client_port: int = ETCD_PORT, peer_port: int = ETCD_PEER_PORT) -> list[str]:
+def arguments(
+    settings: Settings, plan: MemberOptions, client_port: int = ETCD_PORT, peer_port: int = ETCD_PEER_PORT
+) -> list[str]:
     """The command line, without the program."""
     leaves = etcd_leaves(settings, plan.tls)
     address, loopback = settings.node_ips[0], settings.loopback

@@ -21,7 +21,7 @@ from ..pki import authorities, certificates
 from ..pki.authorities import ETCD_PEER_CA, ETCD_SERVER_CA, Authorities
 from . import process
 from .client import EtcdClient, config_for
-from .process import EtcdProcess, Plan
+from .process import EtcdProcess, MemberOptions
 
 # Other ports than those of the real one, which may run beside it.
 CLIENT_PORT, PEER_PORT = 2399, 2398
@@ -58,7 +58,7 @@ async def _alone(settings: Settings, scratch: Path, clock: Clock, rng: Rng, entr
     write_private(tls / "server-ca.crt", made.bundle(ETCD_SERVER_CA))
     write_private(tls / "peer-ca.crt", made.bundle(ETCD_PEER_CA))
     certificates.ensure(certificates.etcd_leaves(settings, tls).values(), made, clock, entropy)
-    plan = Plan("alone", scratch / "data", tls, {"alone": settings.etcd_url(PEER_PORT)}, force_new=True)
+    plan = MemberOptions("alone", scratch / "data", tls, {"alone": settings.etcd_url(PEER_PORT)}, force_new=True)
     running = EtcdProcess([process.program(settings), *process.arguments(settings, plan, CLIENT_PORT, PEER_PORT)], clock)
     client = EtcdClient(config_for([settings.etcd_url(CLIENT_PORT)], tls), clock, rng)
 

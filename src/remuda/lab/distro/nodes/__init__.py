@@ -20,8 +20,8 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng
 from remuda.kube.objects import Key
 from remuda.runtime import Manager
 
-from .builtin_programs import BUILT_IN, Program
-from .config import SIMULATED, NodeConfig, NodeConfigError, Pace, Taint, parse_label
+from .builtin_programs import BUILT_IN, BuiltinProgram
+from .config import SIMULATED, NodeConfig, NodeConfigError, PodDelays, Taint, parse_label
 from .heartbeat import NODES, Heartbeat, role_labels
 from .kubelet import Kubelet
 from .sandboxes import Sandboxes
@@ -29,10 +29,10 @@ from .sandboxes import Sandboxes
 __all__ = [
     "BUILT_IN",
     "SIMULATED",
+    "BuiltinProgram",
     "NodeConfig",
     "NodeConfigError",
-    "Pace",
-    "Program",
+    "PodDelays",
     "Taint",
     "parse_label",
     "role_labels",

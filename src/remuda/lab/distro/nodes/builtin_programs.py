@@ -36,7 +36,7 @@ def entrypoint(*arguments: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class BuiltinProgram:
     """`repository` is the image's name without registry, tag and digest; `places` are options that take a mount's path;
     `variables` are those of the pod's environment that it may get. `asked` is the `command` of pods that select this program of
     the image; `port` is where it listens on its host's own address, if it does."""
@@ -61,12 +61,12 @@ class Program:
 
 
 BUILT_IN: Final = (
-    Program(
+    BuiltinProgram(
         CLUSTER_AGENT,
         entrypoint("cluster-agent"),
         places=MappingProxyType({"--credentials": "/cattle-credentials", "--service-account": _ACCOUNT}),
     ),
-    Program(
+    BuiltinProgram(
         CLUSTER_AGENT,
         entrypoint("kube-api-auth"),
         asked=AUTH_COMMAND,
@@ -76,7 +76,7 @@ BUILT_IN: Final = (
 )
 
 
-def program_of(container: Obj, programs: Iterable[Program]) -> Program | None:
+def program_of(container: Obj, programs: Iterable[BuiltinProgram]) -> BuiltinProgram | None:
     """The program of a container's image; None when there is none, or when the pod runs another command in it."""
     if container.get("args"):
         return None

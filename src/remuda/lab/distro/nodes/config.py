@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from remuda.client.interface import Client
 
-from .builtin_programs import BUILT_IN, Program
+from .builtin_programs import BUILT_IN, BuiltinProgram
 
 Obj = dict[str, Any]
 
@@ -54,7 +54,7 @@ def parse_label(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PodDelays:
     """Seconds that pods that run in name take: to start, to stop, and to finish when they are tasks.
 
     For pods that are processes: the first pause before a restart (later twice as long each time), and the interval for retrying
@@ -93,6 +93,6 @@ class NodeConfig:
     capacity: Mapping[str, str] = field(default_factory=lambda: CAPACITY)
     root: Path | None = None
     api_server: str = ""
-    programs: tuple[Program, ...] = BUILT_IN
-    pace: Pace = field(default=Pace())
+    programs: tuple[BuiltinProgram, ...] = BUILT_IN
+    pace: PodDelays = field(default=PodDelays())
     report_seconds: float = REPORT_SECONDS

@@ -129,7 +129,7 @@ class Apart:
 
 
 @dataclass(slots=True)
-class Verdict:
+class FitResult:
     """The chosen node, or the reasons for none, and how many nodes each of them excludes."""
 
     node: str = ""
@@ -143,14 +143,14 @@ class Verdict:
         return f"0/{nodes} nodes are available: {said}."
 
 
-def choose(pod: Obj, slots: Mapping[str, Slot], order: Sequence[str] | None = None, begin: int = 0) -> Verdict:
+def choose(pod: Obj, slots: Mapping[str, Slot], order: Sequence[str] | None = None, begin: int = 0) -> FitResult:
     """Choose a node. With `order`, nodes are tried from the one at `begin` on, until enough suitable ones are found."""
     spec = pod.get("spec") or {}
     choice, asked, family = NodeChoice.of(spec), asked_by(pod), family_of(pod)
     tolerations = spec.get("tolerations") or []
     apart = [(each.topology, each.places(slots.values())) for each in Apart.of(pod, "podAntiAffinity")]
     together = [(each, each.places(slots.values())) for each in Apart.of(pod, "podAffinity")]
-    found = Verdict()
+    found = FitResult()
     best: tuple[int, ...] | None = None
     would_do = 0
     for name in _looked_at(choice, slots, order, begin):

@@ -28,7 +28,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, metadata, name_of, namespace_of, uid_of
 from remuda.runtime import DONE, NORMAL, WARNING, Recorder, Result
 
-from .builtin_programs import Program, program_of
+from .builtin_programs import BuiltinProgram, program_of
 from .config import NodeConfig
 from .heartbeat import MANAGER
 from .pod_status import assembled, container_status
@@ -194,7 +194,7 @@ class Sandboxes:
             return False
         return all(self._program(container) is not None for container in dig(pod, "spec", "containers") or ())
 
-    def _program(self, container: Obj) -> Program | None:
+    def _program(self, container: Obj) -> BuiltinProgram | None:
         return program_of(container, self._config.programs)
 
     async def close(self) -> None:

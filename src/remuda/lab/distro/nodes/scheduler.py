@@ -14,7 +14,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, find_by, is_being_deleted, labels_of, name_of, uid_of
 from remuda.runtime import DONE, NORMAL, WARNING, Controller, Manager, Result, Watch, changed
 
-from .node_fit import Slot, Verdict, choose, room_of
+from .node_fit import FitResult, Slot, choose, room_of
 
 Obj = dict[str, Any]
 
@@ -137,7 +137,7 @@ class Scheduler:
         }
         await self._client.create(PODS, binding, key.namespace, name=key.name, subresource="binding")
 
-    async def _refuse(self, key: Key, pod: Obj, verdict: Verdict) -> None:
+    async def _refuse(self, key: Key, pod: Obj, verdict: FitResult) -> None:
         message = verdict.message(len(self._slots))
         self._events.event(pod, WARNING, "FailedScheduling", message)
         old = find_by(dig(pod, "status", "conditions") or (), "type", "PodScheduled") or {}

@@ -46,7 +46,7 @@ class Ec2:
         for attempt in range(1, tries + 1):
             try:
                 return await asyncio.to_thread(self._call, operation, doing, parameters)
-            except Refused as error:
+            except Ec2Refused as error:
                 if attempt == tries or error.reason not in (Reason.THROTTLED, Reason.UNAVAILABLE):
                     raise
                 pause = min(_LONGEST_PAUSE, 2.0**attempt) * self._around.rng.uniform(0.5, 1.0)
@@ -69,7 +69,7 @@ class Ec2:
         """The answer; None when EC2 answers with one of these codes."""
         try:
             return await self(operation, doing, **parameters)
-        except Refused as error:
+        except Ec2Refused as error:
             if error.code in codes:
                 return None
             raise
@@ -94,9 +94,9 @@ class Ec2:
                 raise unreached(doing, error) from None
             raise refusal(doing, str(told.get("Code", "")), str(told.get("Message", "")), status) from None
         except exceptions.NoCredentialsError:
-            raise Refused(Reason.AUTH_FAILED, _NO_CREDENTIALS, field="accessKey") from None
+            raise Ec2Refused(Reason.AUTH_FAILED, _NO_CREDENTIALS, field="accessKey") from None
         except exceptions.ParamValidationError as error:
-            raise Refused(Reason.INVALID, f"{doing} failed: {error}") from None
+            raise Ec2Refused(Reason.INVALID, f"{doing} failed: {error}") from None
         except (exceptions.BotoCoreError, exceptions.HTTPClientError, unreadable, OSError, ValueError) as error:
             # boto3 raises ValueError for an endpoint that is not a URL.
             raise unreached(doing, error) from None
@@ -274,7 +274,7 @@ _ADVICE = {
 }
 
 
-class Refused(DriverError):
+class Ec2Refused(DriverError):
     """A call that EC2 answered with an error, or that did not get through (then `code` is empty)."""
 
     def __init__(self, reason: Reason, message: str, code: str = "", field: str = "") -> None:
@@ -282,20 +282,20 @@ class Refused(DriverError):
         self.code = code
 
 
-def refusal(doing: str, code: str, said: str, status: int = 400) -> Refused:
+def refusal(doing: str, code: str, said: str, status: int = 400) -> Ec2Refused:
     """`doing` says in a few words what was requested: "launching an instance"."""
     reason, field = _meaning(code, said, status)
     advice = _ADVICE.get(reason, "")
     text = f"{doing} failed: {said.strip().rstrip('.')} ({code})"
-    return Refused(reason, f"{text}; {advice}" if advice else text, code, field)
+    return Ec2Refused(reason, f"{text}; {advice}" if advice else text, code, field)
 
 
-def unreached(doing: str, error: BaseException) -> Refused:
+def unreached(doing: str, error: BaseException) -> Ec2Refused:
     """The error for a call without a proper answer from EC2. It does not tell whether nothing answered, or something else did."""
     message = f"{doing} failed: {outbound.told(error, 'EC2')}"
     if outbound.is_refusal(error):
-        return Refused(Reason.INVALID, message, field="endpoint")
-    return Refused(Reason.UNAVAILABLE, message)
+        return Ec2Refused(Reason.INVALID, message, field="endpoint")
+    return Ec2Refused(Reason.UNAVAILABLE, message)
 
 
 def _meaning(code: str, said: str, status: int) -> tuple[Reason, str]:

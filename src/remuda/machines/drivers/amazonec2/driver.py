@@ -15,7 +15,7 @@ from ...driver import Driver, DriverContext, Found, Keep, Machine, Options, Stat
 from ...errors import DriverError, Reason
 from ...options import Flag, FlagKind
 from . import client
-from .client import Ec2, Refused, refusal
+from .client import Ec2, Ec2Refused, refusal
 from .key_pairs import ensure_key_pair, key_pairs, remove_key_pairs
 from .launch_request import check, find_image, find_place, request
 from .security_groups import DEFAULT_GROUP, check_groups, ensure_groups, remove_groups, unused_groups
@@ -157,7 +157,7 @@ class AmazonEC2(Driver):
     async def remove(self, machine: Machine, keep: Keep) -> None:
         try:
             await self._remove(machine)
-        except Refused as error:
+        except Ec2Refused as error:
             if error.reason is Reason.NOT_FOUND:
                 # NOT_FOUND would mean that nothing is left of the machine. Where that is so, no error is raised.
                 raise DriverError(Reason.FAILED, error.message) from error
@@ -235,7 +235,7 @@ class AmazonEC2(Driver):
                     "run_instances", "launching an instance", **request(machine, image, place, groups, key, attempt)
                 )
                 return await _keep_instance(answer["Instances"][0], keep)
-            except Refused as error:
+            except Ec2Refused as error:
                 if error.code == "IdempotentParameterMismatch":
                     # A launch with this token was begun, with a request that was not quite the same.
                     if found := await self._found_again(ec2, machine, keep):

@@ -15,7 +15,7 @@ from remuda import __version__
 from ...driver import DriverContext, Machine, Options
 from ...errors import DriverError, Reason
 from . import client
-from .client import Ec2, Refused
+from .client import Ec2, Ec2Refused
 
 DEFAULT_GROUP = "rancher-nodes"
 _PAUSE, _TRIES = 3.0, 20
@@ -129,7 +129,7 @@ async def _open(ec2: Ec2, options: Options, group: dict[str, Any]) -> None:
                 IpPermissions=lacking,
             )
             return
-        except Refused as error:
+        except Ec2Refused as error:
             # Another client added one of them just now: then EC2 added none of ours.
             if error.code != "InvalidPermission.Duplicate":
                 raise

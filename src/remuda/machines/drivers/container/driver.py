@@ -25,7 +25,7 @@ from ...driver import Driver, DriverError, Flag, FlagKind, Found, Keep, Machine,
 from ...errors import elsewhere
 from ...ssh import PRIVATE, ensure_key
 from . import firstboot, host_image
-from .engine import Engine, Seen, Wanted, socket_of
+from .engine import ContainerSpec, ContainerState, Engine, socket_of
 
 _MACHINE, _OWNER, _TOKEN, _ADDRESS = "dev.remuda.machine", "dev.remuda.owner", "dev.remuda.token", "dev.remuda.address"
 _STATES = {
@@ -98,7 +98,9 @@ class Container(Driver):
                 self.around.say("its address is in use: another one is tried")
             await keep({"IPAddress": await self._address(engine, machine)})
 
-    async def _started(self, engine: Engine, machine: Machine, wanted: Wanted, key: str, keep: Keep, tried: set[str]) -> bool:
+    async def _started(
+        self, engine: Engine, machine: Machine, wanted: ContainerSpec, key: str, keep: Keep, tried: set[str]
+    ) -> bool:
         """False if its address, which is then in `tried`, turned out to be in use: the container is gone."""
         placed = await _placed(engine, wanted, machine.token, tried)
         await engine.create(placed)
@@ -179,13 +181,13 @@ class Container(Driver):
         )
 
 
-async def _ours(engine: Engine, machine: Machine) -> Seen | None:
+async def _ours(engine: Engine, machine: Machine) -> ContainerState | None:
     """This machine's container; None when there is none, or when one of that name is not ours."""
     seen = await engine.seen(_name(machine))
     return seen if seen is not None and seen.labels.get(_TOKEN) == machine.token else None
 
 
-async def _placed(engine: Engine, wanted: Wanted, token: str, tried: Collection[str]) -> Wanted:
+async def _placed(engine: Engine, wanted: ContainerSpec, token: str, tried: Collection[str]) -> ContainerSpec:
     """The container's spec with a fixed address, if the engine permits a choice."""
     network = next(filter(None, map(network_of, await engine.subnets(wanted.network))), None)
     if network is None:
@@ -215,11 +217,11 @@ def _name(machine: Machine) -> str:
     return str(machine.state.get("ContainerName") or machine.name)
 
 
-def _wanted(machine: Machine) -> Wanted:
+def _wanted(machine: Machine) -> ContainerSpec:
     options = machine.options
     image = options.text("image") or host_image.NAME
     labels = {_MACHINE: machine.name, _OWNER: machine.owner, _TOKEN: machine.token}
-    return Wanted(
+    return ContainerSpec(
         name=machine.name,
         image=image,
         hostname=machine.hostname,
@@ -250,7 +252,7 @@ def _first_boot(machine: Machine, key: str) -> bytes:
     return firstboot.archive(Path(named).read_text() if named else "", key)
 
 
-def _taken(seen: Seen | None) -> DriverError:
+def _taken(seen: ContainerState | None) -> DriverError:
     whose = seen.labels.get(_MACHINE, "") if seen is not None else ""
     what = f"of the machine {whose}" if whose else "which was not made by this driver"
     return DriverError(Reason.CONFLICT, f"there is a container {seen.name if seen else ''} already, {what}")

@@ -32,7 +32,7 @@ _PLACES = ("/run/podman/podman.sock", "/var/run/docker.sock")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ContainerState:
     """A container as the engine has it. `status` is the engine's own word."""
 
     id: str
@@ -138,7 +138,7 @@ class Engine:
         lines.of(_object(half.decode(errors="replace")))
         return lines.problem
 
-    async def create(self, wanted: Wanted) -> bool:
+    async def create(self, wanted: ContainerSpec) -> bool:
         """False when there is a container of that name already. Raises DriverError."""
         if await self._is_podman():
             status, _ = await self._ask("POST", f"{_LIBPOD}/containers/create", body=libpod_spec(wanted), passing=(409, 500))
@@ -164,7 +164,7 @@ class Engine:
         how = {"volumes": "true", "timeout": "0"} if await self._is_podman() else {"v": "true"}
         await self._ask("DELETE", await self._of(name, ""), {"force": "true", **how}, passing=(404,))
 
-    async def seen(self, name: str) -> Seen | None:
+    async def seen(self, name: str) -> ContainerState | None:
         status, said = await self._ask("GET", await self._of(name, "json"), passing=(404,))
         return None if status == 404 else _seen(_object(said))
 
@@ -269,11 +269,11 @@ def _refused(status: int, said: str, path: str) -> DriverError:
     return DriverError(reasons.get(status, Reason.FAILED), f"the container engine refused: {message}")
 
 
-def _seen(said: Obj) -> Seen:
+def _seen(said: Obj) -> ContainerState:
     networks = (said.get("NetworkSettings") or {}).get("Networks") or {}
     addresses = [str((said.get("NetworkSettings") or {}).get("IPAddress") or "")]
     addresses += [str((each or {}).get("IPAddress") or "") for each in networks.values()]
-    return Seen(
+    return ContainerState(
         id=str(said.get("Id") or ""),
         name=str(said.get("Name") or "").lstrip("/"),
         labels=dict((said.get("Config") or {}).get("Labels") or {}),
@@ -312,7 +312,7 @@ _TEMPORARY = {"/run": "rw,nosuid,nodev,exec,mode=755", "/run/lock": "rw,nosuid,n
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ContainerSpec:
     """`memory` is in bytes, `cpus` in whole processors; 0, an empty network and an empty address mean the engine's default."""
 
     name: str
@@ -326,7 +326,7 @@ class Wanted:
     cpus: float = 0.0
 
 
-def libpod_spec(wanted: Wanted) -> Obj:
+def libpod_spec(wanted: ContainerSpec) -> Obj:
     """The container's specification for podman's own API."""
     limits: Obj = {}
     if wanted.memory:
@@ -362,7 +362,7 @@ def libpod_spec(wanted: Wanted) -> Obj:
     return spec
 
 
-def docker_spec(wanted: Wanted) -> Obj:
+def docker_spec(wanted: ContainerSpec) -> Obj:
     """The container's specification for Docker's API, without the name."""
     endpoint = {wanted.network: {"IPAMConfig": {"IPv4Address": wanted.address}}} if wanted.network and wanted.address else {}
     return {

@@ -27,7 +27,7 @@ _LONGEST_PAUSE = 60.0
 _TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=10)
 
 
-class Refused(DriverError):
+class DigitalOceanRefused(DriverError):
     """A call that was answered with an error, or that did not get through (then `status` is 0)."""
 
     def __init__(self, reason: Reason, message: str, status: int = 0, field: str = "") -> None:
@@ -58,7 +58,7 @@ class Api:
         """The object; None when it does not exist."""
         try:
             return await self.get(path, doing)
-        except Refused as error:
+        except DigitalOceanRefused as error:
             if error.status == 404:
                 return None
             raise
@@ -82,7 +82,7 @@ class Api:
         """Nothing there is no error."""
         try:
             await self._asked("DELETE", path, doing, None, repeat=True)
-        except Refused as error:
+        except DigitalOceanRefused as error:
             if error.status != 404:
                 raise
 
@@ -96,7 +96,7 @@ class Api:
                 return await self._ask(method, path, doing, body)
             except _Busy as busy:
                 error, pause = busy.error, busy.pause
-            except Refused as refused:
+            except DigitalOceanRefused as refused:
                 if not (refused.uncertain and repeat):
                     raise
                 error, pause = refused, 0.0
@@ -124,7 +124,7 @@ class Api:
             # The URL library raises ValueError for an address that it can't read.
             message = f"{doing} failed: {outbound.told(error, 'DigitalOcean')}"
             reason = Reason.INVALID if outbound.is_refusal(error) else Reason.UNAVAILABLE
-            raise Refused(reason, message) from None
+            raise DigitalOceanRefused(reason, message) from None
 
     def _connector(self) -> aiohttp.BaseConnector:
         """Under the policy; the proxy that the server's administrator chose is not subject to it."""
@@ -143,7 +143,7 @@ class Api:
         text = _message(said) or f"it answered {status}"
         reason, field, advice = _meaning(status, text)
         message = f"{doing} failed: {text.strip().rstrip('.')} ({status})"
-        error = Refused(reason, f"{message}; {advice}" if advice else message, status, field)
+        error = DigitalOceanRefused(reason, f"{message}; {advice}" if advice else message, status, field)
         # Locked while another action runs: none of it is carried out.
         if status == 429 or (status == 422 and "pending event" in text.lower()):
             return _Busy(error, self._pause(headers))
@@ -159,7 +159,7 @@ class Api:
 class _Busy(Exception):
     """Not carried out, and worth another try after a pause."""
 
-    def __init__(self, error: Refused, pause: float) -> None:
+    def __init__(self, error: DigitalOceanRefused, pause: float) -> None:
         super().__init__(str(error))
         self.error = error
         self.pause = pause
@@ -175,7 +175,7 @@ def _decoded(said: bytes, doing: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         # The answer comes from another server than DigitalOcean's; the message does not name it.
         error = ValueError("the answer is no JSON object")
-        raise Refused(Reason.UNAVAILABLE, f"{doing} failed: {outbound.told(error, 'DigitalOcean')}")
+        raise DigitalOceanRefused(Reason.UNAVAILABLE, f"{doing} failed: {outbound.told(error, 'DigitalOcean')}")
     return found
 
 

@@ -15,7 +15,7 @@ from ...driver import Driver, DriverContext, Found, Keep, Machine, Options, Stat
 from ...errors import DriverError, Reason
 from ...options import Flag, FlagKind
 from . import ssh_keys
-from .client import Api, Refused
+from .client import Api, DigitalOceanRefused
 from .ssh_keys import ensure_ssh_key, owned_keys, remove_ssh_key
 
 # --- flags ----------------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class DigitalOcean(Driver):
         api = Api(options.text("access-token"), self.around, tries=1)
         try:
             await api.get("/v2/account", "identifying the DigitalOcean account")
-        except Refused as error:
+        except DigitalOceanRefused as error:
             # A token that may not read the account is known all the same.
             if error.status != 403:
                 raise
@@ -181,7 +181,7 @@ class DigitalOcean(Driver):
                 droplet = int(answer["droplet"]["id"])
                 await keep({"DropletID": droplet})
                 return droplet
-            except Refused as error:
+            except DigitalOceanRefused as error:
                 if not error.uncertain:
                     await keep({"LaunchBegun": 0, "LaunchRequests": made})
                     raise
@@ -284,7 +284,7 @@ async def _tagged(api: Api, machine: Machine) -> list[Droplet]:
     path = f"{_DROPLETS}?tag_name={ssh_keys.token_tag(machine.token)}"
     try:
         found = [one async for one in api.every(path, "droplets", "looking for our droplet")]
-    except Refused as error:
+    except DigitalOceanRefused as error:
         if error.status != 404:
             raise
         # No such tag.

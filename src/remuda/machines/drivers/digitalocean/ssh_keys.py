@@ -12,7 +12,7 @@ from typing import Any
 from ...driver import Keep, Machine
 from ...errors import DriverError, Reason
 from ...ssh import PRIVATE, ensure_key
-from .client import Api, Refused
+from .client import Api, DigitalOceanRefused
 
 _KEYS = "/v2/account/keys"
 
@@ -64,7 +64,7 @@ async def _add(api: Api, machine: Machine, public: str) -> dict[str, Any]:
     body = {"name": key_name(machine), "public_key": public}
     try:
         return await api.make(_KEYS, body, "adding an SSH key")
-    except Refused as error:
+    except DigitalOceanRefused as error:
         if not error.uncertain and error.status != 422:
             raise
         # Cut, or there already since a call that was cut.

@@ -19,7 +19,7 @@ from .. import machine_health, waits
 from ..snapshot import ControlPlane, Machine
 from ..tiers import Pass
 from . import etcd_snapshot_create, etcd_snapshot_restore, recover, rotate_certificates, rotate_encryption_keys, upgrade_snapshot
-from .steps import Progress, was_written
+from .steps import OperationProgress, was_written
 
 
 class _Operation(NamedTuple):
@@ -28,8 +28,8 @@ class _Operation(NamedTuple):
 
     is_wanted: Callable[[ControlPlane], bool]
     is_running: Callable[[ControlPlane], bool]
-    run: Callable[[Pass, bool], Progress]
-    end: Callable[[Pass, bool, str], Progress] | None = None
+    run: Callable[[Pass, bool], OperationProgress]
+    end: Callable[[Pass, bool, str], OperationProgress] | None = None
 
 
 # By the field of the spec (of the status, for what nobody requests by itself), in the order in which they run.
@@ -62,7 +62,7 @@ def is_running(control_plane: ControlPlane) -> bool:
     return recover.is_running(control_plane) or any(operation.is_running(control_plane) for operation in _ALL.values())
 
 
-def run_all(run: Pass, paused: bool) -> Progress:
+def run_all(run: Pass, paused: bool) -> OperationProgress:
     """The next step of the operation that runs, else of the first that is requested."""
     control_plane = run.snapshot.control_plane
     begun = [name for name, operation in _ALL.items() if operation.is_running(control_plane)]
@@ -84,17 +84,17 @@ def run_all(run: Pass, paused: bool) -> Progress:
     return replace(progress, notes=(*progress.notes, *notes))
 
 
-def _giving_way(run: Pass, paused: bool, name: str, progress: Progress) -> Progress:
+def _giving_way(run: Pass, paused: bool, name: str, progress: OperationProgress) -> OperationProgress:
     """An operation that can't end by itself is given up for a restore, which may be the remedy."""
     end = _ALL[name].end
     if paused or end is None or not is_stuck(run, progress):
         return progress
     text = f"{name} is given up for {etcd_snapshot_restore.FIELD}"
     wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text)
-    return end(run, paused, f"given up for {etcd_snapshot_restore.FIELD}").also(Progress(blocking=(wait,)))
+    return end(run, paused, f"given up for {etcd_snapshot_restore.FIELD}").also(OperationProgress(blocking=(wait,)))
 
 
-def is_stuck(run: Pass, progress: Progress) -> bool:
+def is_stuck(run: Pass, progress: OperationProgress) -> bool:
     """True if an operation waits for a host that has not answered for very long, or for an etcd that has lost its majority."""
     named = {machine.ref(): machine for machine in run.machines}
     late = [named[wait.subject] for wait in progress.blocking if wait.code in _OF_A_HOST and wait.subject in named]

@@ -14,7 +14,7 @@ from remuda.kube.waits import Actor, Code, Wait
 from .. import machine_health, waits
 from ..snapshot import Condition, ControlPlane, Machine, SaveSnapshot
 from ..tiers import Pass
-from .steps import Progress, Step, assign, is_task_plan, join_of, pending, was_written
+from .steps import MachineStep, OperationProgress, assign, is_task_plan, join_of, pending, was_written
 
 FIELD = "etcdSnapshotCreate"
 CONDITION = "EtcdSnapshotCreated"
@@ -37,34 +37,34 @@ def is_running(control_plane: ControlPlane) -> bool:
     return asked is not None and phase in (_STARTED, _RESTART)
 
 
-def run(run: Pass, paused: bool) -> Progress:
+def run(run: Pass, paused: bool) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     if control_plane.spec.get(FIELD) is None:
         begun = control_plane.etcd_snapshot_create is not None or control_plane.etcd_snapshot_create_phase
-        return Progress({FIELD: None, _PHASE: None}) if begun else Progress()
+        return OperationProgress({FIELD: None, _PHASE: None}) if begun else OperationProgress()
     if not paused and is_wanted(control_plane):
         return _begin(run)
     if control_plane.etcd_snapshot_create_phase == _STARTED:
         return _save(run, paused)
     if control_plane.etcd_snapshot_create_phase == _RESTART and _with_task(run) is None:
-        return Progress({_PHASE: _FINISHED})
-    return Progress()
+        return OperationProgress({_PHASE: _FINISHED})
+    return OperationProgress()
 
 
-def end(run: Pass, paused: bool, reason: str) -> Progress:
+def end(run: Pass, paused: bool, reason: str) -> OperationProgress:
     return _failed(reason)
 
 
-def _begin(run: Pass) -> Progress:
+def _begin(run: Pass) -> OperationProgress:
     """A member that still has the plan of the last snapshot would take no new one, so the normal plans come first."""
     late = _with_task(run)
     if late is not None:
         text = f"{_WHAT}: waiting until {late.name} has its normal plan"
-        return Progress(notes=(waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text, late.ref()),))
+        return OperationProgress(notes=(waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text, late.ref()),))
     asked = dict(run.snapshot.control_plane.spec[FIELD])
     text = f"{_WHAT}: beginning"
     wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text)
-    return Progress({FIELD: asked, _PHASE: _STARTED}, (Condition(CONDITION, "Unknown", "Started"),), (wait,))
+    return OperationProgress({FIELD: asked, _PHASE: _STARTED}, (Condition(CONDITION, "Unknown", "Started"),), (wait,))
 
 
 def _with_task(run: Pass) -> Machine | None:
@@ -73,13 +73,13 @@ def _with_task(run: Pass) -> Machine | None:
     return next((machine for machine in members if not machine_health.is_hung(run.snapshot, machine)), None)
 
 
-def _save(run: Pass, paused: bool) -> Progress:
+def _save(run: Pass, paused: bool) -> OperationProgress:
     saving = save(run, paused, SaveSnapshot(), _WHAT, CONDITION)
     if not isinstance(saving, Saving):
-        return Progress(blocking=saving)
+        return OperationProgress(blocking=saving)
     if saving.failed or not saving.done:
         return _failed(saving.text)
-    return Progress({_PHASE: _RESTART}, (Condition(CONDITION, "True", message=saving.text),))
+    return OperationProgress({_PHASE: _RESTART}, (Condition(CONDITION, "True", message=saving.text),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _takes_part(machine: Machine) -> bool:
     return machine_health.is_member_up(machine) or (node is not None and is_task_plan(node.plan))
 
 
-def _is_given_up(run: Pass, step: Step, condition: str) -> bool:
+def _is_given_up(run: Pass, step: MachineStep, condition: str) -> bool:
     """True for a host that has had the task, or could have had it, for very long."""
     if step.wait is None or step.wait.code is Code.PAUSED or was_written(run, step.machine):
         return False
@@ -127,11 +127,11 @@ def _is_given_up(run: Pass, step: Step, condition: str) -> bool:
     return is_old and machine_health.is_hung(run.snapshot, step.machine)
 
 
-def _why(step: Step, what: str) -> str:
+def _why(step: MachineStep, what: str) -> str:
     if step.wait is not None and step.wait.code is Code.RENDER:
         return f"{step.machine.name}: {step.wait.evidence.removeprefix(f'{what}: ')}"
     return f"{step.machine.name}: {step.failed or 'no answer'}"
 
 
-def _failed(reason: str) -> Progress:
-    return Progress({_PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", reason),))
+def _failed(reason: str) -> OperationProgress:
+    return OperationProgress({_PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", reason),))

@@ -38,7 +38,7 @@ from ..snapshot import (
 )
 from ..tiers import Pass
 from .restore_source import choose, refusal, why_not_its_own
-from .steps import Progress, Step, assign, join_of
+from .steps import MachineStep, OperationProgress, assign, join_of
 
 FIELD = "etcdSnapshotRestore"
 CONDITION = "EtcdSnapshotRestored"
@@ -91,7 +91,7 @@ def begins_on_restored(control_plane: ControlPlane) -> bool:
     return control_plane.etcd_snapshot_restore_phase in (_PODS, _INITIAL)
 
 
-def run(run: Pass, paused: bool) -> Progress:
+def run(run: Pass, paused: bool) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     if _asked(control_plane) is None:
         return _without_request(run)
@@ -100,7 +100,7 @@ def run(run: Pass, paused: bool) -> Progress:
     if paused:
         text = f"{_of_phase(control_plane)}: {waits.PAUSED}"
         held = waits.of_control_plane(run.snapshot, Code.PAUSED, Actor.USER, text)
-        return Progress(blocking=(held,)) if is_running(control_plane) else Progress()
+        return OperationProgress(blocking=(held,)) if is_running(control_plane) else OperationProgress()
     step = _STEPS.get(control_plane.etcd_snapshot_restore_phase)
     if step is not None:
         return step(run)
@@ -108,21 +108,21 @@ def run(run: Pass, paused: bool) -> Progress:
         found = control_plane.condition(CONDITION)
         why = found.message if found is not None else "the restore has failed"
         return _blocked(run, Code.RESTORE, Actor.USER, f"{why}; the cluster is stopped: {_AGAIN}")
-    return Progress()
+    return OperationProgress()
 
 
 _AGAIN = "request a restore once more, of this or another snapshot (with a new generation)"
 
 
-def after_tiers(run: Pass) -> Progress:
+def after_tiers(run: Pass) -> OperationProgress:
     """The next phase, once a whole pass had nothing left to do."""
     control_plane = run.snapshot.control_plane
     if control_plane.etcd_snapshot_restore_phase == _INITIAL:
         return _next(run, _NODES, "deleting nodes without a machine")
     if control_plane.etcd_snapshot_restore_phase == _RESTART:
         name = _source(control_plane.etcd_snapshot_restore or {})
-        return Progress({_PHASE: _FINISHED}, (Condition(CONDITION, "True", message=f"restored {name}"),))
-    return Progress()
+        return OperationProgress({_PHASE: _FINISHED}, (Condition(CONDITION, "True", message=f"restored {name}"),))
+    return OperationProgress()
 
 
 def _asked(control_plane: ControlPlane) -> Obj | None:
@@ -130,17 +130,17 @@ def _asked(control_plane: ControlPlane) -> Obj | None:
     return asked if asked and (asked.get("name") or asked.get("fromMachine")) else None
 
 
-def _without_request(run: Pass) -> Progress:
+def _without_request(run: Pass) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     if is_stopped(control_plane):
         text = f"{_of_phase(control_plane)}: the request was withdrawn, but the cluster is stopped: {_AGAIN}"
         return _blocked(run, Code.RESTORE, Actor.USER, text)
     if control_plane.etcd_snapshot_restore is None and not control_plane.etcd_snapshot_restore_phase:
-        return Progress()
-    return Progress({FIELD: None, _PHASE: None})
+        return OperationProgress()
+    return OperationProgress({FIELD: None, _PHASE: None})
 
 
-def _begin(run: Pass) -> Progress:
+def _begin(run: Pass) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     asked = dict(control_plane.spec[FIELD])
     state = {FIELD: asked, _PHASE: _STARTED}
@@ -148,16 +148,16 @@ def _begin(run: Pass) -> Progress:
     if unsupported is not None and unsupported.status == "False" and FIELD in unsupported.message:
         # An older server of ours has refused it: it must not happen long afterwards, by an upgrade of the server.
         why = Condition(CONDITION, "False", "Failed", f"it was asked for when this was not offered: {_AGAIN}")
-        return Progress({**state, _PHASE: _FAILED}, (why,))
+        return OperationProgress({**state, _PHASE: _FAILED}, (why,))
     name = _source(asked)
     wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, f"{_WHAT} from {name}: beginning")
-    return Progress(state, (Condition(CONDITION, "Unknown", "Started", name),), blocking=(wait,))
+    return OperationProgress(state, (Condition(CONDITION, "Unknown", "Started", name),), blocking=(wait,))
 
 
 # --- before anything stops ------------------------------------------------------------------------------------------------
 
 
-def _started(run: Pass) -> Progress:
+def _started(run: Pass) -> OperationProgress:
     why = refusal(run.snapshot)
     chosen = why or choose(run.snapshot, run.machines)
     if isinstance(chosen, str):
@@ -173,12 +173,14 @@ def _started(run: Pass) -> Progress:
     if unverified is not None:
         return unverified
     silent = _silent_servers(run)
-    if isinstance(silent, Progress):
+    if isinstance(silent, OperationProgress):
         return silent
-    return Progress({_PHASE: _SHUTDOWN}, initialized=False, blocking=(_wait(run, Code.STEP, Actor.REMUDA, _SHUTTING_DOWN),))
+    return OperationProgress(
+        {_PHASE: _SHUTDOWN}, initialized=False, blocking=(_wait(run, Code.STEP, Actor.REMUDA, _SHUTTING_DOWN),)
+    )
 
 
-def _verify_on(run: Pass, machine: Machine, task: Task) -> Progress | None:
+def _verify_on(run: Pass, machine: Machine, task: Task) -> OperationProgress | None:
     """The wait for a machine; None once it has found the snapshot to be valid."""
     checked = _assign(run, machine, join_of(machine), task, attempts=1)
     if checked.failed:
@@ -188,7 +190,7 @@ def _verify_on(run: Pass, machine: Machine, task: Task) -> Progress | None:
     return _failed(run, "it does not answer", machine) if _is_hung(run, machine) else _waiting(run, [checked], _VERIFYING)
 
 
-def _verify_in_bucket(run: Pass, chosen: Machine, stored: StoredSnapshot, s3: Obj) -> Progress | None:
+def _verify_in_bucket(run: Pass, chosen: Machine, stored: StoredSnapshot, s3: Obj) -> OperationProgress | None:
     """The server looks into the bucket. Where only hosts can, the machine that is to begin lists it, while etcd has a majority:
     the distribution's command needs that, and without it nothing runs that could be stopped too early."""
     copy = stored.copy
@@ -222,7 +224,7 @@ def _check(run: Pass, stored: StoredSnapshot | None) -> CheckSnapshot:
     return CheckSnapshot(request, stored.file, stored.location, stored.size, stored.sha256)
 
 
-def _silent_servers(run: Pass) -> Progress | None:
+def _silent_servers(run: Pass) -> OperationProgress | None:
     """The wait for an answer of all servers: one that can't be stopped would hold the restore up half-way."""
     now = run.snapshot.now
     started = run.snapshot.control_plane.condition(CONDITION)
@@ -251,7 +253,7 @@ def _silent_servers(run: Pass) -> Progress | None:
 # --- shutdown and restore -------------------------------------------------------------------------------------------------
 
 
-def _shutdown(run: Pass) -> Progress:
+def _shutdown(run: Pass) -> OperationProgress:
     snapshot, control_plane = run.snapshot, run.snapshot.control_plane
     if _mode(control_plane) not in NONE and control_plane.annotations.get(well_known.RESTORED_SPEC) != _request(control_plane):
         on = Ref("provisioning.cattle.io", "Cluster", control_plane.namespace, control_plane.name)
@@ -273,13 +275,13 @@ def _shutdown(run: Pass) -> Progress:
         return _blocked(run, Code.STEP, Actor.REMUDA, f"electing {init.name} as init node", init.ref())
     if not stopped:
         wait = _wait(run, Code.STEP, Actor.REMUDA, _SHUTTING_DOWN)
-        return Progress(conditions=(Condition("Bootstrapped", "False"), Condition("Stable", "False")), blocking=(wait,))
+        return OperationProgress(conditions=(Condition("Bootstrapped", "False"), Condition("Stable", "False")), blocking=(wait,))
     if not _is_held(snapshot):
         return _blocked(run, Code.STEP, Actor.REMUDA, "keeping Cluster API from replacing machines", waits.cluster_ref(snapshot))
     return _stop_all(run, init)
 
 
-def _stop_all(run: Pass, init: Machine) -> Progress:
+def _stop_all(run: Pass, init: Machine) -> OperationProgress:
     members = [machine for machine in run.machines if machine.node is not None and not machine.is_windows]
     if run.snapshot.control_plane.is_recovering:
         # Their pods go on: a worker that lost its servers has no state, and joins the new ones by its next plan.
@@ -311,7 +313,7 @@ def _join_when_stopped(machine: Machine, init: Machine) -> Join:
     return Join(server=machine.joined_to or "")
 
 
-def _restore(run: Pass) -> Progress:
+def _restore(run: Pass) -> OperationProgress:
     init = _marked(run.machines)
     if init is None or init.deleting:
         return _failed(run, "the machine that was to begin with it is gone")
@@ -330,13 +332,13 @@ def _restore(run: Pass) -> Progress:
     found = _next(run, _PODS, f"starting {init.name}")
     bootstrapped = Condition("Bootstrapped", "True")
     generation = {"configGeneration": run.snapshot.control_plane.config_generation + 1}
-    return found.also(Progress(generation, (bootstrapped,)))
+    return found.also(OperationProgress(generation, (bootstrapped,)))
 
 
 # --- the way back ---------------------------------------------------------------------------------------------------------
 
 
-def _clean_pods(run: Pass) -> Progress:
+def _clean_pods(run: Pass) -> OperationProgress:
     init = _marked(run.machines)
     if init is None or init.deleting:
         return _failed(run, "the machine that it was restored on is gone")
@@ -359,7 +361,7 @@ def _clean_pods(run: Pass) -> Progress:
     return _next(run, _INITIAL, "restarting the cluster") if step.done else _not_done(run, step, text)
 
 
-def _clean_nodes(run: Pass) -> Progress:
+def _clean_nodes(run: Pass) -> OperationProgress:
     init, control_plane = _marked(run.machines), run.snapshot.control_plane
     server = _control_plane(run, init)
     if server is None:
@@ -380,7 +382,7 @@ def _control_plane(run: Pass, init: Machine | None) -> Machine | None:
     return min(fit, key=lambda machine: (machine is not init, machine.node is None, machine.name), default=None)
 
 
-_STEPS: Mapping[str, Callable[[Pass], Progress]] = {
+_STEPS: Mapping[str, Callable[[Pass], OperationProgress]] = {
     _STARTED: _started,
     _SHUTDOWN: _shutdown,
     _RESTORE: _restore,
@@ -429,7 +431,7 @@ def _is_held(snapshot: ClusterSnapshot) -> bool:
     return snapshot.cluster is not None and snapshot.cluster.paused and snapshot.cluster.paused_for == FIELD
 
 
-def _assign(run: Pass, machine: Machine, join: Join, task: Task | None, *, attempts: int = _ATTEMPTS) -> Step:
+def _assign(run: Pass, machine: Machine, join: Join, task: Task | None, *, attempts: int = _ATTEMPTS) -> MachineStep:
     control_plane = run.snapshot.control_plane
     text, note = _of_phase(control_plane), _note(control_plane)
     return assign(run, machine, join, task, text, attempts=attempts, paused=False, note=note)
@@ -449,36 +451,36 @@ def _wait(run: Pass, code: Code, actor: Actor, text: str, on: Ref | None = None)
     return waits.of_control_plane(run.snapshot, code, actor, f"{_of_phase(run.snapshot.control_plane)}: {text}", on)
 
 
-def _blocked(run: Pass, code: Code, actor: Actor, text: str, on: Ref | None = None) -> Progress:
+def _blocked(run: Pass, code: Code, actor: Actor, text: str, on: Ref | None = None) -> OperationProgress:
     if text.startswith(_WHAT) or code is Code.RESTORE:
-        return Progress(blocking=(waits.of_control_plane(run.snapshot, code, actor, text, on),))
-    return Progress(blocking=(_wait(run, code, actor, text, on),))
+        return OperationProgress(blocking=(waits.of_control_plane(run.snapshot, code, actor, text, on),))
+    return OperationProgress(blocking=(_wait(run, code, actor, text, on),))
 
 
-def _next(run: Pass, phase: str, text: str) -> Progress:
-    return Progress({_PHASE: phase}, blocking=(_wait(run, Code.STEP, Actor.REMUDA, text),))
+def _next(run: Pass, phase: str, text: str) -> OperationProgress:
+    return OperationProgress({_PHASE: phase}, blocking=(_wait(run, Code.STEP, Actor.REMUDA, text),))
 
 
-def _waiting(run: Pass, steps: Sequence[Step], text: str) -> Progress:
+def _waiting(run: Pass, steps: Sequence[MachineStep], text: str) -> OperationProgress:
     """The control plane's own wait, then those of its machines."""
     each = [step.wait for step in steps if step.wait is not None]
     first = each[0]
     text = f"{text} on {waits.some_names([step.machine.name for step in steps])}"
     if len(each) == 1:
         text = f"{text}: {first.evidence.removeprefix(f'{_of_phase(run.snapshot.control_plane)}: ')}"
-    return Progress(blocking=(_wait(run, first.code, first.actor, text, first.subject), *each))
+    return OperationProgress(blocking=(_wait(run, first.code, first.actor, text, first.subject), *each))
 
 
-def _not_done(run: Pass, step: Step, text: str) -> Progress:
+def _not_done(run: Pass, step: MachineStep, text: str) -> OperationProgress:
     return _failed(run, step.failed, step.machine) if step.failed else _waiting(run, [step], text)
 
 
-def _failed(run: Pass, why: str, machine: Machine | None = None) -> Progress:
+def _failed(run: Pass, why: str, machine: Machine | None = None) -> OperationProgress:
     phase = run.snapshot.control_plane.etcd_snapshot_restore_phase
     text = f"{phase}{f' on {machine.name}' if machine is not None else ''}: {why}"
     if not is_stopped(run.snapshot.control_plane):
         text = f"{text}; the cluster goes on {'without it' if phase in (_STARTED, _SHUTDOWN) else 'with the restored state'}"
-    failed = Progress({_PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", text),))
+    failed = OperationProgress({_PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", text),))
     if not is_stopped(run.snapshot.control_plane):
         return failed
     return failed.also(_blocked(run, Code.RESTORE, Actor.USER, f"{text}; the cluster is stopped: {_AGAIN}"))

@@ -25,7 +25,7 @@ from ..etcd_liveness import FRESH, SILENT_AFTER
 from ..snapshot import ClusterSnapshot, Condition, ControlPlane, Machine
 from ..tiers import Pass
 from . import etcd_snapshot_create, etcd_snapshot_restore, restore_source, rotate_certificates, rotate_encryption_keys
-from .steps import Progress
+from .steps import OperationProgress
 
 FIELD = "recover"
 CONDITION = "ClusterRecovered"
@@ -60,83 +60,85 @@ def snapshot_to_read(control_plane: ControlPlane) -> str:
     return asked.snapshot
 
 
-def prepare(run: Pass, paused: bool) -> Progress:
+def prepare(run: Pass, paused: bool) -> OperationProgress:
     """The phases before the restore."""
     control_plane = run.snapshot.control_plane
     asked = _asked(control_plane)
     if asked is None:
         return _without_request(control_plane)
     if is_wanted(control_plane):
-        return Progress() if paused else _begin(run, asked)
+        return OperationProgress() if paused else _begin(run, asked)
     step = _STEPS.get(control_plane.recover_phase)
     if step is None:
-        return Progress()
+        return OperationProgress()
     return _blocked(run, Code.PAUSED, Actor.USER, waits.PAUSED) if paused else step(run, asked)
 
 
-def run(run: Pass) -> Progress:
+def run(run: Pass) -> OperationProgress:
     """The phase in which a restore runs: its result is the recovery's."""
     control_plane = run.snapshot.control_plane
     asked = _asked(control_plane)
     if asked is None or control_plane.recover_phase != _RESTORING:
-        return Progress()
+        return OperationProgress()
     if control_plane.annotations.get(well_known.RECOVERED) != asked.text():
         on = Ref("provisioning.cattle.io", "Cluster", control_plane.namespace, control_plane.name)
         return _blocked(run, Code.STEP, Actor.REMUDA, "waiting until the restore is requested", on)
     if not control_plane.spec.get(etcd_snapshot_restore.FIELD):
         return _failed(run, "the request of the restore was withdrawn")
     if etcd_snapshot_restore.is_wanted(control_plane):
-        return Progress()
+        return OperationProgress()
     match control_plane.etcd_snapshot_restore_phase:
         case "Finished":
-            return Progress({_PHASE: _FINISHED}, (Condition(CONDITION, "True", message=f"recovered from {asked.source}"),))
+            return OperationProgress(
+                {_PHASE: _FINISHED}, (Condition(CONDITION, "True", message=f"recovered from {asked.source}"),)
+            )
         case "Failed":
             found = control_plane.condition(etcd_snapshot_restore.CONDITION)
             return _failed(run, found.message if found is not None else "the restore has failed")
-    return Progress()
+    return OperationProgress()
 
 
 def _asked(control_plane: ControlPlane) -> RecoveryRequest | None:
     return requested(control_plane.annotations.get(well_known.RECOVER))
 
 
-def _without_request(control_plane: ControlPlane) -> Progress:
+def _without_request(control_plane: ControlPlane) -> OperationProgress:
     if control_plane.recover is None and not control_plane.recover_phase:
-        return Progress()
+        return OperationProgress()
     gone: Mapping[str, Any] = {FIELD: None, _PHASE: None}
     if control_plane.recover_phase not in (*_BEFORE, _RESTORING):
-        return Progress(gone)
+        return OperationProgress(gone)
     text = f"the request was withdrawn in the phase {control_plane.recover_phase}"
-    return Progress(gone, (Condition(CONDITION, "False", "TakenBack", text),))
+    return OperationProgress(gone, (Condition(CONDITION, "False", "TakenBack", text),))
 
 
-def _begin(run: Pass, asked: RecoveryRequest) -> Progress:
+def _begin(run: Pass, asked: RecoveryRequest) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     state = {FIELD: asked.data(), _PHASE: _SURVEY}
     if control_plane.initialized is None and control_plane.applied_spec is None:
         # Also when it comes up later: its spec may be a copy of one that was up.
-        return Progress({**state, _PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", _NEVER_UP),))
+        return OperationProgress({**state, _PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", _NEVER_UP),))
     # The words are different for each request: the time of the condition is that of the first question to the servers.
     begun = Condition(CONDITION, "Unknown", "Started", f"request {asked.generation}: from {asked.source}")
     text = f"{_WHAT} from {asked.source}: beginning"
     wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text)
-    return Progress(state, (begun,), blocking=(wait,)).also(_without_others(control_plane))
+    return OperationProgress(state, (begun,), blocking=(wait,)).also(_without_others(control_plane))
 
 
-def _without_others(control_plane: ControlPlane) -> Progress:
+def _without_others(control_plane: ControlPlane) -> OperationProgress:
     """The end of operations that may wait for ever for lost machines. A restore is begun anew."""
     why = "a recovery of the cluster has begun"
-    ended = Progress()
+    ended = OperationProgress()
     if etcd_snapshot_create.is_running(control_plane):
         failed = Condition(etcd_snapshot_create.CONDITION, "False", "Failed", why)
-        ended = ended.also(Progress({"etcdSnapshotCreatePhase": "Failed"}, (failed,)))
+        ended = ended.also(OperationProgress({"etcdSnapshotCreatePhase": "Failed"}, (failed,)))
     if rotate_encryption_keys.is_running(control_plane):
         failed = Condition(rotate_encryption_keys.CONDITION, "False", "Failed", why)
-        ended = ended.also(Progress({"rotateEncryptionKeysPhase": "Failed"}, (failed,)))
+        ended = ended.also(OperationProgress({"rotateEncryptionKeysPhase": "Failed"}, (failed,)))
     if rotate_certificates.is_running(control_plane):
         generation = int((control_plane.spec.get(rotate_certificates.FIELD) or {}).get("generation") or 0)
         stopped = Condition(rotate_certificates.CONDITION, "False", "Stopped", why)
-        ended = ended.also(Progress({"certificateRotationGeneration": generation}, (stopped,)))
+        ended = ended.also(OperationProgress({"certificateRotationGeneration": generation}, (stopped,)))
     return ended
 
 
@@ -147,7 +149,7 @@ def _without_others(control_plane: ControlPlane) -> Progress:
 _NO_TOKENS = "the tokens with which machines join are lost: restore this server's backup, which has them"
 
 
-def _survey(run: Pass, asked: RecoveryRequest) -> Progress:
+def _survey(run: Pass, asked: RecoveryRequest) -> OperationProgress:
     why = _NO_TOKENS if run.snapshot.tokens is None else _refusal(run.snapshot, asked)
     if why:
         return _failed(run, why)
@@ -238,7 +240,7 @@ def _roles(machine: Machine) -> str:
 # --- machines and hosts ---------------------------------------------------------------------------------------------------
 
 
-def _machines(run: Pass, asked: RecoveryRequest) -> Progress:
+def _machines(run: Pass, asked: RecoveryRequest) -> OperationProgress:
     lost = {each["name"] for each in _lost(run.snapshot.control_plane)}
     for machine in run.machines:
         if machine.name in lost and not machine.deleting and machine.node is not None and machine.node.asked:
@@ -255,7 +257,7 @@ def _machines(run: Pass, asked: RecoveryRequest) -> Progress:
     return _blocked(run, Code.DELETION, Actor.REMUDA, text, left[min(left)].ref())
 
 
-def _hosts(run: Pass, asked: RecoveryRequest) -> Progress:
+def _hosts(run: Pass, asked: RecoveryRequest) -> OperationProgress:
     present = [machine for machine in run.machines if not machine.deleting and not machine.is_windows]
     lacking = _lacking(present, asked)
     if not lacking:
@@ -293,7 +295,11 @@ def _counts(lost: Iterable[Mapping[str, Any]], present: Sequence[Machine]) -> st
     return ", ".join(f"{min(found[roles], number)} of {number} with {roles}" for roles, number in sorted(wanted.items()))
 
 
-_STEPS: Mapping[str, Callable[[Pass, RecoveryRequest], Progress]] = {_SURVEY: _survey, _MACHINES: _machines, _HOSTS: _hosts}
+_STEPS: Mapping[str, Callable[[Pass, RecoveryRequest], OperationProgress]] = {
+    _SURVEY: _survey,
+    _MACHINES: _machines,
+    _HOSTS: _hosts,
+}
 
 
 # --- words ----------------------------------------------------------------------------------------------------------------
@@ -307,15 +313,15 @@ def _is_server(machine: Machine) -> bool:
     return machine.is_etcd or machine.is_control_plane
 
 
-def _blocked(run: Pass, code: Code, actor: Actor, text: str, on: Ref | None = None) -> Progress:
+def _blocked(run: Pass, code: Code, actor: Actor, text: str, on: Ref | None = None) -> OperationProgress:
     text = f"{_WHAT} ({run.snapshot.control_plane.recover_phase}): {text}"
-    return Progress(blocking=(waits.of_control_plane(run.snapshot, code, actor, text, on),))
+    return OperationProgress(blocking=(waits.of_control_plane(run.snapshot, code, actor, text, on),))
 
 
-def _next(run: Pass, phase: str, text: str, status: Mapping[str, Any] | None = None) -> Progress:
-    return Progress({**(status or {}), _PHASE: phase}).also(_blocked(run, Code.STEP, Actor.REMUDA, text))
+def _next(run: Pass, phase: str, text: str, status: Mapping[str, Any] | None = None) -> OperationProgress:
+    return OperationProgress({**(status or {}), _PHASE: phase}).also(_blocked(run, Code.STEP, Actor.REMUDA, text))
 
 
-def _failed(run: Pass, why: str) -> Progress:
+def _failed(run: Pass, why: str) -> OperationProgress:
     text = f"{run.snapshot.control_plane.recover_phase}: {why}; {_AGAIN}"
-    return Progress({_PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", text),))
+    return OperationProgress({_PHASE: _FAILED}, (Condition(CONDITION, "False", "Failed", text),))

@@ -14,7 +14,7 @@ from .. import machine_health, waits
 from ..drain import is_in_drain
 from ..snapshot import Condition, ControlPlane, Machine, RotateCertificates
 from ..tiers import Pass, held_before_restart
-from .steps import Progress, assign, join_of, pending, was_written
+from .steps import OperationProgress, assign, join_of, pending, was_written
 
 FIELD = "rotateCertificates"
 CONDITION = "CertificatesRotated"
@@ -48,19 +48,19 @@ def is_running(control_plane: ControlPlane) -> bool:
     return control_plane.spec.get(FIELD) is not None and _has_begun(control_plane)
 
 
-def run(run: Pass, paused: bool) -> Progress:
+def run(run: Pass, paused: bool) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     if control_plane.spec.get(FIELD) is None:
         stopped = Condition(CONDITION, "False", "Stopped", "the request was withdrawn before all machines were done")
-        return Progress(conditions=(stopped,)) if _has_begun(control_plane) else Progress()
+        return OperationProgress(conditions=(stopped,)) if _has_begun(control_plane) else OperationProgress()
     if is_running(control_plane):
         return _rotate(run, paused)
-    return _begin(run) if is_wanted(control_plane) and not paused else Progress()
+    return _begin(run) if is_wanted(control_plane) and not paused else OperationProgress()
 
 
-def end(run: Pass, paused: bool, reason: str) -> Progress:
+def end(run: Pass, paused: bool, reason: str) -> OperationProgress:
     """Give it up for now: it begins anew when it can."""
-    return Progress(conditions=(Condition(CONDITION, "False", "Stopped", reason),))
+    return OperationProgress(conditions=(Condition(CONDITION, "False", "Stopped", reason),))
 
 
 def _generation(control_plane: ControlPlane) -> int:
@@ -72,17 +72,17 @@ def _has_begun(control_plane: ControlPlane) -> bool:
     return found is not None and found.status == "Unknown"
 
 
-def _begin(run: Pass) -> Progress:
+def _begin(run: Pass) -> OperationProgress:
     """Drains come first: a rotation would leave their nodes without pods for its whole time."""
     drained = next((machine for machine in run.machines if is_in_drain(machine)), None)
     if drained is not None:
         text = f"{_WHAT}: waiting until {drained.name} is uncordoned"
-        return Progress(notes=(waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text, drained.ref()),))
+        return OperationProgress(notes=(waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text, drained.ref()),))
     wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, f"{_WHAT}: beginning")
-    return Progress(conditions=(Condition(CONDITION, "Unknown", _RUNNING),), blocking=(wait,))
+    return OperationProgress(conditions=(Condition(CONDITION, "Unknown", _RUNNING),), blocking=(wait,))
 
 
-def _rotate(run: Pass, paused: bool) -> Progress:
+def _rotate(run: Pass, paused: bool) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     services = tuple(str(name) for name in control_plane.spec[FIELD].get("services") or ())
     task = RotateCertificates(_generation(control_plane), services)
@@ -101,12 +101,12 @@ def _rotate(run: Pass, paused: bool) -> Progress:
         elif _is_silent(run, machine, step.wait):
             silent.append(machine)
         else:
-            return Progress(blocking=pending(run, _WHAT, [step]))
+            return OperationProgress(blocking=pending(run, _WHAT, [step]))
     late = _unhealthy(run, done)
     if late is not None:
         text = f"{_WHAT}: {late.evidence}"
-        return Progress(blocking=(waits.of_control_plane(run.snapshot, late.code, late.actor, text, late.subject), late))
-    return Progress({_GENERATION: task.generation}, (_result(task, done, silent),))
+        return OperationProgress(blocking=(waits.of_control_plane(run.snapshot, late.code, late.actor, text, late.subject), late))
+    return OperationProgress({_GENERATION: task.generation}, (_result(task, done, silent),))
 
 
 def in_turns(machines: list[Machine], services: tuple[str, ...] = ()) -> list[Machine]:

@@ -18,7 +18,7 @@ from .. import waits
 from ..render.rotation import STATUS
 from ..snapshot import Condition, ControlPlane, Machine, RestartServer, RotateKeys
 from ..tiers import Pass, held_before_restart
-from .steps import Progress, Step, assign, join_of, pending
+from .steps import MachineStep, OperationProgress, assign, join_of, pending
 
 FIELD = "rotateEncryptionKeys"
 CONDITION = "EncryptionKeysRotated"
@@ -61,17 +61,17 @@ def is_running(control_plane: ControlPlane) -> bool:
     return control_plane.spec.get(FIELD) is not None and phase not in ("", _DONE, _FAILED)
 
 
-def run(run: Pass, paused: bool) -> Progress:
+def run(run: Pass, paused: bool) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     if control_plane.spec.get(FIELD) is None:
         begun = control_plane.rotate_encryption_keys is not None or control_plane.rotate_encryption_keys_phase
-        return Progress({FIELD: None, _PHASE: None, _LEADER: None}) if begun else Progress()
+        return OperationProgress({FIELD: None, _PHASE: None, _LEADER: None}) if begun else OperationProgress()
     if is_running(control_plane):
         return _Rotation(run, paused).step()
-    return _begin(run) if is_wanted(control_plane) and not paused else Progress()
+    return _begin(run) if is_wanted(control_plane) and not paused else OperationProgress()
 
 
-def end(run: Pass, paused: bool, reason: str) -> Progress:
+def end(run: Pass, paused: bool, reason: str) -> OperationProgress:
     return _Rotation(run, paused).failed(reason)
 
 
@@ -100,21 +100,21 @@ def _is_encrypted(control_plane: ControlPlane) -> bool:
     return any(str((config or {}).get("secrets-encryption")).lower() == "true" for config in said)
 
 
-def _begin(run: Pass) -> Progress:
+def _begin(run: Pass) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     asked = dict(control_plane.spec[FIELD])
     if reason := why_impossible(run):
-        return Progress({FIELD: asked, _PHASE: _FAILED, _LEADER: None}, (_failure(asked, reason),))
+        return OperationProgress({FIELD: asked, _PHASE: _FAILED, _LEADER: None}, (_failure(asked, reason),))
     leader = _elected(run)
     # The version decides on the commands, so that all hosts must have it.
     upgraded = (control_plane.applied_spec or {}).get("kubernetesVersion") == control_plane.version
     if not control_plane.is_true("Ready") or not upgraded or leader is None:
         text = "rotating encryption keys: waiting until the cluster is ready"
-        return Progress(notes=(waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text),))
+        return OperationProgress(notes=(waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, text),))
     first = next(iter(_phases(control_plane)))
     begun = Condition(CONDITION, "Unknown", first, f"{leader.name} leads")
     wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, "rotating encryption keys: beginning", leader.ref())
-    return Progress({FIELD: asked, _PHASE: first, _LEADER: leader.name}, (begun,), blocking=(wait,))
+    return OperationProgress({FIELD: asked, _PHASE: first, _LEADER: leader.name}, (begun,), blocking=(wait,))
 
 
 def _phases(control_plane: ControlPlane) -> dict[str, str]:
@@ -145,7 +145,7 @@ class _Rotation:
         self._runtime: Runtime = distributions.of_version(control_plane.version)
         self._leader = next((each for each in run.machines if each.name == control_plane.rotate_encryption_keys_leader), None)
 
-    def step(self) -> Progress:
+    def step(self) -> OperationProgress:
         if self._phase not in self._phases:
             return self.failed(f"the phase {self._phase} is none of {self._run.snapshot.control_plane.version}'s")
         if self._leader is None or self._leader.deleting:
@@ -155,7 +155,7 @@ class _Rotation:
 
     # --- the leader's command -------------------------------------------------------------------------------------------
 
-    def _command(self, leader: Machine, command: str) -> Progress:
+    def _command(self, leader: Machine, command: str) -> OperationProgress:
         task = RotateKeys(self._generation, self._phase, command)
         join = join_of(leader)
         step = assign(self._run, leader, join, task, self._what, attempts=1, paused=self._paused, restarts=True)
@@ -177,7 +177,7 @@ class _Rotation:
 
     # --- restarts -------------------------------------------------------------------------------------------------------
 
-    def _restart(self, leader: Machine) -> Progress:
+    def _restart(self, leader: Machine) -> OperationProgress:
         """Restart one server after another; those with an API must then report the leader's stage."""
         expected, last = "", leader
         for machine in self._in_turns(leader):
@@ -231,29 +231,29 @@ class _Rotation:
         number = list(self._phases).index(self._phase) + 1
         return f"rotating encryption keys, stage {number} of {len(self._phases)} ({self._phase})"
 
-    def _unfinished(self, step: Step) -> Progress:
+    def _unfinished(self, step: MachineStep) -> OperationProgress:
         if step.wait is None:
             return self.failed(f"{step.machine.name}: {step.failed}")
-        return Progress(blocking=pending(self._run, self._what, [step]))
+        return OperationProgress(blocking=pending(self._run, self._what, [step]))
 
-    def _waiting(self, machine: Machine, why: str) -> Progress:
+    def _waiting(self, machine: Machine, why: str) -> OperationProgress:
         text = f"{self._what} on {machine.name}: {why}"
         wait: Wait = waits.of_control_plane(self._run.snapshot, Code.STEP, Actor.MACHINE, text, machine.ref())
-        return Progress(blocking=(wait,))
+        return OperationProgress(blocking=(wait,))
 
-    def _next(self) -> Progress:
+    def _next(self) -> OperationProgress:
         names = list(self._phases)
         following = names[names.index(self._phase) + 1 :]
         if not following:
             return self._done()
         wait = waits.of_control_plane(self._run.snapshot, Code.STEP, Actor.REMUDA, f"{self._what}: done")
-        return Progress({_PHASE: following[0]}, (Condition(CONDITION, "Unknown", following[0]),), blocking=(wait,))
+        return OperationProgress({_PHASE: following[0]}, (Condition(CONDITION, "Unknown", following[0]),), blocking=(wait,))
 
-    def _done(self) -> Progress:
+    def _done(self) -> OperationProgress:
         done = Condition(CONDITION, "True", message=f"generation {self._generation}: all servers use the new key")
-        return Progress({_PHASE: _DONE, _LEADER: None}, (done,))
+        return OperationProgress({_PHASE: _DONE, _LEADER: None}, (done,))
 
-    def failed(self, reason: str) -> Progress:
+    def failed(self, reason: str) -> OperationProgress:
         status = f"`{self._runtime.name} secrets-encrypt status`"
         where = self._leader.name if self._leader else "a control plane"
         advice = (
@@ -262,7 +262,7 @@ class _Rotation:
             "there with `secrets-encrypt reencrypt --force` and restart the servers, or restore a snapshot"
         )
         text = f"in the phase {self._phase}: {reason}. {advice}"
-        return Progress({_PHASE: _FAILED, _LEADER: None}, (_failure(self._asked, text),))
+        return OperationProgress({_PHASE: _FAILED, _LEADER: None}, (_failure(self._asked, text),))
 
 
 def _failure(asked: dict[str, Any], reason: str) -> Condition:

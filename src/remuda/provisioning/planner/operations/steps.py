@@ -24,7 +24,7 @@ _FETCHES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class OperationProgress:
     """What an operation adds to a pass: fields of the status (None removes one), conditions, and waits. `blocking` ones end the
     pass, `aside` ones only keep it from being complete, `notes` are only reported. `initialized` is None to stay as it is."""
 
@@ -35,8 +35,8 @@ class Progress:
     initialized: bool | None = None
     aside: tuple[Wait, ...] = ()
 
-    def also(self, other: Progress) -> Progress:
-        return Progress(
+    def also(self, other: OperationProgress) -> OperationProgress:
+        return OperationProgress(
             {**self.status, **other.status},
             (*self.conditions, *other.conditions),
             (*self.blocking, *other.blocking),
@@ -47,7 +47,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MachineStep:
     """The task of one machine: done, unless it `failed` (the reason) or is waited for."""
 
     machine: Machine
@@ -82,7 +82,7 @@ def assign(
     before: Callable[[], Wait | None] = lambda: None,
     probes: bool = True,
     note: str = "",
-) -> Step:
+) -> MachineStep:
     """Give a machine the plan of a task unless it has it, and judge how far it is.
 
     `attempts` is how often it is tried; 0 is without an end. A task that `restarts` the service keeps the files that the host
@@ -91,13 +91,13 @@ def assign(
     must be the current one.
     """
 
-    def waiting(code: Code, actor: Actor, text: str, on: Ref | None = None) -> Step:
+    def waiting(code: Code, actor: Actor, text: str, on: Ref | None = None) -> MachineStep:
         text = f"{what}: {text}"[:_LONGEST]
         run.visited.add(machine.name)
         run.draft.set_reconciled(machine, Condition("Reconciled", "Unknown", "Waiting", text))
-        return Step(machine, wait=waits.of_machine(run.snapshot, machine, code, actor, text, on))
+        return MachineStep(machine, wait=waits.of_machine(run.snapshot, machine, code, actor, text, on))
 
-    def held() -> Step | None:
+    def held() -> MachineStep | None:
         found = before()
         return None if found is None else waiting(found.code, found.actor, found.evidence, found.on or found.subject)
 
@@ -125,7 +125,7 @@ def assign(
     reason = machine_health.unapplied(node)
     if reason is not None and reason.code is Code.PROBES and not probes:
         reason = None
-    return Step(machine) if reason is None else waiting(reason.code, reason.actor, reason.message)
+    return MachineStep(machine) if reason is None else waiting(reason.code, reason.actor, reason.message)
 
 
 def _with_present_files(present: Plan, desired: Plan) -> Plan:
@@ -139,9 +139,9 @@ def _failed(
     machine: Machine,
     attempts: int,
     paused: bool,
-    waiting: Callable[[Code, Actor, str], Step],
-    held: Callable[[], Step | None],
-) -> Step:
+    waiting: Callable[[Code, Actor, str], MachineStep],
+    held: Callable[[], MachineStep | None],
+) -> MachineStep:
     """The reason if a failed task is given up; else it is tried again when that is due."""
     node = machine.node
     assert node is not None
@@ -156,7 +156,7 @@ def _failed(
     # Agents of the older kind have tried as often as they were told when they report a failure.
     if attempts and (note is None or note.attempts >= attempts):
         text = verdict.message.partition(f"{waits.PLAN_FAILED} ")[2] or verdict.message
-        return Step(machine, failed=text[:_LONGEST])
+        return MachineStep(machine, failed=text[:_LONGEST])
     if verdict.retry and not paused:
         if (reason := held()) is not None:
             return reason
@@ -174,7 +174,7 @@ def was_written(run: Pass, machine: Machine) -> bool:
     return written is not None and (written.plan is not None or written.retry)
 
 
-def pending(run: Pass, what: str, steps: Sequence[Step]) -> tuple[Wait, ...]:
+def pending(run: Pass, what: str, steps: Sequence[MachineStep]) -> tuple[Wait, ...]:
     """The control plane's own wait, then those of its machines."""
     each = [step.wait for step in steps if step.wait is not None]
     first = each[0]

@@ -18,7 +18,7 @@ from .. import waits
 from ..snapshot import Condition, ControlPlane, SaveSnapshot
 from ..tiers import Pass
 from .etcd_snapshot_create import Saving, save
-from .steps import Progress
+from .steps import OperationProgress
 
 FIELD: Final = "upgradeSnapshot"
 CONDITION: Final = "UpgradeSnapshotTaken"
@@ -30,7 +30,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.-]")
 _WITHOUT = "set spec.rkeConfig.etcd.snapshotBeforeUpgrade to false to go on without"
 
 
-class Request(NamedTuple):
+class SnapshotRequest(NamedTuple):
     text: str
     before: str
     after: str
@@ -45,10 +45,10 @@ class Request(NamedTuple):
         return {**found, "message": message} if message else found
 
 
-def request(control_plane: ControlPlane) -> Request | None:
+def request(control_plane: ControlPlane) -> SnapshotRequest | None:
     text = control_plane.annotations.get(well_known.UPGRADE_SNAPSHOT, "")
     parts = text.split()
-    return Request(text, parts[0], parts[1]) if len(parts) == 3 else None
+    return SnapshotRequest(text, parts[0], parts[1]) if len(parts) == 3 else None
 
 
 def is_wanted(control_plane: ControlPlane) -> bool:
@@ -63,70 +63,70 @@ def is_running(control_plane: ControlPlane) -> bool:
     return asked is not None and state.get("request") == asked.text and state.get("phase") == _STARTED
 
 
-def run(run: Pass, paused: bool) -> Progress:
+def run(run: Pass, paused: bool) -> OperationProgress:
     control_plane = run.snapshot.control_plane
     asked, state = request(control_plane), control_plane.upgrade_snapshot or {}
     if asked is None:
         # What was taken stays known: it is the way back.
-        return Progress() if state.get("phase") in (None, _FINISHED) else Progress({FIELD: None})
+        return OperationProgress() if state.get("phase") in (None, _FINISHED) else OperationProgress({FIELD: None})
     if is_running(control_plane):
         return _save(run, asked, paused)
     if not paused and is_wanted(control_plane):
         wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, f"{_what(asked)}: beginning")
-        return Progress({FIELD: asked.state(_STARTED)}, (Condition(CONDITION, "Unknown", "Started"),), blocking=(wait,))
+        return OperationProgress({FIELD: asked.state(_STARTED)}, (Condition(CONDITION, "Unknown", "Started"),), blocking=(wait,))
     return _held(run, asked) if state.get("phase") == _FAILED else _released(run, asked)
 
 
-def end(run: Pass, paused: bool, reason: str) -> Progress:
+def end(run: Pass, paused: bool, reason: str) -> OperationProgress:
     asked = request(run.snapshot.control_plane)
-    return _failed(asked, reason) if asked is not None else Progress()
+    return _failed(asked, reason) if asked is not None else OperationProgress()
 
 
-def _save(run: Pass, asked: Request, paused: bool) -> Progress:
+def _save(run: Pass, asked: SnapshotRequest, paused: bool) -> OperationProgress:
     if not any(machine.is_etcd for machine in run.machines):
         return _finished(run, asked, "the cluster has no etcd of its own")
     saving = save(run, paused, SaveSnapshot(asked.name), _what(asked), CONDITION)
     if not isinstance(saving, Saving):
-        return Progress(blocking=saving)
+        return OperationProgress(blocking=saving)
     # One copy is enough for the way back.
     return _finished(run, asked, saving.text) if saving.done else _failed(asked, saving.text)
 
 
-def _held(run: Pass, asked: Request) -> Progress:
+def _held(run: Pass, asked: SnapshotRequest) -> OperationProgress:
     """The upgrade waits; all else goes on, since it may be what helps."""
     failed = run.snapshot.control_plane.condition(CONDITION)
     since = time_of(failed.at) if failed is not None else None
     due = (since or 0.0) + _AGAIN
     if run.snapshot.now >= due:
-        return Progress({FIELD: asked.state(_RETRY)})
+        return OperationProgress({FIELD: asked.state(_RETRY)})
     run.draft.revisit.append(due)
     why = failed.message if failed is not None else "the snapshot before it could not be taken"
     text = f"the upgrade to {asked.after} waits: the snapshot of etcd before it failed ({why}); it is tried again, or {_WITHOUT}"
-    return Progress(aside=(waits.of_control_plane(run.snapshot, Code.SNAPSHOT, Actor.USER, text),))
+    return OperationProgress(aside=(waits.of_control_plane(run.snapshot, Code.SNAPSHOT, Actor.USER, text),))
 
 
-def _released(run: Pass, asked: Request) -> Progress:
+def _released(run: Pass, asked: SnapshotRequest) -> OperationProgress:
     """The new version follows at once, so that no host gets a plan of the old one in between."""
     taken = run.snapshot.control_plane.condition(CONDITION)
     until = ((time_of(taken.at) if taken is not None else None) or 0.0) + _RELEASE
     if run.snapshot.now >= until:
-        return Progress()
+        return OperationProgress()
     run.draft.revisit.append(until)
-    return Progress(blocking=(_beginning(run, asked),))
+    return OperationProgress(blocking=(_beginning(run, asked),))
 
 
-def _beginning(run: Pass, asked: Request) -> Wait:
+def _beginning(run: Pass, asked: SnapshotRequest) -> Wait:
     return waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, f"{_what(asked)}: done, the upgrade begins")
 
 
-def _what(asked: Request) -> str:
+def _what(asked: SnapshotRequest) -> str:
     return f"taking a snapshot of etcd before the upgrade to {asked.after}"
 
 
-def _finished(run: Pass, asked: Request, text: str) -> Progress:
+def _finished(run: Pass, asked: SnapshotRequest, text: str) -> OperationProgress:
     taken = Condition(CONDITION, "True", message=text)
-    return Progress({FIELD: asked.state(_FINISHED, text)}, (taken,), blocking=(_beginning(run, asked),))
+    return OperationProgress({FIELD: asked.state(_FINISHED, text)}, (taken,), blocking=(_beginning(run, asked),))
 
 
-def _failed(asked: Request, text: str) -> Progress:
-    return Progress({FIELD: asked.state(_FAILED, text)}, (Condition(CONDITION, "False", "Failed", text),))
+def _failed(asked: SnapshotRequest, text: str) -> OperationProgress:
+    return OperationProgress({FIELD: asked.state(_FAILED, text)}, (Condition(CONDITION, "False", "Failed", text),))

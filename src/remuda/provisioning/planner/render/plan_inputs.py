@@ -14,7 +14,7 @@ from typing import Any, Self
 from remuda.api.rke_cattle_io.rkecontrolplane import RKEControlPlaneSpec
 from remuda.kube.objects import Key
 
-from ...references import Reference, references_in
+from ...references import SpecReference, references_in
 from ...releases.catalog import Release
 
 
@@ -113,5 +113,5 @@ def needs(spec: Mapping[str, Any], namespace: str) -> Needs:
     return Needs(_of(named, "secrets"), _of(named, "configmaps"))
 
 
-def _of(named: Iterable[Reference], resource: str) -> frozenset[Key]:
+def _of(named: Iterable[SpecReference], resource: str) -> frozenset[Key]:
     return frozenset(Key(each.namespace, each.name) for each in named if each.resource == resource)

@@ -18,7 +18,7 @@ from remuda.lab.distro.cluster.etcd_member_removal import NODES
 from remuda.lab.distro.cluster.supervisor import SERVICES, SupervisorHandler
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.pki import authorities, certificates
-from remuda.lab.distro.state import State
+from remuda.lab.distro.state import ServerState
 from remuda.lab.distro.supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
 
 SERVER, NODE = "the-password-of-servers", "the-password-of-nodes"
@@ -26,7 +26,7 @@ ENTROPY = Entropy(5)
 
 
 class Knocking:
-    def __init__(self, state: State, session: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, state: ServerState, session: aiohttp.ClientSession, url: str) -> None:
         self.state = state
         self._session = session
         self._url = url
@@ -44,7 +44,7 @@ class Knocking:
 async def door(tmp_path: Path) -> AsyncIterator[Knocking]:
     told = settings.of({"node-name": "n", "node-ip": "127.0.0.1", "tls-san": ["api.example.com", "10.9.9.9"]}, tmp_path)
     made = authorities.ensure(told.paths, SYSTEM_CLOCK, ENTROPY)
-    state = State(told, made, SERVER, NODE, SYSTEM_CLOCK, ENTROPY)
+    state = ServerState(told, made, SERVER, NODE, SYSTEM_CLOCK, ENTROPY)
     listener = Listener(SupervisorHandler(state), None)
     await listener.open("127.0.0.1", 0)
     async with aiohttp.ClientSession() as session:

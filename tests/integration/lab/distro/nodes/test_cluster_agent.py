@@ -17,7 +17,7 @@ from remuda.apiserver.auth.authenticator import BadCredentials, Credentials, Ide
 from remuda.apiserver.auth.token_webhook import WebhookAuthenticator
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.webhook_client import WebhookClient, WebhookEndpoint
-from remuda.gateway.registration.agent_manifest import Wanted, objects
+from remuda.gateway.registration.agent_manifest import ManifestInputs, objects
 from remuda.kube.builtin_resources import DEPLOYMENTS, PODS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.conditions import is_true
@@ -27,7 +27,7 @@ from tests.integration.tunnel.clusteragent.gate import CLUSTER, TOKEN, Gate
 from tests.unit.lab.distro.nodes.simulated_cluster import Village, village
 
 
-async def _apply(place: Village, wanted: Wanted) -> None:
+async def _apply(place: Village, wanted: ManifestInputs) -> None:
     for obj in objects(wanted):
         group, version = GroupVersion.parse(obj["apiVersion"])
         await place.client.apply(GroupVersionResource(group, version, f"{obj['kind'].lower()}s"), obj, field_manager="kubectl")
@@ -47,7 +47,7 @@ async def test_the_agent_of_a_simulated_cluster_connects(pki: Pki, tmp_path: Pat
             await place.add_node("a", root=tmp_path, api_server=place.server.url)
             cluster = {"metadata": {"name": CLUSTER}, "spec": {}}
             settings = Settings((), {"CATTLE_AGENT_IMAGE": "registry.example.org/remuda/cluster-agent:v1"})
-            await _apply(place, Wanted(cluster, settings, gate.url, TOKEN, gate.checksum))
+            await _apply(place, ManifestInputs(cluster, settings, gate.url, TOKEN, gate.checksum))
 
             async def connected() -> bool:
                 return gate.connected()
@@ -99,7 +99,7 @@ async def test_tokens_are_checked_beside_the_api_of_a_simulated_cluster(pki: Pki
             await established(place.client, SYSTEM_CLOCK, [name_of(each) for each in definitions])
             cluster = {"metadata": {"name": CLUSTER}, "spec": {"localClusterAuthEndpoint": {"enabled": True}}}
             settings = Settings((), {"CATTLE_AGENT_IMAGE": "registry.example.org/remuda/cluster-agent:v1"})
-            await _apply(place, Wanted(cluster, settings, gate.url, TOKEN, gate.checksum))
+            await _apply(place, ManifestInputs(cluster, settings, gate.url, TOKEN, gate.checksum))
             secret = "s" * 54
             held = {"userName": "u-1", "hash": hashed_secret(secret, Entropy(1)), "enabled": True, "expiresAt": ""}
             for resource, obj in (

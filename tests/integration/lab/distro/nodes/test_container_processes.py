@@ -20,7 +20,7 @@ from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import is_true
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, uid_of
-from remuda.lab.distro.nodes import NodeConfig, Pace, Program, run_node
+from remuda.lab.distro.nodes import BuiltinProgram, NodeConfig, PodDelays, run_node
 from remuda.lab.distro.nodes.builtin_programs import BUILT_IN, program_of
 from remuda.lab.distro.nodes.pod_volumes import CONFIG_MAPS, SECRETS
 from remuda.lab.distro.nodes.sandboxes import Process
@@ -48,7 +48,7 @@ while not pathlib.Path("end").exists():
     time.sleep(0.02)
 sys.exit(int(pathlib.Path("end").read_text()))
 """
-_SHOW = Program(
+_SHOW = BuiltinProgram(
     "test/show",
     (sys.executable, "-I", "-c", _PROGRAM),
     {"--place": "/settings", "--account": "/var/run/secrets/kubernetes.io/serviceaccount"},
@@ -71,7 +71,7 @@ async def _materials(found: Village) -> None:
 
 
 async def _start(found: Village, root: Path) -> None:
-    pace = Pace(0.0, 0.0, 0.1, restart=1.0, retry=0.2)
+    pace = PodDelays(0.0, 0.0, 0.1, restart=1.0, retry=0.2)
     await found.add_node("a", root=root, programs=(_SHOW, *BUILT_IN), pace=pace, api_server="https://127.1.2.3:6443")
 
 
@@ -349,7 +349,7 @@ async def test_a_process_is_restarted_while_the_api_is_away(tmp_path: Path) -> N
     async with village(clock=SYSTEM_CLOCK) as place:
         await _materials(place)
         line = _Line(place.client)
-        config = NodeConfig(name="a", client=line, root=tmp_path, programs=(_SHOW,), pace=Pace(0.0, 0.0, 0.1, restart=0.1))
+        config = NodeConfig(name="a", client=line, root=tmp_path, programs=(_SHOW,), pace=PodDelays(0.0, 0.0, 0.1, restart=0.1))
         node = asyncio.create_task(run_node(config))
         try:
             await place.until("the node is ready", lambda: place.node_is_ready("a"))

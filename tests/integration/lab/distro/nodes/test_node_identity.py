@@ -15,11 +15,11 @@ from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import dig
 from remuda.lab.distro.cluster.apiserver import restrict_nodes
-from remuda.lab.distro.nodes import NodeConfig, Pace, Program, run_node
+from remuda.lab.distro.nodes import BuiltinProgram, NodeConfig, PodDelays, run_node
 from tests.unit.certificates import issue_client
 from tests.unit.lab.distro.nodes.simulated_cluster import NAMESPACE, template, village
 
-_SLEEPER = Program("test/sleeper", (sys.executable, "-I", "-c", "import time; time.sleep(600)"))
+_SLEEPER = BuiltinProgram("test/sleeper", (sys.executable, "-I", "-c", "import time; time.sleep(600)"))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ async def test_a_node_needs_no_more_than_what_is_its_own(pki: Pki, tmp_path: Pat
         }
         path = tmp_path / "kubeconfig"
         path.write_text(yamlio.dumps(kubeconfig(place.server.url, pki.ca_pem, "node", user)))
-        pace = Pace(0.0, 0.0, 0.1)
+        pace = PodDelays(0.0, 0.0, 0.1)
         config = NodeConfig(name="a", kubeconfig=path, root=tmp_path, programs=(_SLEEPER,), pace=pace)
         node = asyncio.create_task(run_node(config, SYSTEM_CLOCK, Rng(1)))
         try:
