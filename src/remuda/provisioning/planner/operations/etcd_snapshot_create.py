@@ -98,8 +98,8 @@ class Saving:
 
 def save(run: Pass, paused: bool, task: SaveSnapshot, what: str, condition: str) -> Saving | tuple[Wait, ...]:
     """Have all members that are up save, and wait for them. `condition` is Unknown since the beginning."""
-    members = [machine for machine in run.machines if machine.is_etcd and not machine.is_windows and machine.node is not None]
-    taking = [machine for machine in members if _takes_part(machine)]
+    members = _members(run)
+    taking = members_up(run)
     if not taking:
         return Saving(lacking=("no member of etcd is up",), failed=True)
     steps = [assign(run, each, join_of(each), task, what, attempts=_ATTEMPTS, paused=paused) for each in taking]
@@ -109,6 +109,15 @@ def save(run: Pass, paused: bool, task: SaveSnapshot, what: str, condition: str)
     lacking = [*(_why(step, what) for step in steps if not step.done), *(f"{m.name}: not up" for m in members if m not in taking)]
     done = tuple(step.machine.name for step in steps if step.done)
     return Saving(done, tuple(lacking), any(step.failed for step in steps))
+
+
+def members_up(run: Pass) -> list[Machine]:
+    """The members that can save now, or have begun."""
+    return [machine for machine in _members(run) if _takes_part(machine)]
+
+
+def _members(run: Pass) -> list[Machine]:
+    return [machine for machine in run.machines if machine.is_etcd and not machine.is_windows and machine.node is not None]
 
 
 def _takes_part(machine: Machine) -> bool:

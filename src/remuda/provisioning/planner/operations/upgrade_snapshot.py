@@ -17,7 +17,7 @@ from ... import well_known
 from .. import waits
 from ..snapshot import Condition, ControlPlane, SaveSnapshot
 from ..tiers import Pass
-from .etcd_snapshot_create import Saving, save
+from .etcd_snapshot_create import Saving, members_up, save
 from .steps import OperationProgress
 
 FIELD: Final = "upgradeSnapshot"
@@ -27,6 +27,7 @@ _AGAIN = 600.0
 # For how long the planner waits for the new version before it goes on with the old one.
 _RELEASE = 30.0
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9.-]")
+_NONE_UP = "no member of etcd is up to take a snapshot before it; it is taken as soon as one is"
 _WITHOUT = "set spec.rkeConfig.etcd.snapshotBeforeUpgrade to false to go on without"
 
 
@@ -72,6 +73,8 @@ def run(run: Pass, paused: bool) -> OperationProgress:
     if is_running(control_plane):
         return _save(run, asked, paused)
     if not paused and is_wanted(control_plane):
+        if _has_etcd(run) and not members_up(run):
+            return OperationProgress(aside=(_waiting(run, asked, Actor.MACHINE, _NONE_UP),))
         wait = waits.of_control_plane(run.snapshot, Code.STEP, Actor.REMUDA, f"{_what(asked)}: beginning")
         return OperationProgress({FIELD: asked.state(_STARTED)}, (Condition(CONDITION, "Unknown", "Started"),), blocking=(wait,))
     return _held(run, asked) if state.get("phase") == _FAILED else _released(run, asked)
@@ -83,8 +86,11 @@ def end(run: Pass, paused: bool, reason: str) -> OperationProgress:
 
 
 def _save(run: Pass, asked: SnapshotRequest, paused: bool) -> OperationProgress:
-    if not any(machine.is_etcd for machine in run.machines):
+    if not _has_etcd(run):
         return _finished(run, asked, "the cluster has no etcd of its own")
+    if not members_up(run):
+        # A host that restarts is up again in a moment: nothing was tried, so nothing has failed.
+        return OperationProgress({FIELD: asked.state(_RETRY)})
     saving = save(run, paused, SaveSnapshot(asked.name), _what(asked), CONDITION)
     if not isinstance(saving, Saving):
         return OperationProgress(blocking=saving)
@@ -101,8 +107,17 @@ def _held(run: Pass, asked: SnapshotRequest) -> OperationProgress:
         return OperationProgress({FIELD: asked.state(_RETRY)})
     run.draft.revisit.append(due)
     why = failed.message if failed is not None else "the snapshot before it could not be taken"
-    text = f"the upgrade to {asked.after} waits: the snapshot of etcd before it failed ({why}); it is tried again, or {_WITHOUT}"
-    return OperationProgress(aside=(waits.of_control_plane(run.snapshot, Code.SNAPSHOT, Actor.USER, text),))
+    why = f"the snapshot of etcd before it failed ({why}); it is tried again"
+    return OperationProgress(aside=(_waiting(run, asked, Actor.USER, why),))
+
+
+def _waiting(run: Pass, asked: SnapshotRequest, actor: Actor, why: str) -> Wait:
+    text = f"the upgrade to {asked.after} waits: {why}, or {_WITHOUT}"
+    return waits.of_control_plane(run.snapshot, Code.SNAPSHOT, actor, text)
+
+
+def _has_etcd(run: Pass) -> bool:
+    return any(machine.is_etcd for machine in run.machines)
 
 
 def _released(run: Pass, asked: SnapshotRequest) -> OperationProgress:

@@ -9,10 +9,10 @@ import pytest
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code
-from remuda.provisioning.planner.snapshot import Cluster, ClusterSnapshot
+from remuda.provisioning.planner.snapshot import Cluster, ClusterSnapshot, Machine
 from remuda.provisioning.well_known import UPGRADE_SNAPSHOT
 
-from ..world import NEXT, VERSION, World, decide, heard, named, running, with_machine, with_spec, written
+from ..world import NEXT, VERSION, World, applied, decide, heard, named, running, with_machine, with_node, with_spec, written
 
 MEMBERS = (("a", "ec"), ("b", "ec"), ("c", "ec"), ("w", "w"))
 ASKED = f"{VERSION} {NEXT} 5"
@@ -122,6 +122,40 @@ def test_members_that_die_meanwhile_are_given_up() -> None:
     place.dead = {"a", "b", "c"}
     until(place, "Failed")
     assert verdict(place.picture) == ("False", "a: no answer; b: no answer; c: no answer")
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_members_that_are_just_restarting_are_waited_for(looks: int) -> None:
+    place = World(asked())
+    for _ in range(looks):
+        place.look()
+    for name in "abc":
+        place.picture = with_machine(place.picture, name, down)
+    for _ in range(10):
+        decision = decide(place.picture)
+        place.picture = applied(place.picture, decision)
+    (first,) = [wait for wait in decision.waits if wait.code is Code.SNAPSHOT]
+    assert first.actor is Actor.MACHINE and "no member of etcd is up" in first.evidence and not decision.applied
+    place.picture = with_machine(place.picture, "b", up)
+    before = place.picture.now
+    until(place, "Finished")
+    assert place.picture.now - before < 600
+
+
+def down(member: Machine) -> Machine:
+    return (
+        with_node(member, replace(member.node, healthy=False, probes=dict.fromkeys(member.node.probes, False)))
+        if member.node
+        else member
+    )
+
+
+def up(member: Machine) -> Machine:
+    return (
+        with_node(member, replace(member.node, healthy=True, probes=dict.fromkeys(member.node.probes, True)))
+        if member.node
+        else member
+    )
 
 
 def test_the_request_may_be_taken_back_at_any_time() -> None:
