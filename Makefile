@@ -12,6 +12,8 @@ STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.installed-for-demo
 # One more than cores, because tests of whole programs wait about half of their time.
 WORKERS ?= $(shell expr $$(nproc) + 1)
+# Whole hosts wait most of the time, for each other and for their clusters.
+HOST_WORKERS ?= $(shell expr $$(nproc) + 3)
 # In the order of the directories: otherwise files with few long tests would come last, and run on one worker only.
 SPREAD := --dist loadfile --no-loadscope-reorder
 # Arguments for pytest or the demo, for example: make test ARGS='tests/unit -k patch'
@@ -53,7 +55,7 @@ HOSTS := $(shell grep -lr 'mark.hosts' tests --include='test_*.py')
 
 test-hosts: $(STAMP) ## tests of whole hosts: the distribution on real etcd, clusters from the first host to deletion, containers with systemd
 	@$(call build_real,all)
-	@$(BIN)/pytest -n $(WORKERS) $(SPREAD) -m hosts $(HOSTS) $(ARGS)
+	@$(BIN)/pytest -n $(HOST_WORKERS) $(SPREAD) -m hosts $(HOSTS) $(ARGS)
 
 .PHONY: test-etcd
 REPLICATED := $(shell grep -lr 'mark.replicated' tests --include='test_*.py')
