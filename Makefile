@@ -69,11 +69,12 @@ test-deps: $(STAMP) ## install the tests' dependencies: Debian packages (needs r
 	@scripts/test-deps.sh $(BIN)
 
 .PHONY: lint
-lint: $(STAMP) ## ruff, mypy --strict and the import contract
+lint: $(STAMP) ## ruff, mypy --strict, the import contract, and whether the web page is built
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/page.py check
 
 .PHONY: fmt
 fmt: $(STAMP) ## format the code and apply ruff's fixes
@@ -83,6 +84,14 @@ fmt: $(STAMP) ## format the code and apply ruff's fixes
 .PHONY: docs
 docs: $(STAMP) ## write the generated pages: every field of a cluster, every command
 	@$(BIN)/python scripts/reference.py
+
+.PHONY: page
+page: ## build the web page into the package; needs Node
+	@$(PYTHON) scripts/page.py build
+
+.PHONY: page-dev
+page-dev: ## the web page with changes at once, on a running server; REMUDA_SERVER=https://127.0.0.1:8443
+	@$(PYTHON) scripts/page.py dev
 
 .PHONY: images
 images: $(STAMP) ## build OCI images of the cluster agent, machine Jobs, the server and (with an etcd) our installers; a server on this machine serves them

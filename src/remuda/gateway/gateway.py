@@ -50,6 +50,7 @@ from .registration.node_registration import Joining, WrongTokens
 from .registration.public_endpoints import Facts
 from .registration.registration_tokens import RegistrationApi, Registrations
 from .server.audit_log import AuditLog
+from .server.dashboard import Dashboard
 from .server.dependencies import Access, Acting, Authority, Live, Services
 from .server.image_registry import ImageRegistry
 from .server.rate_limit import LoginThrottle
@@ -137,6 +138,7 @@ class Gateway:
         RegistrationApi(services, self.registrations)
         ImageRegistry(services)
         AgentFiles(services)
+        Dashboard(services)
         hosts = HostRegistrations(services.client, services.informers, services.clock, services.environment)
         wrong = WrongTokens(services.clock)
         Joining(services, self.registrations, hosts, wrong)

@@ -26,7 +26,7 @@ from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 
 from .auth.authenticator import Callers, NotLetIn
-from .server import csrf
+from .server import csrf, dashboard
 from .server.audit_log import Record, Result
 from .server.dependencies import Services
 from .server.headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
@@ -155,6 +155,9 @@ class GatewayHandler:
             name.lower() for name in request.headers if name[:2].lower() in ("x-", "im") and _is_forged(name.lower())
         )
         own = self._aim(asked)
+        if dashboard.is_visit(request.method, asked.target, request.headers.get("Accept", "")):
+            _carry(request, OWN_ANSWER)
+            return dashboard.to_home()
         if not own:
             return await self._behind_it(visit)
         _carry(request, OWN_ANSWER)

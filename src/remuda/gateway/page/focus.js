@@ -1,0 +1,1 @@
+var e={mounted:e=>e.focus()};export{e as t};
