@@ -210,6 +210,7 @@ class Tour:
             f"{remuda} explain {NAME}    # why it waits",
             f"{remuda} host ls    # the machines, as hosts on this one",
             f"{remuda} login {self._server.url} --username admin    # with the password in {where}/bootstrap-password",
+            f"{self._server.url}/dashboard/    # in a browser: the same user and password",
         ]
 
     async def explain(self) -> None:

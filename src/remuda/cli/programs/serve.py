@@ -228,10 +228,12 @@ def _announce(server: Server, data_dir: Path, *, with_gateway: bool) -> None:
 
     assert server.pki is not None
     login = f"Or:   remuda login {server.url}\n" if with_gateway else ""
+    page = f"  page        {server.url}/dashboard/\n" if with_gateway else ""
     etcd = server.config.etcd
     state = "" if etcd is None else f"  etcd        {', '.join(etcd.endpoints)}\n"
     say(
         f"Remuda {__version__} serves the Kubernetes API at {server.url}\n"
+        f"{page}"
         f"{state}"
         f"  data        {data_dir}\n"
         f"  CA          {server.pki.ca_certificate}\n"
