@@ -10,9 +10,10 @@ cd "$(dirname "$0")/.."
 # docker-registry is the mirror from which hosts fetch their installer. skopeo pulls our image like a node; a real node and its pods
 # need runc, the network plug-ins and busybox. debootstrap creates the hosts that podman runs, and the old Debian with the oldest
 # Python that agents support. faketime gives an agent a wrong clock, e2fsprogs gives a server a disk with errors. curl, openssl,
-# zstd and ssh are used as by users.
+# zstd and ssh are used as by users. chromium shows the page.
 packages=(strace ca-certificates git iproute2 nftables tinyproxy docker-registry skopeo runc
-  containernetworking-plugins busybox-static podman debootstrap faketime e2fsprogs curl openssl zstd openssh-client)
+  containernetworking-plugins busybox-static podman debootstrap faketime e2fsprogs curl openssl zstd openssh-client
+  chromium)
 
 missing=()
 for package in "${packages[@]}"; do
