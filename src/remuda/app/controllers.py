@@ -171,7 +171,7 @@ GROUPS = (
             _row(
                 "etcd-snapshot-files",
                 "remuda.provisioning.etcd.snapshot_files:SnapshotFiles",
-                lambda p: (p.manager, p.ground.access, p.buckets),
+                lambda p: (p.manager, p.ground.access, p.buckets, lambda: p.gateway.uploads.files),
             ),
             _row(
                 "etcd-snapshot-imports",

@@ -24,6 +24,7 @@ from remuda.capi.workload_clusters import Connector
 from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.network.outbound import Policy
+from remuda.provisioning.etcd.uploaded_files import UploadedFiles
 from remuda.provisioning.nodes.host_registration import HostRegistrations
 from remuda.runtime import Informers, Pauses, Registry
 from remuda.tunnel import TunnelServer
@@ -49,6 +50,7 @@ from .registration.node_progress import NodeProgress
 from .registration.node_registration import Joining, WrongTokens
 from .registration.public_endpoints import Facts
 from .registration.registration_tokens import RegistrationApi, Registrations
+from .registration.snapshot_uploads import SnapshotUploads
 from .server.audit_log import AuditLog
 from .server.dashboard import Dashboard
 from .server.dependencies import Access, Acting, Authority, Live, Services
@@ -143,6 +145,7 @@ class Gateway:
         wrong = WrongTokens(services.clock)
         Joining(services, self.registrations, hosts, wrong)
         self.progress = NodeProgress(services, hosts, wrong, departed)
+        self.uploads = SnapshotUploads(services, hosts, wrong, self._uploaded_files())
         machines = MachineAccessApi(services)
         self.waits = Waits(services)
         Versions(services)
@@ -156,6 +159,13 @@ class Gateway:
         self.steve.more_links[MACHINE_TYPE] = machines.links
         machines.otherwise = lambda asked: self.steve.one(asked, MACHINE_TYPE)
         self.proxy = Proxy(services, self.downstreams, self.impersonation)
+
+    def _uploaded_files(self) -> UploadedFiles | None:
+        """None without a disk, and where hosts may ask another server than the one that has the files."""
+        ground = self.ground
+        if ground.data_dir is None or ground.takes_turns:
+            return None
+        return UploadedFiles(ground.data_dir / "snapshots", ground.clock)
 
     def outbound(self) -> Policy:
         """The current policy for connections to addresses that tenants name."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     "--from-machine", "machine", default="", metavar="M", help="Recover from the etcd data of this machine, which still answers."
 )
 @click.option("--from-s3", "location", default="", metavar="s3://…", help="Import this snapshot, and recover from it.")
-@click.option("--other-cluster", is_flag=True, help="With --from-s3: import it also if it is of another cluster.")
+@click.option("--from-file", "file", default="", metavar="F", help="Upload this snapshot, and recover from it.")
+@click.option("--other-cluster", is_flag=True, help="With --from-s3 and --from-file: import it also if it is of another cluster.")
 @click.option(
     "--config",
     type=click.Choice(["none", "version", "all"]),
@@ -41,6 +42,7 @@ def command(
     snapshot: str,
     machine: str,
     location: str,
+    file: str,
     other_cluster: bool,
     config: str,
     yes: bool,
@@ -53,10 +55,13 @@ def command(
     waits for hosts to be registered, and says how many, with which roles. Workers stay. Then the cluster begins with a snapshot,
     or with the data of a server that is left. It shows what is lost and kept, and asks. It can be repeated.
     """
-    if sum(map(bool, (snapshot, machine, location))) > 1:
-        raise click.UsageError("--snapshot, --from-machine and --from-s3 exclude each other")
+    if sum(map(bool, (snapshot, machine, location, file))) > 1:
+        raise click.UsageError("--snapshot, --from-machine, --from-s3 and --from-file exclude each other")
+    if location and not location.startswith("s3://"):
+        raise click.UsageError("--from-s3 needs s3://BUCKET/FOLDER/FILE")
+    location = location or file
     if other_cluster and not location:
-        raise click.UsageError("--other-cluster needs --from-s3")
+        raise click.UsageError("--other-cluster needs --from-s3 or --from-file")
     if machine and config != "none":
         raise click.UsageError("--config needs a snapshot, which has the spec of its time")
     if location:

@@ -105,16 +105,16 @@ def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Out
 
 @command.command("import")
 @cluster_argument
-@click.argument("location", metavar="s3://BUCKET/FOLDER/FILE")
+@click.argument("location", metavar="FILE|s3://…")
 @click.option("--other-cluster", is_flag=True, help="Import it also if it is of another cluster.")
 @remote_options
 @output_option(TABLE, JSON, YAML, NAME)
 def import_(name: str, namespace: str, location: str, other_cluster: bool, remote: Remote, output: Output) -> None:
-    """List a snapshot of a bucket that is not listed by itself.
+    """List a snapshot that is not listed by itself: a file, or one of a bucket.
 
-    CLUSTER is its name in the workspace, or its id. Snapshots in the folder that the cluster's settings name are listed without
-    it. The service and the credential are those of spec.rkeConfig.etcd.s3. The snapshot is checked; one that is not valid is not
-    imported. Its file stays where it is.
+    CLUSTER is its name in the workspace, or its id. A file is uploaded to the management server, which keeps it for the cluster's
+    hosts; an upload that was cut goes on when it is repeated. s3://BUCKET/FOLDER/FILE stays where it is; the service and the
+    credential are those of spec.rkeConfig.etcd.s3. The snapshot is checked; one that is not valid is not imported.
     """
     from remuda.kube.objects import Key
     from remuda.provisioning.etcd.snapshot_sets import SnapshotSet

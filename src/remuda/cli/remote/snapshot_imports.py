@@ -1,7 +1,8 @@
-"""Importing a snapshot from a bucket: requested on the cluster, and checked before it is used."""
+"""Importing a snapshot: of a bucket, requested on the cluster; or a file, which is uploaded. It is checked before it is used."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from remuda.access.rancher_conditions import condition_of
@@ -12,27 +13,31 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock, rfc3339
 from remuda.kube.objects import Key, annotations_of, name_of
 from remuda.provisioning.etcd.import_request import ImportRequest, ImportRequestError, request_for
 from remuda.provisioning.etcd.snapshot_imports import CONDITION
-from remuda.provisioning.etcd.snapshot_sets import SnapshotCopy
+from remuda.provisioning.etcd.snapshot_sets import SnapshotCopy, copy_of
 from remuda.provisioning.well_known import IMPORT_SNAPSHOT
 
 from ..exit_codes import Code, Failure
 from ..views import states
 from ..views.snapshots import is_valid
-from . import clusters, snapshot_files, snapshots
+from . import clusters, snapshot_files, snapshot_uploads, snapshots
 from .snapshot_files import Told
 
 Obj = dict[str, Any]
 
 _EVERY, _ANSWERED_WITHIN = 1.0, 180.0
-_IN_A_BUCKET: Final = "name it as s3://BUCKET/FOLDER/FILE: a snapshot is imported from a bucket, into which you copy the file"
+_IN_A_BUCKET: Final = "a snapshot in a bucket is named s3://BUCKET/FOLDER/FILE"
+_SCHEME: Final = "s3://"
 
 
 async def imported(
     client: Client, wanted: Obj, location: str, told: Told, clock: Clock = SYSTEM_CLOCK, *, other_cluster: bool = False
 ) -> SnapshotCopy:
-    """The snapshot, listed and valid; one that is not valid is not kept. Raises ApiError, and Failure."""
+    """The snapshot of a bucket or a file, listed and valid; one that is not valid is not kept. Raises ApiError, and Failure."""
     if not states.is_administrated(wanted):
         raise Failure(f"cluster {name_of(wanted)} was not made by this server, which does not manage its etcd", Code.CONFLICT)
+    if not location.startswith(_SCHEME):
+        name = await snapshot_uploads.uploaded(client, wanted, Path(location), told, clock, other_cluster=other_cluster)
+        return copy_of(await client.get(rke.ETCD_SNAPSHOTS, name, Key.of(wanted).namespace))
     try:
         request = request_for(location, rfc3339(clock.time()), other_cluster=other_cluster)
     except ImportRequestError:

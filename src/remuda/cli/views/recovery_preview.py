@@ -12,12 +12,12 @@ from typing import Any
 from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.kube.objects import dig, is_being_deleted, labels_of, name_of
-from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, S3, SnapshotCopy, SnapshotSet
+from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, LOCAL, SnapshotCopy, SnapshotSet
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, NODE_NAME, WORKER_ROLE
 
 from . import states
 from .restore_preview import NoCopy, of_another
-from .snapshots import size
+from .snapshots import size, source
 from .states import one_line
 
 Obj = dict[str, Any]
@@ -28,17 +28,17 @@ _MOST_NAMES = 5
 
 
 def copy_to_recover_from(found: SnapshotSet, name: str, machines: Iterable[Obj]) -> SnapshotCopy:
-    """The copy that is meant by `name`: an ETCDSnapshot's name is that very one; other names mean the one in a bucket, since
-    machines may be lost, else one of a machine that is still there. Raises NoCopy."""
+    """The copy that is meant by `name`: an ETCDSnapshot's name is that very one; other names mean one that no machine has,
+    since machines may be lost, else one of a machine that is still there. Raises NoCopy."""
     for copy in found.copies:
         if copy.name == name:
             if copy.state == FAILED:
                 raise NoCopy(f"ETCDSnapshot {name} is of a snapshot that failed: {copy.message or 'the reason is not known'}")
             return copy
     there = {name_of(machine): states.of_machine(machine).word == states.READY for machine in machines}
-    fit = [copy for copy in found.copies if copy.state == AVAILABLE and (copy.storage == S3 or copy.machine in there)]
+    fit = [copy for copy in found.copies if copy.state == AVAILABLE and (copy.storage != LOCAL or copy.machine in there)]
     if fit:
-        return min(fit, key=lambda copy: (copy.storage != S3, not there.get(copy.machine), copy.name))
+        return min(fit, key=lambda copy: (copy.storage == LOCAL, not there.get(copy.machine), copy.name))
     kept = ", ".join(sorted({copy.node or copy.machine or "a machine that is gone" for copy in found.copies}))
     raise NoCopy(f"the files of snapshot {found.name} were on {kept} alone, and can't be seen now: choose one in a bucket")
 
@@ -54,7 +54,7 @@ def without_a_source(cluster: str, known: Sequence[SnapshotSet], machines: Seque
             f"lists all), or --from-machine M, the data of a server that still answers (with etcd: {names})"
         )
     return (
-        f"no snapshot of {cluster} is known: import one from a bucket (--from-s3, or remuda snapshot import), or go on from a "
+        f"no snapshot of {cluster} is known: import one (--from-file, --from-s3, or remuda snapshot import), or go on from a "
         f"server that still answers (--from-machine M; with etcd: {names}). Without any of these the cluster's state is lost"
     )
 
@@ -107,10 +107,9 @@ class Preview:
     def _of_copy(self) -> list[str]:
         if self.copy is None:
             return []
-        where = f"the bucket ({self.copy.location})" if self.copy.storage == S3 else f"node {self.copy.node}, {self.copy.file}"
         version = str(dig(self.wanted, "spec", "kubernetesVersion") or "?")
         return [
-            f"  from      {where}, {size(self.copy.size)}",
+            f"  from      {source(self.copy)}, {size(self.copy.size)}",
             f"  version   {self.copy.version or 'not known'} then, {version} now",
         ]
 

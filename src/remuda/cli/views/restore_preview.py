@@ -11,11 +11,11 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.kube.objects import is_being_deleted, name_of
 from remuda.kube.redaction import redacted
-from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, S3, SnapshotCopy, SnapshotSet
+from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, LOCAL, S3, SnapshotCopy, SnapshotSet
 from remuda.provisioning.etcd.snapshot_specs import NONE, restored
 from remuda.provisioning.planner.join_tokens import state_name
 
-from .snapshots import size
+from .snapshots import place, size, source
 from .states import one_line
 
 Obj = dict[str, Any]
@@ -44,19 +44,19 @@ def copy_to_restore(found: SnapshotSet, name: str, machines: Iterable[Obj], firs
             return copy
     staying = {name_of(machine) for machine in machines if not is_being_deleted(machine)}
     named = [copy for copy in found.copies if name in (found.name, copy.file)]
-    fit = [copy for copy in named if copy.state == AVAILABLE and (copy.storage == S3 or copy.machine in staying)]
+    fit = [copy for copy in named if copy.state == AVAILABLE and (copy.storage != LOCAL or copy.machine in staying)]
     if mode not in NONE:
         fit = [copy for copy in fit if copy.version]
     if fit:
-        return min(fit, key=lambda copy: (copy.storage == S3, copy.machine != first, copy.node, copy.name))
+        return min(fit, key=lambda copy: (copy.storage != LOCAL, copy.machine != first, copy.node, copy.name))
     raise NoCopy(f"no copy of snapshot {found.name} can be restored: {'; '.join(_why(copy, staying, mode) for copy in named)}")
 
 
 def _why(copy: SnapshotCopy, staying: set[str], mode: str) -> str:
-    where = "in the bucket" if copy.storage == S3 else f"on {copy.node or copy.machine or 'a machine'}"
+    where = "in the bucket" if copy.storage == S3 else f"on {copy.node or copy.machine or place(copy)}"
     if copy.state != AVAILABLE:
         return f"{where}: {copy.state}{f' ({copy.message})' if copy.message else ''}"
-    if copy.storage != S3 and copy.machine not in staying:
+    if copy.storage == LOCAL and copy.machine not in staying:
         return f"{where}: its machine is gone"
     return f"{where}: it does not have the cluster's spec of that time" if mode not in NONE else f"{where}: not available"
 
@@ -150,11 +150,10 @@ class Preview:
         """Paragraphs; those that begin with a space belong to the one before."""
         cluster, spec = name_of(self.wanted), self.wanted.get("spec") or {}
         taken = f"{human_age(rfc3339(self.found.created), self.now)} ago, {rfc3339(self.found.created)}"
-        where = f"the bucket ({self.copy.location})" if self.copy.storage == S3 else f"node {self.copy.node}, {self.copy.file}"
         version_now = str(spec.get("kubernetesVersion") or "?")
         return [
             f"Cluster {cluster} goes back to snapshot {self.found.name}, taken {taken}.",
-            f"  from      {where}, {size(self.copy.size)}",
+            f"  from      {source(self.copy)}, {size(self.copy.size)}",
             f"  version   {self.copy.version or 'not known'} then, {version_now} now{self._of_version()}",
             *self._of_spec(),
             "Lost: every change of the cluster's objects since then, also deletions, which are undone.",

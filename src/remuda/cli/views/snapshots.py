@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
+from remuda.provisioning.etcd import snapshot_sets as sets
 from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, LOCAL, MISSING, SnapshotCopy, SnapshotSet
 
 from .output import Column, Output
@@ -55,6 +56,16 @@ def _copy(copy: SnapshotCopy) -> str:
 def place(copy: SnapshotCopy) -> str:
     """Where it is: its node, or the kind of its storage."""
     return copy.storage if copy.storage != LOCAL else copy.node or copy.machine or "-"
+
+
+def source(copy: SnapshotCopy) -> str:
+    """What a restore begins with, in words."""
+    match copy.storage:
+        case sets.S3:
+            return f"the bucket ({copy.location})"
+        case sets.SERVER:
+            return f"the file {copy.file}, which was uploaded"
+    return f"node {copy.node}, {copy.file}"
 
 
 def size(count: int) -> str:

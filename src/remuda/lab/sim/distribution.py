@@ -107,6 +107,8 @@ class Distribution:
         # Snapshots of etcd by host and name of file, uploads that failed by name of file, and the number of restores.
         self.snapshots: dict[str, dict[str, SavedSnapshot]] = {}
         self.failed_uploads: dict[str, str] = {}
+        # Those that users have uploaded to the management server, by their hashes.
+        self.uploaded: dict[str, SavedSnapshot] = {}
         self.epoch = 0
         # The snapshots to which it went back, in order.
         self.restored: list[SavedSnapshot] = []
@@ -251,6 +253,12 @@ class Distribution:
     def file_work(self, name: str, script: str) -> str:
         """What a host prints that works on the files in its directory."""
         return file_work(self.snapshots.setdefault(name, {}), script)
+
+    def fetch(self, name: str, file: str, sha256: str) -> None:
+        """A host gets a file from the management server. Raises CannotStart."""
+        if sha256 not in self.uploaded:
+            raise CannotStart("the snapshot can't be fetched: 404")
+        self.snapshots.setdefault(name, {})[file] = self.uploaded[sha256]
 
     def check(self, name: str, file: str) -> None:
         """Raises CannotStart if the host does not have a snapshot."""

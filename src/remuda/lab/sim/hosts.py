@@ -306,6 +306,8 @@ class SimulatedHost:
             await distribution.save(self.name, words[words.index("--name") + 1] if "--name" in words else "on-demand")
         elif task.name == "check-snapshot" and "etcd-snapshot" in words:
             distribution.find_in_bucket(dict(settings_of(words)), words[1])
+        elif task.name == "fetch-snapshot":
+            distribution.fetch(self.name, words[1].rpartition("/")[2], words[2])
         elif task.name == "check-snapshot":
             distribution.check(self.name, words[1].rpartition("/")[2])
         elif "--cluster-reset" in words:

@@ -54,8 +54,8 @@ def _checked(saved: SavedSnapshot | None, file: str, sha256: str) -> str:
         return f"invalid - - - there is no snapshot at {file}"
     if sha256 not in ("", saved.sha256):
         return f"invalid - - {saved.sha256} {file} is not the file that was taken: its SHA-256 differs"
-    revision, keys = contents(io.BytesIO(saved.content))
-    return f"valid {revision} {keys} {saved.sha256}"
+    found = contents(io.BytesIO(saved.content))
+    return f"valid {found.revision} {found.keys} {saved.sha256}"
 
 
 def report(saved: Mapping[str, SavedSnapshot], now: float) -> str:

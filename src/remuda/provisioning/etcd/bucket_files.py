@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import struct
 import tempfile
 from dataclasses import replace
 from typing import BinaryIO
 
-from . import database_reader
+from . import database_reader, snapshot_content
 from .bucket_looks import Wanted
-from .database_reader import DamagedDatabase
 from .file_requests import DELETED, INVALID, VALID, FileAnswer
 from .s3 import copies
 from .s3.answers import S3Error, Why
 from .s3.copies import Folder
+from .snapshot_content import InvalidSnapshot
 
-# etcd puts the SHA-256 of all that is before it at the end of a snapshot, behind whole pages.
-_DIGEST, _PAGE = 32, 512
 _WRONG = frozenset({Why.NO_OBJECT, Why.CHANGED})
 
 
@@ -61,22 +58,7 @@ async def _downloaded(folder: Folder, name: str, file: BinaryIO) -> str:
 
 def _read(packed: BinaryIO, location: str) -> FileAnswer:
     try:
-        with database_reader.unpacked(packed) as file:
-            if not _is_whole(file):
-                return FileAnswer(INVALID, f"{location} is damaged: its content has changed since it was taken")
-            revision, keys = database_reader.contents(file)
-    except (DamagedDatabase, struct.error) as error:
+        found = snapshot_content.read(packed)
+    except InvalidSnapshot as error:
         return FileAnswer(INVALID, f"{location}: {error}")
-    return FileAnswer(VALID, revision=revision, keys=keys)
-
-
-def _is_whole(file: BinaryIO) -> bool:
-    size = file.seek(0, 2)
-    if size % _PAGE != _DIGEST:
-        return True
-    file.seek(0)
-    digest, left = hashlib.sha256(), size - _DIGEST
-    while left and (piece := file.read(min(left, 1 << 20))):
-        digest.update(piece)
-        left -= len(piece)
-    return digest.digest() == file.read(_DIGEST)
+    return FileAnswer(VALID, revision=found.revision, keys=found.keys)

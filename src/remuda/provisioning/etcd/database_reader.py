@@ -1,4 +1,5 @@
-"""The revision and the number of keys in a snapshot of etcd, read from the file itself; a program for hosts, and for the server.
+"""The revision, the number of keys and the cluster of a snapshot of etcd, read from the file itself; a program for hosts, and for
+the server.
 
 A snapshot is a database of bbolt: pages of a B+ tree, found from one of two meta pages. Its bucket `key` has all revisions of all
 keys in their order, each as a message that begins with its key. Nothing of the file is trusted: a page that can't be is an error.
@@ -7,13 +8,14 @@ It uses the standard library of Python 3.9 only, since hosts run it as `python3 
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 _MAGIC = 0xED0CDAED
 _BRANCH, _LEAF = 0x01, 0x02
@@ -22,15 +24,27 @@ _HEADER, _ELEMENT = 16, 16
 _REVISION, _TOMBSTONE = 17, 18
 # No etcd has a larger database.
 LARGEST = 32 << 30
+# The uid of this namespace is the id of a cluster. As JSON it has more before its uid, else only its name.
+_NAMESPACE = b"/registry/namespaces/kube-system"
+_UID = b"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_IN_JSON, _ANYWHERE = re.compile(b'"uid": ?"(' + _UID + b')"'), re.compile(b"(" + _UID + b")")
 
 
 class DamagedDatabase(Exception):
     """The file is no database, or some of it is missing."""
 
 
-def contents(file: BinaryIO) -> tuple[int, int]:
-    """The newest revision, and the number of keys that exist at it. Raises DamagedDatabase and OSError."""
-    revision, living = 0, set()
+class Contents(NamedTuple):
+    """The newest revision, the number of keys that exist at it, and the uid of kube-system, "" if it can't be read."""
+
+    revision: int
+    keys: int
+    cluster_id: str
+
+
+def contents(file: BinaryIO) -> Contents:
+    """Raises DamagedDatabase and OSError."""
+    revision, living, cluster_id = 0, set(), ""
     for name, value in _Database(file).bucket(b"key"):
         if len(name) not in (_REVISION, _TOMBSTONE):
             raise DamagedDatabase("a revision in it is malformed")
@@ -40,7 +54,14 @@ def contents(file: BinaryIO) -> tuple[int, int]:
             living.discard(key)
         else:
             living.add(key)
-    return revision, len(living)
+        if key == _NAMESPACE:
+            cluster_id = _uid(value) or cluster_id
+    return Contents(revision, len(living), cluster_id)
+
+
+def _uid(value: bytes) -> str:
+    found = _IN_JSON.search(value) or _ANYWHERE.search(value)
+    return found.group(1).decode() if found else ""
 
 
 def unpacked(file: BinaryIO) -> BinaryIO:
@@ -175,8 +196,8 @@ def _key(value: bytes) -> bytes:
 def main(path: str) -> int:
     try:
         with Path(path).open("rb") as file, unpacked(file) as database:
-            revision, keys = contents(database)
-        sys.stdout.write(f"{revision} {keys}\n")
+            found = contents(database)
+        sys.stdout.write(f"{found.revision} {found.keys}\n")
     except (DamagedDatabase, OSError, struct.error) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -8,7 +8,8 @@ ends when the finalizer goes: with the host's answer, which comes with a list of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -31,7 +32,9 @@ from .file_requests import (
     DELETE,
     DELETED,
     INSTRUCTION,
+    INVALID,
     TROUBLE,
+    VALID,
     VERIFY,
     FileAnswer,
     FileRequest,
@@ -44,7 +47,9 @@ from .inventory import is_managed, slim
 from .s3.answers import S3Error
 from .s3.copies import Open
 from .s3.place import PlaceError
-from .snapshot_sets import cluster_of
+from .snapshot_content import InvalidSnapshot
+from .snapshot_sets import LOCAL, SERVER, cluster_of, storage_of
+from .uploaded_files import Upload, UploadedFiles
 
 log = logger(__name__)
 
@@ -61,8 +66,10 @@ _CHECK_SECONDS, _CHECKS = 3600.0, 2
 class SnapshotFiles:
     controller = Controller(CONTROLLER, rke.ETCD_SNAPSHOTS)
 
-    def __init__(self, manager: Manager, access: Access, buckets: Open) -> None:
+    def __init__(self, manager: Manager, access: Access, buckets: Open, uploads: Callable[[], UploadedFiles | None]) -> None:
+        """`uploads` has the files that are on this server."""
         self._manager = manager
+        self._uploads = uploads
         self._client = manager.client
         self._clock = manager.clock
         self._views = MachineCaches(manager.informers)
@@ -127,7 +134,12 @@ class SnapshotFiles:
             return await self._release(who, snapshot)
         if request is None or _is_begun(snapshot):
             return DONE
-        answer = self._of_host(snapshot, request) if request.machine else await self._of_bucket(key, request)
+        if request.machine:
+            answer = self._of_host(snapshot, request)
+        elif storage_of(snapshot) == SERVER:
+            answer = await self._of_server(snapshot, request)
+        else:
+            answer = await self._of_bucket(key, request)
         if request.action == VERIFY:
             return await self._verified(who, snapshot, answer)
         return await self._deleted(who, snapshot, request, answer)
@@ -140,7 +152,7 @@ class SnapshotFiles:
                 return "its cluster is gone"
         if request is None:
             return "it has no file"
-        if request.location.startswith("s3://"):
+        if storage_of(snapshot) != LOCAL:
             return ""
         machine = self._views.machines.get(namespace, request.machine) if request.machine else None
         return "its machine is gone" if machine is None or is_being_deleted(machine) else ""
@@ -162,6 +174,22 @@ class SnapshotFiles:
         looks = self._deletions if request.action == DELETE else self._checks
         outcome = looks.of(key, request.id, Wanted(place, keys, request.file, request.size, request.sha256))
         return FileAnswer(TROUBLE, str(outcome)) if isinstance(outcome, S3Error) else outcome
+
+    async def _of_server(self, snapshot: Obj, request: FileRequest) -> FileAnswer:
+        """A file that was uploaded; another server removes its own when no ETCDSnapshot stands for it."""
+        files, cluster = self._uploads(), self._wanted.get(*_cluster_key(snapshot))
+        upload = Upload(uid_of(cluster or {}), request.sha256)
+        if request.action == DELETE:
+            if files is not None:
+                await asyncio.to_thread(files.remove, upload)
+            return FileAnswer(DELETED)
+        if files is None or files.path(upload) is None:
+            return FileAnswer(TROUBLE, "its file is not on this management server")
+        try:
+            found = await asyncio.to_thread(files.check, upload)
+        except InvalidSnapshot as error:
+            return FileAnswer(INVALID, str(error))
+        return FileAnswer(VALID, revision=found.revision, keys=found.keys, sha256=request.sha256)
 
     # --- ends -------------------------------------------------------------------------------------------------------------
 

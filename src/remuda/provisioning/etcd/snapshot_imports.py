@@ -79,7 +79,7 @@ class SnapshotImports:
         if isinstance(found, S3Error):
             return await self._told(wanted, plane, request, str(found))
         cluster_id = str(dig(plane, "status", "clusterID") or "")
-        why = refusal(request, found, cluster_id)
+        why = refusal(found.cluster_id, cluster_id, other_cluster=request.other_cluster)
         if not why:
             await self._make(imported(wanted, request, found, cluster_id, _s3(wanted, place)))
         return await self._told(wanted, plane, request, why)

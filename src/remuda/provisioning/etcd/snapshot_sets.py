@@ -21,6 +21,8 @@ from .snapshot_specs import SnapshotSpecError, cluster_spec
 Obj = dict[str, Any]
 
 LOCAL, S3 = "local", "s3"
+# Ours: a file that a user has uploaded, on the disk of the management server.
+SERVER = "server"
 # Of a copy and of a set. A file that can't be seen now may still be there.
 AVAILABLE, MISSING, FAILED = "available", "missing", "failed"
 _COMPRESSED = ".zip"
@@ -33,7 +35,8 @@ _LONGEST = 4000
 
 @dataclass(frozen=True, slots=True)
 class SnapshotCopy:
-    """One ETCDSnapshot. `node` is the node that took it, "" if that is not known; `machine` has the file, "" in a bucket."""
+    """One ETCDSnapshot. `node` is the node that took it, "" if that is not known; `machine` has the file, "" in a bucket
+    and on the management server."""
 
     name: str
     file: str
@@ -140,11 +143,11 @@ def copy_of(snapshot: Obj) -> SnapshotCopy:
 
 def storage_of(snapshot: Obj) -> str:
     said = annotations_of(snapshot).get(SNAPSHOT_STORAGE)
-    return said if said in (LOCAL, S3) else S3 if dig(snapshot, "snapshotFile", "s3") is not None else LOCAL
+    return said if said in (LOCAL, S3, SERVER) else S3 if dig(snapshot, "snapshotFile", "s3") is not None else LOCAL
 
 
 def machine_of(snapshot: Obj) -> str:
-    """The name of the Machine that has the file; "" for a copy in a bucket."""
+    """The name of the Machine that has the file; "" for a copy elsewhere."""
     return next((str(owner.get("name")) for owner in owner_references_of(snapshot) if owner.get("kind") == "Machine"), "")
 
 

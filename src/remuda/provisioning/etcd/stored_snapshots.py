@@ -17,6 +17,7 @@ from ..well_known import OTHER_CLUSTER, SNAPSHOT_FILE_NAME
 from .s3.answers import S3Error, Why
 from .s3.copies import Copy
 from .s3.place import PlaceError
+from .snapshot_sets import SERVER, storage_of
 from .snapshot_specs import SnapshotSpecError, cluster_spec
 
 Obj = Mapping[str, Any]
@@ -47,7 +48,8 @@ class BucketCopy:
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
     """The ETCDSnapshot that a restore names (docs/reference/operations.md#snapshot-objects). `machine` has the file, unless it is
-    in a bucket, which `s3` describes. `spec` is that of the cluster at that time, None if it is not known."""
+    in a bucket, which `s3` describes, or on the management server (`uploaded`). `spec` is that of the cluster at that time,
+    None if it is not known."""
 
     file: str
     cluster: str
@@ -56,6 +58,7 @@ class StoredSnapshot:
     size: int = 0
     sha256: str = ""
     s3: Obj | None = None
+    uploaded: bool = False
     # True if a user has imported it although it is of another cluster.
     is_of_another: bool = False
     copy: BucketCopy = BucketCopy()
@@ -87,6 +90,7 @@ def stored_snapshot(obj: dict[str, Any], release_problem: Callable[[str], str]) 
         size=int(file.get("size") or 0),
         sha256=str(dig(obj, "status", "sha256") or ""),
         s3=file.get("s3"),
+        uploaded=storage_of(obj) == SERVER,
         is_of_another=annotations_of(obj).get(OTHER_CLUSTER) == "true",
         spec=spec,
         problem=problem,

@@ -409,13 +409,15 @@ class RestartServer:
 
 @dataclass(frozen=True, slots=True)
 class CheckSnapshot:
-    """Check that a snapshot on this host can be restored. A size of 0 and an empty sum are unknown."""
+    """Check that a snapshot on this host can be restored. A size of 0 and an empty sum are unknown. `uploaded`: the host gets
+    the file from the management server first."""
 
     request: str
     file: str
     location: str = ""
     size: int = 0
     sha256: str = ""
+    uploaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,12 +438,14 @@ class StopForRestore:
 
 @dataclass(frozen=True, slots=True)
 class RestoreSnapshot:
-    """Make the data of a new cluster from a snapshot, on this host or in the bucket of `s3`."""
+    """Make the data of a new cluster from a snapshot, on this host, in the bucket of `s3`, or, with the hash of one that was
+    `uploaded`, on the management server."""
 
     request: str
     file: str
     location: str = ""
     s3: Obj | None = None
+    uploaded: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,11 @@ from remuda.gateway.handler import GatewayHandler, Unaudited
 from remuda.gateway.server.routing import InProcess
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, VirtualClock
-from remuda.kube.encoding import yamlio
+from remuda.kube.encoding import jsonio, yamlio
 from remuda.kube.objects import GroupVersionResource
 from remuda.lab.sim.provisioning_world import ProvisioningWorld
+from remuda.lab.sim.saved_snapshots import SavedSnapshot
+from remuda.provisioning.etcd.uploaded_files import UploadedFiles
 from tests.integration.cli.running import Shell
 
 Obj = dict[str, Any]
@@ -55,6 +57,14 @@ class ServedWorld:
     world: ProvisioningWorld
     shell: Shell
     time: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def keep(self, saved: SavedSnapshot, path: Path) -> None:
+        """Write a snapshot to a file, with the metadata beside it; simulated hosts get it from the server if it is uploaded."""
+        (path.parent / ".metadata").mkdir(parents=True, exist_ok=True)
+        path.write_bytes(saved.content)
+        (path.parent / ".metadata" / path.name).write_bytes(jsonio.dumps(dict(saved.metadata)))
+        for distribution in self.world.hosts.distributions.values():
+            distribution.uploaded[saved.sha256] = saved
 
     async def run(self, line: str, *, typed: str | None = None) -> Done:
         """`remuda LINE` to its end, while the server's time goes on. With `typed` a person answers at a terminal."""
@@ -128,6 +138,7 @@ class _Door:
 async def served(directory: Path) -> AsyncIterator[ServedWorld]:
     async with provisioning(clock=VirtualClock(time.time() - _AGE)) as world:
         leave = world.server.chain.add(world.gateway.authenticator)
+        world.gateway.uploads.files = UploadedFiles(directory / "uploads", world.clock, room=0)
         handler = GatewayHandler(
             world.gateway.services,
             world.gateway.callers,

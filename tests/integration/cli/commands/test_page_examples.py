@@ -34,7 +34,8 @@ async def with_archive(world: ProvisioningWorld, kept: dict[str, SavedSnapshot])
     await ready(world)
 
 
-async def test_the_page_about_snapshots(tmp_path: Path) -> None:
+async def test_the_page_about_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     async with served(tmp_path) as found:
         world = found.world
         await world.want(DEMO, FROM)
@@ -45,8 +46,10 @@ async def test_the_page_about_snapshots(tmp_path: Path) -> None:
         kept: dict[str, SavedSnapshot] = {}
         for at, example in enumerate(examples("snapshots.md")):
             kept |= world.distribution(DEMO).snapshots.get("n1", {})
-            if example.command.startswith("snapshot import"):
+            if example.command.startswith("snapshot import demo ./"):
                 await with_archive(world, kept)
+                for file, saved in kept.items():
+                    found.keep(saved, tmp_path / file)
             if at == 2:
                 for name in ("one", "two"):
                     await add_map(world, name)

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.objects import name_of
 from remuda.lab.sim.hosts import SimulatedHost
@@ -111,7 +113,8 @@ PAGE = (Path(__file__).parents[4] / "docs" / "recover.md").read_text()
 _VARIES = re.compile(r"on-demand-\S+|taken .*|from      .*|  \S+  etcd,.*|Pools make new.*|Register new.*")
 
 
-async def test_the_examples_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+async def test_the_examples_of_the_page_do_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     lines = re.findall(r"(?m)^\$ remuda (cluster recover demo .*)$", PAGE)
     shown = PAGE.partition("```console\n$ remuda cluster recover")[2].partition("Type the name")[0].splitlines()[1:]
     async with served(tmp_path) as found:
@@ -124,7 +127,8 @@ async def test_the_examples_of_the_page_do_what_it_says(tmp_path: Path) -> None:
             await found.world.hosts.remove(host)
             async with found.time:
                 await found.world.host(DEMO, f"n-{host.name}", "ec")
-        assert len(lines) == 5
+        found.keep(kept, tmp_path / "on-demand-n1-1795089600")
+        assert len(lines) == 6
         done = await found.run(lines[0].replace("on-demand-1795089600", name), typed="demo")
         assert done.code == 0 and done.out == f"cluster demo is recovered from snapshot {name}\n", done.err
         printed = [_VARIES.sub("", each) for each in done.err.splitlines()]

@@ -16,7 +16,7 @@ from tests.scenarios.test_recovering import of_world
 from tests.scenarios.test_restoring import maps
 from tests.scenarios.test_restoring_from_buckets import BUCKET
 
-from .served_world import served
+from .served_world import ServedWorld, served
 
 
 async def test_a_snapshot_is_imported_checked_restored_and_deleted(tmp_path: Path) -> None:
@@ -45,7 +45,8 @@ async def test_what_is_not_there_or_not_valid_is_not_imported(tmp_path: Path) ->
         key = location.removeprefix(f"s3://{BUCKET}/")
         bucket = found.world.hosts.buckets.of(BUCKET)
         for place, code, text in (
-            ("./file", 2, "name it as s3://BUCKET/FOLDER/FILE: a snapshot is imported from a bucket, "),
+            ("s3://bucket", 2, "a snapshot in a bucket is named s3://BUCKET/FOLDER/FILE"),
+            ("./file", 3, "file can't be read: No such file or directory"),
             (f"{location}9", 4, "is not imported: "),
         ):
             done = await found.run(f"snapshot import demo {place}")
@@ -59,6 +60,22 @@ async def test_what_is_not_there_or_not_valid_is_not_imported(tmp_path: Path) ->
         assert key in bucket.objects, "the file stays"
 
 
+async def recovered(found: ServedWorld, source: str) -> str:
+    """What is said while a cluster of three lost servers is recovered, for which others are registered."""
+    running = asyncio.create_task(found.run(f"cluster recover demo {source}", typed="demo"))
+    while "0 of 3 with etcd,controlplane" not in await message(found.world):
+        assert not running.done(), running.result()
+        await found.world.clock.sleep(1)
+    for number in range(3):
+        async with found.time:
+            await found.world.host("demo", f"n{number}", "ec")
+    done = await running
+    assert done.code == 0 and "Kept: workers" in done.err, done.err
+    await ready(found.world)
+    assert await maps(found.world) == {"before"} and found.world.distribution("demo").violations == []
+    return done.err
+
+
 async def test_a_lost_cluster_comes_back_from_a_file_that_nothing_lists(tmp_path: Path) -> None:
     async with served(tmp_path) as found:
         location = await forgotten(found.world)
@@ -66,22 +83,11 @@ async def test_a_lost_cluster_comes_back_from_a_file_that_nothing_lists(tmp_path
             await found.world.hosts.remove(host)
         for line, text in (
             (f"--from-s3 {location} --snapshot snap", "exclude each other"),
-            ("--snapshot snap --other-cluster", "--other-cluster needs --from-s3"),
+            ("--snapshot snap --other-cluster", "--other-cluster needs --from-s3 or --from-file"),
         ):
             refused = await found.run(f"cluster recover demo {line} --yes")
             assert refused.code == 2 and text in refused.err
-        running = asyncio.create_task(found.run(f"cluster recover demo --from-s3 {location}", typed="demo"))
-        while "0 of 3 with etcd,controlplane" not in await message(found.world):
-            assert not running.done(), running.result()
-            await found.world.clock.sleep(1)
-        for number in range(3):
-            async with found.time:
-                await found.world.host("demo", f"n{number}", "ec")
-        done = await running
-        assert done.code == 0, done.err
-        assert f"from      the bucket ({location})" in done.err and "Kept: workers" in done.err
-        await ready(found.world)
-        assert await maps(found.world) == {"before"} and found.world.distribution("demo").violations == []
+        assert f"from      the bucket ({location})" in await recovered(found, f"--from-s3 {location}")
 
 
 async def test_a_snapshot_of_another_cluster_says_what_it_needs(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from remuda.provisioning.etcd.import_request import (
-    ImportRequest,
     ImportRequestError,
     imported,
     parse,
@@ -89,17 +88,17 @@ def test_a_malformed_request_names_the_field(said: Any, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "own", "request_", "is_refused"),
+    ("found", "own", "other", "is_refused"),
     [
-        ("its-own", "its-own", REQUEST, False),
-        ("another", "its-own", REQUEST, True),
-        ("another", "its-own", replace(REQUEST, other_cluster=True), False),
-        ("", "its-own", REQUEST, False),
-        ("another", "", REQUEST, False),
+        ("its-own", "its-own", False, False),
+        ("another", "its-own", False, True),
+        ("another", "its-own", True, False),
+        ("", "its-own", False, False),
+        ("another", "", False, False),
     ],
 )
-def test_only_a_known_other_cluster_needs_the_users_word(found: str, own: str, request_: ImportRequest, is_refused: bool) -> None:
-    assert bool(refusal(request_, replace(COPY, cluster_id=found), own)) is is_refused
+def test_only_a_known_other_cluster_needs_the_users_word(found: str, own: str, other: bool, is_refused: bool) -> None:
+    assert bool(refusal(found, own, other_cluster=other)) is is_refused
 
 
 def test_the_object_has_all_that_a_restore_needs() -> None:

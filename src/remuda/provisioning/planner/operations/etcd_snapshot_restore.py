@@ -221,7 +221,7 @@ def _check(run: Pass, stored: StoredSnapshot | None) -> CheckSnapshot:
     request = _request(run.snapshot.control_plane)
     if stored is None:
         return CheckSnapshot(request, _name(run.snapshot.control_plane))
-    return CheckSnapshot(request, stored.file, stored.location, stored.size, stored.sha256)
+    return CheckSnapshot(request, stored.file, stored.location, stored.size, stored.sha256, stored.uploaded)
 
 
 def _silent_servers(run: Pass) -> OperationProgress | None:
@@ -322,7 +322,8 @@ def _restore(run: Pass) -> OperationProgress:
     if _from_machine(run.snapshot.control_plane):
         task = ResetMember(request)
     elif stored is not None:
-        task = RestoreSnapshot(request, stored.file, stored.location, stored.s3)
+        uploaded = stored.sha256 if stored.uploaded else ""
+        task = RestoreSnapshot(request, stored.file, stored.location, stored.s3, uploaded)
     step = _assign(run, init, Join(init=True), task, attempts=1)
     if step.failed:
         return _failed(run, step.failed, init)

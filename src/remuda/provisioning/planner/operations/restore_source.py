@@ -101,7 +101,7 @@ def choose(snapshot: ClusterSnapshot, machines: Sequence[Machine]) -> Machine | 
     if not candidates:
         lacking = "; ".join(f"{machine.name}: {disqualifier(machine)}" for machine in machines if machine.is_etcd)
         return f"no etcd machine can begin with it{f' ({lacking})' if lacking else ''}"
-    if stored is not None and stored.s3 is not None:
+    if stored is not None and (stored.s3 is not None or stored.uploaded):
         return min(candidates, key=lambda machine: (not machine.is_init, not (machine.join_url and machine.node), machine.name))
     if len(candidates) > 1:
         names = ", ".join(machine.name for machine in candidates)

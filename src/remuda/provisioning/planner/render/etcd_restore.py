@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
+from ...etcd.uploaded_files import HOSTS_PATH as UPLOADED_PATH
 from ...plans.plan import SHUTDOWN, File, Instruction, Plan
 from ...releases.distributions import REMUDA
 from ..snapshot import CheckSnapshot, CleanNodes, CleanPods, FindInBucket, ResetMember, RestoreSnapshot, StopForRestore
@@ -27,7 +28,9 @@ def plan(host: HostContext, task: Task, normal: Plan) -> Plan:
     """`normal` is the host's plan without a task; its files are without S3 for :class:`RestoreSnapshot`."""
     match task:
         case CheckSnapshot():
-            return Plan((*normal.files, _script(host, _CHECK)), (install.without_start(host), _check(host, task)))
+            fetched = _fetched(host, task, task.sha256) if task.uploaded else ()
+            scripts = (*((_script(host, _FETCH),) if fetched else ()), _script(host, _CHECK))
+            return Plan((*normal.files, *scripts), (install.without_start(host), *fetched, _check(host, task)))
         case FindInBucket():
             authority, found = _find(host, task)
             # The cluster's own settings may name the same one.
@@ -75,6 +78,13 @@ def _find(host: HostContext, task: FindInBucket) -> tuple[list[File], Instructio
     flags, variables, authority = config.s3_flags(cluster, task.s3)
     args = (_path(host, _FIND), task.file, cluster.directories.command(cluster.runtime), "etcd-snapshot", "ls", *flags)
     return authority, Instruction("check-snapshot", env=variables, args=args, command="/bin/sh")
+
+
+def _fetched(host: HostContext, task: CheckSnapshot | RestoreSnapshot, sha256: str) -> tuple[Instruction, ...]:
+    """The file that was uploaded is put among the host's own, unless it is there already."""
+    config = host.cluster.layout.path(_AGENT_CONFIG)
+    args = (_path(host, _FETCH), _file(host, task), sha256, config, UPLOADED_PATH)
+    return (Instruction("fetch-snapshot", args=args, command="/bin/sh"),)
 
 
 def _file(host: HostContext, task: CheckSnapshot | RestoreSnapshot) -> str:
@@ -140,6 +150,9 @@ def _restore(host: HostContext, task: RestoreSnapshot, files: tuple[File, ...]) 
     if cluster.runtime.runs_static_pods:
         found.append(_once(host, task.request, "manifest-removal", "/bin/sh", ("-c", _without_manifests(host))))
     found.append(install.without_start(host))
+    if task.uploaded:
+        found.extend(_fetched(host, task, task.uploaded))
+        files = (*files, _script(host, _FETCH))
     found.append(_once(host, task.request, "clean-etcd-dir", "rm", ("-rf", f"{cluster.directories.distro}/server/db/etcd")))
     reset = _reset(host)
     variables: tuple[str, ...] = ()
@@ -253,7 +266,9 @@ def _script(host: HostContext, name: str) -> File:
     return File.of(_path(host, name), _SCRIPTS[name], dynamic=True, minor=True)
 
 
-_FIND = "find_snapshot.sh"
+_FIND, _FETCH = "find_snapshot.sh", "fetch_snapshot.sh"
+# The agent's configuration names the file with the server's address, its CA and the token of the host's plan.
+_AGENT_CONFIG = "/etc/rancher/agent/config.yaml"
 _CHECK, _POD_LIST, _READY, _NODES = "check_snapshot.sh", "wait_for_pod_list.sh", "wait_for_ready.sh", "clean_up_nodes.sh"
 _SCRIPTS = {
     _CHECK: """\
@@ -285,6 +300,50 @@ case "$(head -c 4 "$1" | hex)" in
         ;;
 esac
 [ -z "$4" ] || exec "$4" etcd-snapshot verify "$1"
+""",
+    _FETCH: """\
+#!/bin/sh
+# usage: fetch_snapshot.sh FILE SHA256 AGENT-CONFIG PATH
+# Downloads a snapshot from PATH/SHA256 of the management server to FILE, unless it is there. A download that was cut goes on.
+fail() {
+    echo "$1" >&2
+    exit 1
+}
+is_it() { [ -f "$1" ] && [ "$(sha256sum < "$1" | cut -d ' ' -f 1)" = "$sha256" ]; }
+umask 077
+file="$1" sha256="$2" part="${1%/*}/.$2.part"
+is_it "$file" && exit 0
+mkdir -p "${file%/*}" || fail "there is no directory for $file"
+connection=$(sed -n 's/^connectionInfoFile: *//p' "$3" | tr -d '"' | head -n 1)
+[ -r "$connection" ] || fail "the agent's connection to its server can't be read ($3)"
+value() { sed -n 's|.*'"$1"': *\\([][A-Za-z0-9+/=._:-]*\\).*|\\1|p' "$connection" | head -n 1; }
+server=$(value server) authority=$(value certificate-authority-data)
+[ -n "$server" ] || fail "the agent's connection names no server"
+options=
+if [ -n "$authority" ]; then
+    authorities=$(mktemp) || exit 1
+    trap 'rm -f "$authorities"' EXIT
+    echo "$authority" | base64 -d > "$authorities" || exit 1
+    options="--cacert $authorities"
+fi
+attempt=0 said=
+while [ "$attempt" -lt 10 ]; do
+    attempt=$((attempt + 1))
+    # The token goes by standard input: all users of the host can read arguments.
+    # shellcheck disable=SC2086
+    said=$(printf 'header = "Authorization: Bearer %s"\n' "$(value token)" |
+        curl -fsS $options --connect-timeout 30 --speed-limit 1 --speed-time 60 -C - -K - -o "$part" "$server$4/$sha256" 2>&1)
+    if is_it "$part"; then
+        mv "$part" "$file" || exit 1
+        exit 0
+    fi
+    # The hash of a part says nothing; that of a whole file that is not it does.
+    case "$said" in
+        '' | *416*) rm -f "$part" ;;
+    esac
+    sleep 3
+done
+fail "the snapshot can't be fetched from $server: ${said:-its SHA-256 differs}"
 """,
     _FIND: """\
 #!/bin/sh

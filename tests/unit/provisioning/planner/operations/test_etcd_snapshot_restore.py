@@ -298,6 +298,16 @@ def test_a_new_machine_that_never_had_a_plan_begins_with_a_snapshot_of_a_bucket(
     until_applied(place)
 
 
+def test_a_file_that_was_uploaded_is_fetched_by_the_init_node_before_anything_stops() -> None:
+    uploaded = replace(LOCAL, machine="", location="server://sum/file", sha256="5" * 64, uploaded=True)
+    for members in ((("a", "e"), ("b", "e"), ("c", "c"), ("w", "w")), (("a", "ec"), ("b", "ec"), ("w", "w"))):
+        place, data = world(asked(*members, stored=uploaded))
+        until(place, "Shutdown")
+        assert task_of(named(place.picture, "a")) == "CheckSnapshot" and data.up == {name for name, _ in members}
+        until(place, "Finished", passes=160)
+        assert data.restored_on == ["a"] and data.wrong == []
+
+
 # --- snapshots in a bucket ------------------------------------------------------------------------------------------------
 
 

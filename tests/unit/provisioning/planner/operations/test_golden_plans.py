@@ -58,6 +58,7 @@ ON_A = StoredSnapshot(FILE, "demo", machine="a", size=4128, sha256="5" * 64)
 ON_B = replace(ON_A, machine="b")
 S3 = {"bucket": "backups", "folder": "demo", "endpoint": "s3.example.com", "endpointCA": "-----BEGIN CERTIFICATE-----\nMIIB\n"}
 IN_BUCKET = replace(ON_A, machine="", s3=S3, copy=BucketCopy(Look.FOUND))
+UPLOADED = replace(ON_A, machine="", location=f"server://{ON_A.sha256}/{FILE}", uploaded=True)
 FOR_HOSTS = replace(IN_BUCKET, copy=BucketCopy(Look.HOSTS_ONLY))
 SPEC = {"machineGlobalConfig": {"secrets-encryption": True}, "etcd": {"snapshotRetention": 5}}
 WITH_S3 = {**SPEC, "etcd": {"snapshotRetention": 5, "s3": {**S3, "cloudCredentialName": "cattle-global-data:cc"}}}
@@ -116,6 +117,7 @@ OPERATIONS = {
     "restore on a member without an API": _restore(ON_B),
     "restore from a bucket": _restore(IN_BUCKET, WITH_S3),
     "restore from a bucket that only hosts can look into": _restore(FOR_HOSTS, WITH_S3),
+    "restore of an uploaded file": _restore(UPLOADED),
     "restore with the version": _restore(ON_A, mode="kubernetesVersion", before={"kubernetesVersion": OLD}),
     "restore with all": _restore(
         ON_A,
@@ -127,6 +129,7 @@ OPERATIONS = {
     "restore in other directories": _restore(ON_A, ELSEWHERE, members=ONE),
     "recover on a host without a plan": _recover(RecoveryRequest(1, snapshot="snap"), IN_BUCKET, WITH_S3, new={"n": "ec"}),
     "recover from a bucket": _recover(RecoveryRequest(1, snapshot="snap"), IN_BUCKET, WITH_S3),
+    "recover from an uploaded file": _recover(RecoveryRequest(1, snapshot="snap"), UPLOADED, new={"n": "ec"}),
     "recover from a machine": _recover(RecoveryRequest(1, machine="a"), None),
     "rotate certificates": Operation({"rotateCertificates": {"generation": 1}}),
     "rotate certificates of services": Operation({"rotateCertificates": {"generation": 1, "services": ["etcd", "scheduler"]}}),
