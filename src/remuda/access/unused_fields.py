@@ -12,6 +12,7 @@ from typing import Any
 from remuda.api.management_cattle_io import GROUP, VERSION
 from remuda.api.management_cattle_io.cluster import Cluster
 from remuda.api.management_cattle_io.node import Node
+from remuda.api.management_cattle_io.project import Project
 from remuda.api.management_cattle_io.roles import GlobalRole, RoleTemplate
 from remuda.api.management_cattle_io.users import Token, User
 from remuda.api.schema import fields_without_effect, values_at
@@ -27,6 +28,7 @@ KINDS: Mapping[str, type] = {
     "clusters": Cluster,
     "globalroles": GlobalRole,
     "nodes": Node,
+    "projects": Project,
     "roletemplates": RoleTemplate,
     "tokens": Token,
     "users": User,

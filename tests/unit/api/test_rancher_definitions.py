@@ -17,10 +17,10 @@ from remuda.kube.objects import GroupVersionResource
 
 from .rancher_objects import GROUPS, Obj
 
-NAMESPACED = {"clusterregistrationtokens", "clusterroletemplatebindings", "nodes"}
+NAMESPACED = {"clusterregistrationtokens", "clusterroletemplatebindings", "nodes", "projects"}
 WITH_STATUS = {"clusterroletemplatebindings", "globalrolebindings", "globalroles"}
 # Rancher's own definitions of these describe nothing and keep everything.
-OPEN = {"clusters", "nodes", "tokens"}
+OPEN = {"clusters", "nodes", "projects", "tokens"}
 
 
 def schema_of(crd: Obj) -> Obj:
@@ -42,7 +42,7 @@ def objects_in(schema: Obj, path: str = "") -> Iterator[tuple[str, Obj]]:
 def test_kinds_are_found_by_group_and_not_installed_unasked() -> None:
     assert {crd["spec"]["group"] for crd in api.crds()} == {"cluster.x-k8s.io"}
     assert [crd["metadata"]["name"] for crd in api.crds([provisioning.GROUP])] == ["clusters.provisioning.cattle.io"]
-    assert len(api.crds([management.GROUP])) == 15
+    assert len(api.crds([management.GROUP])) == 16
 
 
 @pytest.mark.parametrize("group", [management, provisioning], ids=["management", "provisioning"])

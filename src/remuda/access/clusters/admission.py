@@ -1,4 +1,4 @@
-"""Admission rules for managed clusters, their tokens and workspaces that hold for every user.
+"""Admission rules for managed clusters, their tokens, projects and workspaces that hold for every user.
 
 Rules that depend on the user are with the roles (:mod:`remuda.access.roles.protected_cluster_fields`). Rules apply to the fields
 that change: an older object that breaks them can still be changed elsewhere, and deleted.
@@ -31,6 +31,7 @@ def admitted() -> tuple[AdmittedType, ...]:
         AdmittedType(
             GROUP, VERSION, "clusterregistrationtokens", "ClusterRegistrationToken", with_cluster_name, registration_errors
         ),
+        AdmittedType(GROUP, VERSION, "projects", "Project", with_cluster_name, project_errors),
         AdmittedType(GROUP, VERSION, "fleetworkspaces", "FleetWorkspace", validate=workspace_errors),
     )
 
@@ -80,7 +81,7 @@ def _changed(attributes: Attributes, *path: str) -> bool:
 
 
 def with_cluster_name(attributes: Attributes) -> Obj | None:
-    """A token that names no cluster belongs to the cluster whose namespace it is in."""
+    """A token or project that names no cluster belongs to the cluster whose namespace it is in."""
     if attributes.operation != CREATE or attributes.obj is None or dig(attributes.obj, "spec", "clusterName"):
         return None
     return with_path(attributes.obj, ("spec", "clusterName"), attributes.namespace)
@@ -121,6 +122,16 @@ def _term_errors(spec: Obj) -> list[FieldError]:
 
 def _minutes(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+# --- projects -----------------------------------------------------------------------------------------------------------------
+
+
+def project_errors(attributes: Attributes) -> Iterable[FieldError]:
+    name = dig(attributes.obj, "spec", "clusterName")
+    if not concerns(attributes) or name == attributes.namespace or not _changed(attributes, "spec", "clusterName"):
+        return []
+    return [invalid_value("spec.clusterName", name or "", "must be the namespace that the project is in")]
 
 
 # --- workspaces ---------------------------------------------------------------------------------------------------------------

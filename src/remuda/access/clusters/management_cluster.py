@@ -1,8 +1,8 @@
 """The controller of the objects that each management Cluster always has.
 
 These are a namespace of its own name, two registration tokens in it (:mod:`.clusterregistrationtoken` fills them), a Role to read
-them, and a workspace. Owner references delete all of it with the Cluster. Other controllers write the rest of a Cluster: the
-mirror of its clusters.provisioning.cattle.io, the tunnel, its health.
+them, two projects, and a workspace. Owner references delete all of it with the Cluster. Other controllers write the rest of a
+Cluster: the mirror of its clusters.provisioning.cattle.io, the tunnel, its health.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, GROUP
+from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, GROUP, PROJECTS
 from remuda.client.idempotent import make
 from remuda.client.server_side_apply import Applier
 from remuda.kube.builtin_resources import NAMESPACES
@@ -31,6 +31,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, cr
 
 from ..default_objects import DefaultObjects
 from ..rancher_conditions import ERROR, FALSE, TRUE, condition_of, tell_status, with_condition
+from .projects import missing_projects
 from .server_settings import ServerSettings
 from .well_known import (
     DEFAULT_TOKEN,
@@ -66,12 +67,15 @@ class ManagedClusters:
         self._namespaces = informers.of(NAMESPACES)
         self._tokens = informers.of(CLUSTER_REGISTRATION_TOKENS)
         self._tokens.add_index(_BY_NAMESPACE, lambda crt: (namespace_of(crt),))
+        self._projects = informers.of(PROJECTS)
+        self._projects.add_index(_BY_NAMESPACE, lambda project: (namespace_of(project),))
         self._roles = informers.of(ROLES, fields=f"metadata.name={TOKEN_READER}")
         self.controller = replace(
             type(self).controller,
             watches=(
                 Watch(NAMESPACES, self._known),
                 Watch(CLUSTER_REGISTRATION_TOKENS, _cluster_of, created_or_deleted),
+                Watch(PROJECTS, _cluster_of, created_or_deleted),
                 Watch(ROLES, _cluster_of, fields=f"metadata.name={TOKEN_READER}"),
                 *server.watches(self._without_workspace),
             ),
@@ -89,7 +93,7 @@ class ManagedClusters:
 
     async def reconcile(self, key: Key) -> Result:
         who = (CONTROLLER, key)
-        await synced(self._clusters, self._namespaces, self._tokens, self._roles)
+        await synced(self._clusters, self._namespaces, self._tokens, self._projects, self._roles)
         await self._manager.freshness.caught_up(who)
         cluster = self._clusters.get(*key)
         if cluster is None:
@@ -104,6 +108,7 @@ class ManagedClusters:
         if (wait := await self._ensure_namespace(cluster)) is not None:
             await self._say(cluster, FALSE, ERROR, wait.evidence)
             return Result(waits=(wait,))
+        await self._ensure_projects(key.name)
         if key.name != LOCAL:
             # No agent registers with `local`: a token for it would only be a risk.
             await self._ensure_tokens(cluster)
@@ -168,6 +173,12 @@ class ManagedClusters:
             made = await make(self._client, CLUSTER_REGISTRATION_TOKENS, crt, CONTROLLER)
             if made is not None:
                 self._manager.freshness.wrote((CONTROLLER, Key("", namespace)), self._tokens, made)
+
+    async def _ensure_projects(self, cluster: str) -> None:
+        for project in missing_projects(cluster, self._projects.indexed(_BY_NAMESPACE, cluster)):
+            made = await make(self._client, PROJECTS, project, CONTROLLER)
+            if made is not None:
+                self._manager.freshness.wrote((CONTROLLER, Key("", cluster)), self._projects, made)
 
     async def _ensure_reader(self, cluster: Obj) -> None:
         """The Role that lets a user read the tokens, and no other Secret."""

@@ -102,6 +102,7 @@ GLOBAL_ROLES: Final = (
                 "nodedrivers",
                 "nodes",
                 "podsecurityadmissionconfigurationtemplates",
+                "projects",
                 "roletemplates",
             ),
             _rule(READ, _PROVISIONING, "clusters"),
@@ -121,7 +122,7 @@ ROLE_TEMPLATES: Final = (
         "cluster-member",
         "Cluster Member",
         [
-            _rule(READ, _MANAGEMENT, "clusterroletemplatebindings", "nodes"),
+            _rule(READ, _MANAGEMENT, "clusterroletemplatebindings", "nodes", "projects"),
             _rule(READ, "", "nodes", "persistentvolumes"),
             _rule(READ, "storage.k8s.io", "storageclasses"),
             _rule(READ, "apiregistration.k8s.io", "apiservices"),
@@ -131,7 +132,7 @@ ROLE_TEMPLATES: Final = (
         "cluster-readonly",
         "Cluster Read-Only",
         [
-            _rule(READ, _MANAGEMENT, "clusterroletemplatebindings", "nodes"),
+            _rule(READ, _MANAGEMENT, "clusterroletemplatebindings", "nodes", "projects"),
             _rule(READ, "", "componentstatuses", "namespaces", "nodes", "persistentvolumes"),
             _rule(READ, "apiextensions.k8s.io", "customresourcedefinitions"),
             _rule(READ, "apiregistration.k8s.io", "apiservices"),

@@ -22,7 +22,7 @@ EVERYTHING: tuple[Rule, ...] = (
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 )
 # Kinds in the namespace of its cluster for which a RoleTemplate may have rules.
-_IN_CLUSTER_NAMESPACE = ("clusterregistrationtokens", "clusterroletemplatebindings", "nodes")
+_IN_CLUSTER_NAMESPACE = ("clusterregistrationtokens", "clusterroletemplatebindings", "nodes", "projects")
 _OWNING: Rule = {"verbs": ["*"], "apiGroups": [GROUP], "resources": ["clusters"]}
 
 

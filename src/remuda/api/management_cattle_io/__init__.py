@@ -24,6 +24,7 @@ __all__ = [
     "NODES",
     "NODE_DRIVERS",
     "POD_SECURITY_TEMPLATES",
+    "PROJECTS",
     "ROLE_TEMPLATES",
     "SETTINGS",
     "TOKENS",
@@ -51,6 +52,7 @@ GLOBAL_ROLE_BINDINGS: Final = GroupVersionResource(GROUP, VERSION, "globalrolebi
 NODES: Final = GroupVersionResource(GROUP, VERSION, "nodes")
 NODE_DRIVERS: Final = GroupVersionResource(GROUP, VERSION, "nodedrivers")
 POD_SECURITY_TEMPLATES: Final = GroupVersionResource(GROUP, VERSION, "podsecurityadmissionconfigurationtemplates")
+PROJECTS: Final = GroupVersionResource(GROUP, VERSION, "projects")
 ROLE_TEMPLATES: Final = GroupVersionResource(GROUP, VERSION, "roletemplates")
 SETTINGS: Final = GroupVersionResource(GROUP, VERSION, "settings")
 TOKENS: Final = GroupVersionResource(GROUP, VERSION, "tokens")

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypedDict
 from ..cattle import Text
 from ..crd import Column, Kind, Version
 from ..schema import Doc, Object
-from . import GROUP, VERSION, cluster, node, nodedriver, roles, users
+from . import GROUP, VERSION, cluster, node, nodedriver, project, roles, users
 
 
 class Setting(Object, total=False):
@@ -76,6 +76,7 @@ KINDS = (
         _AGE,
     ),
     _kind(cluster.PodSecurityAdmissionConfigurationTemplate),
+    _kind(project.Project, scope="Namespaced"),
     _kind(roles.RoleTemplate),
     _kind(Setting, Column("Value", ".value", "string", "The chosen value")),
     _kind(users.Token),

@@ -67,7 +67,7 @@ class RoleTemplate(Object, total=False):
     externalRules: Annotated[list[PolicyRule], Doc("The rules of that ClusterRole, if it can't be read.")]
     hidden: Annotated[bool, Doc("Pages do not show it.")]
     locked: Annotated[bool, Doc("No new binding may name it.")]
-    projectCreatorDefault: Annotated[bool, NoEffect("there are no projects yet")]
+    projectCreatorDefault: Annotated[bool, NoEffect("roles are given in clusters, not in projects")]
     roleTemplateNames: Annotated[list[str], Doc("RoleTemplates that it includes.")]
     rules: Annotated[list[PolicyRule], Doc("The rules.")]
 

@@ -108,7 +108,7 @@ class ClusterSpec(TypedDict, total=False):
     clusterAgentDeploymentCustomization: Annotated[
         AgentDeploymentCustomization | None, Doc("Changes to the deployment of the cluster agent.")
     ]
-    defaultClusterRoleForProjectMembers: Annotated[Text, NoEffect("there are no projects yet")]
+    defaultClusterRoleForProjectMembers: Annotated[Text, NoEffect("roles are given in clusters, not in projects")]
     defaultPodSecurityAdmissionConfigurationTemplateName: Annotated[
         Text, Doc("The template of the cluster's pod security admission.")
     ]
@@ -118,7 +118,7 @@ class ClusterSpec(TypedDict, total=False):
             "Kubernetes 1.25 removed pod security policies; write defaultPodSecurityAdmissionConfigurationTemplateName instead"
         ),
     ]
-    enableNetworkPolicy: Annotated[bool | None, NoEffect("it separates projects, and there are no projects yet")]
+    enableNetworkPolicy: Annotated[bool | None, NoEffect("projects are not kept apart in the network")]
     fleetAgentDeploymentCustomization: Annotated[AgentDeploymentCustomization | None, NoEffect("there is no fleet agent yet")]
     kubernetesVersion: Annotated[
         Text, Doc("The version and the distribution (+rke2r1, +k3s1, +remuda1), such as v1.34.1+rke2r1; needed with rkeConfig.")

@@ -1,4 +1,4 @@
-"""What is refused of management Clusters, of registration tokens and of workspaces."""
+"""What is refused of management Clusters, of registration tokens, of projects and of workspaces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.access.clusters.admission import admitted
-from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, FLEET_WORKSPACES, GROUP
+from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, FLEET_WORKSPACES, GROUP, PROJECTS
 from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
 from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import ApiError
@@ -54,6 +54,18 @@ def test_only_local_is_internal_and_it_stays_so() -> None:
     assert refused(CLUSTERS, cluster(internal=True)) == ["spec.internal"]
     assert refused(CLUSTERS, cluster(internal=True), cluster()) == ["spec.internal"]
     assert refused(CLUSTERS, cluster("local"), cluster("local", internal=True), name="local") == ["spec.internal"]
+
+
+def test_a_project_belongs_to_the_cluster_of_its_namespace() -> None:
+    def project(cluster: str) -> Obj:
+        return {"metadata": {"name": "p-1"}, "spec": {"clusterName": cluster}}
+
+    assert refused(PROJECTS, project(ID), namespace=ID) == []
+    assert refused(PROJECTS, project("c-m-other"), namespace=ID) == ["spec.clusterName"]
+    assert refused(PROJECTS, project("c-m-other"), project(ID), namespace=ID) == ["spec.clusterName"]
+    old = {"metadata": {"name": "p-1"}, "spec": {}}
+    made = KINDS["projects"].default(attributes(PROJECTS, CREATE, old, name="p-1", namespace=ID))  # type: ignore[misc]
+    assert made is not None and made["spec"]["clusterName"] == ID
 
 
 def test_a_workspace_is_a_namespace() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pytest
 
 from remuda.access.clusters import ManagedClusters, RegistrationTokens, local_clusters, system_namespaces
+from remuda.access.clusters.projects import project_name
 from remuda.access.rancher_conditions import condition_of
-from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS
+from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, PROJECTS
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import GroupVersionResource, dig
 from remuda.runtime import Reconciler
@@ -45,6 +46,31 @@ async def test_a_cluster_gets_its_namespace_tokens_and_workspace() -> None:
         assert condition is not None and condition["status"] == "True"
 
 
+async def test_each_cluster_gets_its_projects_and_local_does_too() -> None:
+    async with world(everything) as made:
+        await made.cluster(ID)
+        await made.settle()
+        for cluster in (ID, "local"):
+            found = sorted(await made.list(PROJECTS, cluster), key=lambda project: project["spec"]["displayName"])
+            assert [(each["spec"]["displayName"], list(each["metadata"]["labels"])) for each in found] == [
+                ("Default", ["authz.management.cattle.io/default-project"]),
+                ("System", ["authz.management.cattle.io/system-project"]),
+            ]
+            assert {each["spec"]["clusterName"] for each in found} == {cluster}
+
+
+async def test_a_project_that_was_marked_as_the_default_takes_its_place() -> None:
+    async with world(everything) as made:
+        await made.cluster(ID)
+        await made.settle()
+        labels = {"authz.management.cattle.io/default-project": "true"}
+        meta = {"name": "p-other", "namespace": ID, "labels": labels}
+        await made.client.create(PROJECTS, {"apiVersion": API_VERSION, "kind": "Project", "metadata": meta, "spec": {}}, ID)
+        await made.delete(PROJECTS, project_name(ID, "Default"), ID)
+        await made.settle(60)
+        assert {each["metadata"]["name"] for each in await made.list(PROJECTS, ID)} == {"p-other", project_name(ID, "System")}
+
+
 async def test_nothing_is_written_when_nothing_changes() -> None:
     async with world(everything) as made:
         await made.cluster(ID)
@@ -67,7 +93,12 @@ async def test_all_of_it_goes_with_the_cluster() -> None:
 
 @pytest.mark.parametrize(
     ("resource", "name", "namespace"),
-    [(NAMESPACES, ID, ""), (CLUSTER_REGISTRATION_TOKENS, "node-token", ID), (ROLES, "crt-token-reader", ID)],
+    [
+        (NAMESPACES, ID, ""),
+        (CLUSTER_REGISTRATION_TOKENS, "node-token", ID),
+        (PROJECTS, project_name(ID, "Default"), ID),
+        (ROLES, "crt-token-reader", ID),
+    ],
 )
 async def test_what_is_deleted_by_hand_comes_back(resource: GroupVersionResource, name: str, namespace: str) -> None:
     async with world(everything) as made:
@@ -79,7 +110,9 @@ async def test_what_is_deleted_by_hand_comes_back(resource: GroupVersionResource
         await made.settle(120)
         assert (await made.get(resource, name, namespace))["metadata"]["uid"] != old["metadata"]["uid"]
         renewed = await made.secret_text("crt-token-node-token", ID, "token")
-        assert (renewed == token) == (resource == ROLES), "a token that went with its object is worth nothing any more"
+        assert (renewed == token) == (resource in (PROJECTS, ROLES)), (
+            "a token that went with its object is worth nothing any more"
+        )
 
 
 async def test_a_role_that_was_widened_is_put_back() -> None:
