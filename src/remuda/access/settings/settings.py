@@ -80,6 +80,47 @@ OUTBOUND = "outbound-policy"
 _CRT_TTL, _CRT_GRACE = "crt-default-ttl-minutes", "crt-default-grace-period-minutes"
 _SHORT_TTL, _LONG_TTL = "system-agent-installer-token-short-ttl", "system-agent-installer-token-long-ttl"
 
+# The version of Rancher whose clients are served: they choose their requests by it.
+RANCHER_VERSION = "v2.13.0"
+_BANNERS = '{"loginError":{"message":"","showMessage":"false"}}'
+# Each part must be there, also where it is off.
+_PERFORMANCE = (
+    '{"inactivity":{"enabled":false,"threshold":900},"incrementalLoading":{"enabled":true,"threshold":1500},'
+    '"manualRefresh":{"enabled":false,"threshold":1500},"disableWebsocketNotification":false,'
+    '"garbageCollection":{"enabled":false,"enabledInterval":true,"interval":300,"enabledOnNavigate":true,"countThreshold":500,'
+    '"ageThreshold":120},"forceNsFilterV2":{"enabled":false},"advancedWorker":{"enabled":false},"kubeAPI":{"warningHeader":'
+    '{"separator":"299 - ","notificationBlockList":["299 - unknown field"]}},"serverPagination":{"enabled":true,'
+    '"useDefaultStores":true}}'
+)
+_PRIORITY = '{"value":1000000000,"preemptionPolicy":"PreemptLowerPriority"}'
+_DISRUPTION = '{"minAvailable":"0","maxUnavailable":"0"}'
+_NAMESPACES = "cattle-global-data,cattle-system,fleet-local,kube-node-lease,kube-public,kube-system"
+# Settings that Rancher's pages and programs read by name, and nothing else does.
+_FOR_CLIENTS = (
+    Known("eula-agreed"),
+    Known("first-login", "false", validation.boolean),
+    Known("hide-local-cluster", "false", validation.boolean),
+    Known("imported-cluster-version-management", "false", validation.boolean),
+    Known("k8s-version", "", validation.version),
+    Known("kev2-operators", "[]"),
+    Known("server-version", RANCHER_VERSION, validation.version),
+    Known("system-namespaces", _NAMESPACES),
+    Known("ui-banners", _BANNERS, validation.json_object),
+    Known("ui-brand"),
+    Known("ui-community-links", "false", validation.boolean),
+    Known("ui-content-enabled", "false", validation.boolean),
+    Known("ui-custom-links", "{}", validation.json_object),
+    Known("ui-issues"),
+    Known("ui-k8s-supported-versions-range"),
+    Known("ui-performance", _PERFORMANCE, validation.json_object),
+    Known("ui-pl", "Remuda"),
+    Known("cluster-agent-default-pod-disruption-budget", _DISRUPTION, validation.json_object),
+    Known("cluster-agent-default-priority-class", _PRIORITY, validation.json_object),
+    Known("fleet-agent-default-affinity", _AFFINITY, validation.json_object),
+    Known("fleet-agent-default-pod-disruption-budget", _DISRUPTION, validation.json_object),
+    Known("fleet-agent-default-priority-class", _PRIORITY, validation.json_object),
+)
+
 SETTINGS: Mapping[str, Known] = {
     known.name: known
     for known in (
@@ -124,6 +165,7 @@ SETTINGS: Mapping[str, Known] = {
         Known("imported-cluster-day2-ops-enabled", "true", validation.boolean),
         Known("cluster-agent-default-affinity", _AFFINITY, validation.json_object),
         Known(OUTBOUND, "", validation.outbound_policy),
+        *_FOR_CLIENTS,
     )
 }
 
