@@ -42,6 +42,8 @@ from .proxy.cluster_proxy import Proxy
 from .proxy.impersonation import Impersonation
 from .proxy.machine_access import MACHINE_TYPE, MachineAccessApi
 from .proxy.tunnel_downstreams import TunnelDownstreams
+from .rancher.norman.routes import Norman
+from .rancher.requests import Facade
 from .rancher.steve import Steve
 from .registration.agent_downloads import AgentFiles
 from .registration.departed_tokens import DepartedTokens
@@ -155,9 +157,12 @@ class Gateway:
         self.downstreams = TunnelDownstreams(services)
         self.impersonation = Impersonation(services, self.downstreams)
         # Before the proxy: its paths begin like those of clusters.
-        self.steve = Steve(services)
+        facade = Facade(services)
+        self.steve = Steve(facade)
         self.steve.more_links[MACHINE_TYPE] = machines.links
         machines.otherwise = lambda asked: self.steve.one(asked, MACHINE_TYPE)
+        self.norman = Norman(facade)
+        self.identity.kubeconfigs.otherwise = self.norman.create_cluster
         self.proxy = Proxy(services, self.downstreams, self.impersonation)
 
     def _uploaded_files(self) -> UploadedFiles | None:

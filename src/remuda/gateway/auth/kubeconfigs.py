@@ -29,7 +29,7 @@ from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of
 from ..server import norman
 from ..server.dependencies import Services
 from ..server.norman import told
-from ..server.routing import Access, RequestContext
+from ..server.routing import Access, Answer, RequestContext
 from ..server.serving_certificate import ca_text
 from .tokens import Sessions, TokenApi
 
@@ -172,6 +172,8 @@ class Kubeconfigs:
         self._clusters = services.informers.of(CLUSTERS)
         self._nodes = services.informers.of(NODES)
         self._nodes.add_index(_BY_CLUSTER, lambda node: (namespace_of(node),))
+        # The answer to a request without an action.
+        self.otherwise: Answer | None = None
         add, body = services.routes.add, norman.LARGEST_BODY
         add("POST", "/v3/clusters", told(self.for_several), Access.USER, largest=body)
         add("POST", "/v3/clusters/{id}", told(self.for_one), Access.USER, largest=body)
@@ -191,6 +193,8 @@ class Kubeconfigs:
         return _answer([Entry(endpoint, found[0].context, credential) for endpoint in kept])
 
     async def for_several(self, asked: RequestContext) -> web.StreamResponse:
+        if self.otherwise is not None and not norman.action_of(asked):
+            return await self.otherwise(asked)
         self._check_action(asked)
         body = await norman.body_of(asked)
         wanted = body.get("clusters")

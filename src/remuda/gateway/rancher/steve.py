@@ -15,25 +15,23 @@ from typing import Any, Final
 from aiohttp import web
 
 from remuda import __version__
-from remuda.apiserver.limits.flow_control import Gate
-from remuda.client.interface import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from remuda.client.interface import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.encoding import jsonio, yamlio
-from remuda.kube.errors import ApiError, bad_request, no_such_path, not_found, too_large, unavailable, unsupported_media_type
+from remuda.kube.errors import ApiError, bad_request, no_such_path, not_found, too_large, unsupported_media_type
 from remuda.kube.objects import Key, labels_of, name_of, namespace_of, resource_version_of
 
 from ..server import norman
-from ..server.dependencies import Services
 from ..server.routing import LARGEST_BODY, Access, Answer, RequestContext
 from . import collections, query, schemas
 from .counts import counts
-from .discovery import Discovery
-from .kinds import Kind, Kinds
+from .kinds import Kind
 from .own_user import OwnUser
 from .query import Query
 from .reading import Listed, Selector, listed
-from .resources import Shape, States, shape_of, stored_form
-from .schemas import Permissions, UsableKinds
+from .requests import CallerRequest, Facade
+from .resources import Shape, shape_of, stored_form
+from .schemas import UsableKinds
 from .subscribe import Subscriber, Subscriptions
 
 Obj = dict[str, Any]
@@ -50,15 +48,8 @@ MoreLinks = Callable[[RequestContext, Obj], Awaitable[Iterable[str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """One request of a caller; `base` is the URL of this API."""
-
-    asked: RequestContext
-    base: str
+class _Request(CallerRequest):
     query: Query
-    client: Client
-    permissions: Permissions
-    kinds: Kinds
 
     @property
     def name(self) -> str:
@@ -73,15 +64,13 @@ _Answer = Callable[[_Request], Awaitable[web.StreamResponse]]
 
 
 class Steve:
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._discovery = Discovery(services.client, services.informers, services.clock)
+    def __init__(self, facade: Facade) -> None:
+        services = self._services = facade.services
+        self._facade = facade
+        self._states = facade.states
         self._usable = UsableKinds()
-        self._states = States()
-        # A list takes memory for all its objects: few are made at a time, by turns of the users.
-        self._gate = Gate("lists of Rancher's clients", seats=4, queue=200)
         self.more_links: dict[str, MoreLinks] = {}
-        self.subscriptions = Subscriptions(services.clock, self._discovery.kinds, self._states, self.more_links, __version__)
+        self.subscriptions = Subscriptions(services.clock, facade.discovery.kinds, self._states, self.more_links, __version__)
         services.beside.append(self.subscriptions.keep_alive)
         # Its paths are more precise than those for all types.
         OwnUser(services, lambda asked: self.one(asked, "management.cattle.io.user"))
@@ -122,20 +111,15 @@ class Steve:
 
     def _in_turn(self, answer: _Answer) -> _Answer:
         async def answered(request: _Request) -> web.StreamResponse:
-            async with self._gate.seat(request.asked.user.name):
+            async with self._facade.gate.seat(request.asked.user.name):
                 return await answer(request)
 
         return answered
 
     async def _begin(self, asked: RequestContext, root: str) -> _Request:
-        acting = self._services.acting
-        rbac = acting.rbac if acting is not None else None
-        if acting is None or rbac is None:
-            raise unavailable("the server has just started and does not know its roles yet: try again", 1)
-        base = norman.base_url(asked, self._services) + root
         wanted = query.parse(asked.target.query)
-        kinds = await self._discovery.kinds()
-        return _Request(asked, base, wanted, acting.client(asked.user), Permissions(rbac, asked.user), kinds)
+        begun = await self._facade.begin(asked, root)
+        return _Request(asked, begun.base, begun.client, begun.permissions, begun.kinds, wanted)
 
     def _shape(self, request: _Request, more: Mapping[str, Iterable[str]] = {}) -> Shape:
         now = self._services.clock.time()

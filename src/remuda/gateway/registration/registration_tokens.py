@@ -164,7 +164,8 @@ class Registrations:
 
 # --- registration tokens api ----------------------------------------------------------------------------------------------
 #
-# `/v3/clusterregistrationtokens?clusterId=…`: the commands that register a cluster or a node, with the token in them.
+# `/v3/clusterregistrationtokens`, also of one cluster (`?clusterId=…`): the commands that register a cluster or a node, with the
+# token in them.
 #
 # The stored commands have `{token}` in place of the token (docs/reference/registration.md#tokens-of-a-cluster). Callers who may
 # read the Secret get it filled in; node commands get that of `node-token`, so that a command typed on a node does not open the
@@ -186,14 +187,20 @@ class RegistrationApi:
             services.routes.add("GET", f"{path}/{{id}}", told(self.get), Access.USER, largest=0)
 
     async def listed(self, asked: RequestContext) -> web.StreamResponse:
-        cluster = norman.parameters_of(asked).get("clusterId", "")
-        if not is_cluster_id(cluster):
+        """Those of one cluster, or all that the caller may read."""
+        said = norman.parameters_of(asked)
+        cluster = said.get("clusterId", "")
+        if "clusterId" in said and not is_cluster_id(cluster):
             raise norman.invalid("clusterId must be the id of a cluster, such as c-m-bcdfg245")
         asked.cluster = cluster
         base = norman.base_url(asked, self._services)
-        found = sorted(self._crts.indexed(_BY_CLUSTER, cluster), key=name_of)
-        shown = [resource(crt, base) for each in found if (crt := await self._revealed(asked, each)) is not None]
-        return norman.shown(norman.collection(_KIND, shown, f"{base}{_PATHS[0]}?clusterId={cluster}"))
+        found = self._crts.indexed(_BY_CLUSTER, cluster) if cluster else self._crts.objects()
+        shown = []
+        for each in sorted((crt for crt in found if self._seems_readable(asked, crt)), key=Key.of):
+            if (crt := await self._revealed(asked, each)) is not None:
+                shown.append(resource(crt, base))
+        query = f"?clusterId={cluster}" if cluster else ""
+        return norman.shown(norman.collection(_KIND, shown, f"{base}{_PATHS[0]}{query}"))
 
     async def get(self, asked: RequestContext) -> web.StreamResponse:
         cluster, _, name = asked.parameters["id"].partition(":")
@@ -213,9 +220,17 @@ class RegistrationApi:
         node = self._registrations.token_of(cluster, NODE_TOKEN) if await self._may_read(asked, cluster, NODE_TOKEN) else ""
         return revealed(crt, self._registrations.token_of(cluster, name), node)
 
+    def _seems_readable(self, asked: RequestContext, crt: Obj) -> bool:
+        """False if the caller's roles do not allow it: a list must not send a request to another Kubernetes for each token."""
+        rbac = self._services.acting.rbac if self._services.acting is not None else None
+        return rbac is None or rbac.authorize(_reading(asked, namespace_of(crt), name_of(crt))).allowed
+
     async def _may_read(self, asked: RequestContext, cluster: str, name: str) -> bool:
-        action = Action(asked.user, "get", "", "v1", "secrets", namespace=cluster, name=token_secret(name))
-        return await self._services.access.allowed(action)
+        return await self._services.access.allowed(_reading(asked, cluster, name))
+
+
+def _reading(asked: RequestContext, cluster: str, name: str) -> Action:
+    return Action(asked.user, "get", "", "v1", "secrets", namespace=cluster, name=token_secret(name))
 
 
 def resource(crt: Obj, base: str) -> Obj:
