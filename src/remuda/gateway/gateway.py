@@ -43,6 +43,7 @@ from .proxy.impersonation import Impersonation
 from .proxy.machine_access import MACHINE_TYPE, MachineAccessApi
 from .proxy.tunnel_downstreams import TunnelDownstreams
 from .rancher.norman.routes import Norman
+from .rancher.releases import ReleaseApi
 from .rancher.requests import Facade
 from .rancher.steve import Steve
 from .registration.agent_downloads import AgentFiles
@@ -162,6 +163,7 @@ class Gateway:
         self.steve.more_links[MACHINE_TYPE] = machines.links
         machines.otherwise = lambda asked: self.steve.one(asked, MACHINE_TYPE)
         self.norman = Norman(facade)
+        ReleaseApi(services)
         self.identity.kubeconfigs.otherwise = self.norman.create_cluster
         self.proxy = Proxy(services, self.downstreams, self.impersonation)
 

@@ -163,7 +163,9 @@ class GatewayHandler:
         _carry(request, OWN_ANSWER)
         route = self._route(asked)
         visit.quiet = route.quiet
-        if route.access is not Access.PUBLIC:
+        if route.access is Access.ANYONE:
+            await self._recognize(visit)
+        elif route.access is not Access.PUBLIC:
             _carry(request, _NOT_IDENTIFIED)
             await self._identify(visit, route)
             _carry(request, _IDENTIFIED)
@@ -206,6 +208,18 @@ class GatewayHandler:
             self._admit(visit, Access.USER)
         self._begin(visit)
         return await self._behind.answer(asked)
+
+    async def _recognize(self, visit: _Visit) -> None:
+        """Like :meth:`_identify`, for routes that answer everyone: a credential that is not accepted is none."""
+        _carry(visit.asked.request, _NOT_IDENTIFIED)
+        try:
+            found = await self._callers.identify(visit.asked)
+        except NotLetIn:
+            return
+        if found is not None and not found.must_change_password:
+            visit.asked.caller = found
+            self._admit(visit, Access.USER)
+            _carry(visit.asked.request, _IDENTIFIED)
 
     async def _identify(self, visit: _Visit, route: Route) -> None:
         asked = visit.asked

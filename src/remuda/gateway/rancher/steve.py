@@ -23,9 +23,10 @@ from remuda.kube.objects import Key, labels_of, name_of, namespace_of, resource_
 
 from ..server import norman
 from ..server.routing import LARGEST_BODY, Access, Answer, RequestContext
-from . import collections, query, schemas
+from . import collections, login_page, query, schemas
 from .counts import counts
 from .kinds import Kind
+from .login_page import LoginPage
 from .own_user import OwnUser
 from .query import Query
 from .reading import Listed, Selector, listed
@@ -74,6 +75,7 @@ class Steve:
         services.beside.append(self.subscriptions.keep_alive)
         # Its paths are more precise than those for all types.
         OwnUser(services, lambda asked: self.one(asked, "management.cattle.io.user"))
+        LoginPage(services, self._told(ROOTS[0], self._in_turn(self._list_settings)))
         for root in ROOTS:
             self._add_routes(root)
 
@@ -218,6 +220,10 @@ class Steve:
                 await yield_to_loop()
             data += [shape.shown(kind, obj) for obj in found.rows[first : first + _SLICE]]
         return norman.shown(self._collection(request, kind, page, found, data))
+
+    async def _list_settings(self, request: _Request) -> web.StreamResponse:
+        request.asked.parameters = {"type": login_page.TYPE}
+        return await self._list(request)
 
     def _collection(self, request: _Request, kind: Kind, page: Listed, found: collections.Selected, data: list[Obj]) -> Obj:
         itself = f"{request.base}/{kind.plural}" + (f"/{request.namespace}" if request.namespace else "")

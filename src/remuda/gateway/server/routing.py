@@ -69,6 +69,8 @@ class Access(enum.Enum):
 
     # No credentials are checked: the route reads its own (an agent's, a node's) or needs none.
     PUBLIC = "public"
+    # Everyone; the route gets the caller if there is a valid credential of a user, and shows others less.
+    ANYONE = "anyone"
     # A user of Remuda, by token, cookie (where cookies count) or client certificate; 401 without.
     USER = "user"
     # The same, and also a user who must change their password first; such a caller is allowed nothing else (403).
