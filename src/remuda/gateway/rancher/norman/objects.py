@@ -54,6 +54,8 @@ def envelope(type_: str, obj: Obj, state: State) -> Obj:
 
 
 def shown(type_: NormanType, obj: Obj, state: State) -> Obj:
+    if type_.activation:
+        state = _switched(obj, state)
     found = {type_.renamed.get(name, name): value for name, value in _own_fields(type_, obj).items()}
     if isinstance(conditions := found.get("conditions"), list):
         found["conditions"] = shown_conditions([each for each in conditions if isinstance(each, dict)])
@@ -61,6 +63,15 @@ def shown(type_: NormanType, obj: Obj, state: State) -> Obj:
     if (more := _MORE.get(type_.id)) is not None:
         found |= more(obj)
     return found | envelope(type_.id, obj, state)
+
+
+def _switched(obj: Obj, state: State) -> State:
+    """The state of an object that is switched on and off: clients wait for these two words."""
+    if dig(obj, "spec", "active") is not True:
+        return State("inactive")
+    said = dig(obj, "status", "conditions") or []
+    is_active = any(isinstance(each, dict) and (each.get("type"), each.get("status")) == ("Active", "True") for each in said)
+    return state._replace(name="active") if is_active else state
 
 
 def _own_fields(type_: NormanType, obj: Obj) -> Obj:

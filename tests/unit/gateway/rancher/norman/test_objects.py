@@ -22,11 +22,11 @@ STATE = State("updating", False, True, "almost")
 
 
 def test_every_object_has_its_identity_and_state() -> None:
-    found = shown(types.NODE_DRIVER, {"metadata": META, "spec": {"displayName": "cloud"}}, STATE)
+    found = shown(types.NODE_DRIVER, {"metadata": META, "spec": {"displayName": "cloud", "active": True}}, STATE)
     assert (found["id"], found["type"], found["baseType"], found["name"]) == ("x", "nodeDriver", "nodeDriver", "cloud")
     assert (found["uuid"], found["creatorId"], found["createdTS"]) == ("uid-1", "u-1", 1767323045000)
     assert (found["state"], found["transitioning"], found["transitioningMessage"]) == ("updating", "yes", "almost")
-    assert shown(types.NODE_DRIVER, {"metadata": META}, State("error", True, True, ""))["transitioning"] == "error"
+    assert shown(types.CLUSTER, {"metadata": META}, State("error", True, True, ""))["transitioning"] == "error"
 
 
 def test_spec_and_status_are_one_and_references_are_ids() -> None:
@@ -48,6 +48,14 @@ def test_conditions_say_when_they_changed() -> None:
 def test_a_field_of_the_object_never_replaces_its_identity() -> None:
     found = shown(types.CLUSTER, {"metadata": META, "spec": {"id": "other", "state": "x", "labels": "y"}}, STATE)
     assert (found["id"], found["state"], found["labels"]) == ("x", "updating", {})
+
+
+@pytest.mark.parametrize(
+    ("active", "condition", "state"), [(True, "True", "active"), (True, "False", "updating"), (False, "False", "inactive")]
+)
+def test_a_driver_is_active_once_it_can_be_used(active: bool, condition: str, state: str) -> None:
+    driver = {"metadata": META, "spec": {"active": active}, "status": {"conditions": [{"type": "Active", "status": condition}]}}
+    assert shown(types.NODE_DRIVER, driver, STATE)["state"] == state
 
 
 def test_a_node_has_its_addresses() -> None:
