@@ -26,7 +26,7 @@ from remuda.client.proxies import introduced, proxy_for
 from remuda.kube.clock import Clock, Rng, deadline
 
 from .errors import Departed, Refused, StreamError, TunnelError
-from .session import LARGEST_MESSAGE, Accept, ClientSocket, Session, Wire
+from .session import DEAF_AFTER, LARGEST_MESSAGE, Accept, ClientSocket, Session, Wire
 from .stream import CHUNK, ByteStream, Stream
 
 HANDSHAKE_WITHIN = 10.0
@@ -53,8 +53,13 @@ class Server:
     # Also trusts the system's CAs, beside `ca`.
     system_too: bool = False
     insecure: bool = False
+    # The SHA-256 of the only certificate that the server may show; it decides alone, without any CA.
+    certificate: bytes = b""
     # An http:// URL, optionally with user and password; None reads the environment, "" means no proxy.
     proxy: str | None = field(default=None, repr=False)
+
+    def verification(self) -> ssl.SSLContext | aiohttp.Fingerprint:
+        return aiohttp.Fingerprint(self.certificate) if self.certificate else self.context()
 
     def context(self) -> ssl.SSLContext:
         if self.ca and not self.insecure and not self.system_too:
@@ -107,6 +112,7 @@ class TunnelClient:
         *,
         serve: Accept | None = None,
         connected: Callable[[Session], Awaitable[None]] | None = None,
+        deaf_after: float = DEAF_AFTER,
     ) -> None:
         self._server = server
         self._headers = headers
@@ -115,6 +121,7 @@ class TunnelClient:
         self._rng = rng
         self._serve = serve or self._dial
         self._connected = connected
+        self._deaf_after = deaf_after
         self.session: Session | None = None
 
     async def run(self) -> None:
@@ -139,7 +146,8 @@ class TunnelClient:
         # No pool and no environment: one connection, and the proxy of `proxy_for`.
         async with aiohttp.ClientSession(timeout=timeout, ws_response_class=ClientSocket, trust_env=False) as http:
             socket = await self._handshake(http)
-            session = Session(Wire(socket, socket.abort), self._clock, self._rng, accept=self._accept)
+            wire = Wire(socket, socket.abort)
+            session = Session(wire, self._clock, self._rng, accept=self._accept, deaf_after=self._deaf_after)
             log.info("tunnel connected", extra={"server": self._server.url})
             self.session = session
             try:
@@ -180,7 +188,7 @@ class TunnelClient:
                     headers=headers,
                     proxy=proxy,
                     proxy_headers=shown if secure and proxy else None,
-                    ssl=self._server.context() if secure else True,
+                    ssl=self._server.verification() if secure else True,
                     autoping=False,
                     autoclose=False,
                     compress=0,

@@ -29,7 +29,11 @@ class Kind(IntEnum):
 # The part of a body that the Go side reads; it silently cuts longer ones.
 LONGEST_CONNECT = 266
 LONGEST_ERROR = 100
-LONGEST_CLIENT = 100
+# Between servers, which are ours on both sides: a cluster's name may have 253 characters, and so may a host's.
+LONGEST_CLIENT = 320
+LONGEST_RELAYED = 600
+# Between a client's key and the network, in a Connect for a client of another server.
+RELAY = "::"
 
 EOF = "EOF"
 
@@ -91,14 +95,15 @@ def connect_body(network: str, address: str) -> bytes:
     if "/" in network:
         raise ValueError(f"a network has no slash in its name: {network!r}")
     body = f"{network}/{address}".encode()
-    if len(body) > LONGEST_CONNECT:
-        raise ValueError(f"the address is longer than the {LONGEST_CONNECT} bytes that the protocol carries: {address[:80]}…")
+    longest = LONGEST_RELAYED if RELAY in network else LONGEST_CONNECT
+    if len(body) > longest:
+        raise ValueError(f"the address is longer than the {longest} bytes that the protocol carries: {address[:80]}…")
     return body
 
 
 def read_connect(body: memoryview) -> tuple[str, str]:
     """(network, address) of a Connect."""
-    network, slash, address = _text(body, LONGEST_CONNECT).partition("/")
+    network, slash, address = _text(body, LONGEST_RELAYED).partition("/")
     if not slash:
         raise FrameError("failed to parse connect address")
     return network, address
@@ -111,6 +116,11 @@ def error_body(text: str) -> bytes:
 
 def read_error(body: memoryview) -> str:
     return _text(body, LONGEST_ERROR)
+
+
+def client_body(key: str, session: int) -> bytes:
+    """The body that announces a client to another server, or withdraws it."""
+    return f"{key}/{session}".encode()
 
 
 def read_client(body: memoryview) -> tuple[str, int]:

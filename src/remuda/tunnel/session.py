@@ -36,6 +36,7 @@ from .frames import (
     EOF,
     Kind,
     Message,
+    client_body,
     connect_body,
     decode,
     encode,
@@ -114,13 +115,26 @@ log = logging.getLogger(__name__)
 Accept = Callable[[Stream], Awaitable[None]]
 """Serves a stream that the other side opened, until it is done with it."""
 
+Announced = Callable[[Kind, str, int], None]
+"""Takes what another server announces: AddClient or RemoveClient, the client's key, and the number of its session."""
+
 
 class Session:
     """The streams of one websocket. The side with `accept` is the client: it pings, and serves opened streams."""
 
     def __init__(
-        self, wire: Wire, clock: Clock, rng: Rng, *, key: str = CLIENT_KEY, number: int = 0, accept: Accept | None = None
+        self,
+        wire: Wire,
+        clock: Clock,
+        rng: Rng,
+        *,
+        key: str = CLIENT_KEY,
+        number: int = 0,
+        accept: Accept | None = None,
+        announced: Announced | None = None,
+        deaf_after: float = DEAF_AFTER,
     ) -> None:
+        """`announced` only for a session with another server; announcements of all others are ignored."""
         self.clock = clock
         self.key = key
         self.number = number
@@ -134,6 +148,9 @@ class Session:
         self._came_at = self.heard_at
         self._wire = wire
         self._accept = accept
+        self._announced = announced
+        self._deaf_after = deaf_after
+        self._announcements: dict[tuple[str, int], Kind] = {}
         self._streams: dict[int, Stream] = {}
         self._last_stream = 1
         self._last_message = rng.below(1 << 63)
@@ -171,6 +188,14 @@ class Session:
         self._streams[stream.id] = stream
         self.urgent(stream)
         return stream
+
+    def announce(self, kind: Kind, key: str, number: int) -> None:
+        """Tell the other server of a client that came (AddClient) or went (RemoveClient). Of several for the same session that
+        are not sent yet, only the last one counts."""
+        if self.reason is None:
+            self._announcements.pop((key, number), None)
+            self._announcements[key, number] = kind
+            self._work.set()
 
     async def serve(self) -> str:
         """Carry streams until the session ends; the result is the reason. None of its tasks outlives it."""
@@ -260,8 +285,10 @@ class Session:
         elif kind == Kind.SYNC_CONNECTIONS:
             self._drop_stale(read_sync(message.body))
         elif kind in (Kind.ADD_CLIENT, Kind.REMOVE_CLIENT):
-            # Only peers announce clients, and there are none; an invalid announcement still ends the session, as in Go.
-            read_client(message.body)
+            # Only other servers announce clients; an invalid announcement ends any session, as in Go.
+            client = read_client(message.body)
+            if self._announced is not None:
+                self._announced(Kind(kind), *client)
         elif stream is None:
             # The end of a stream is often reported twice. Kinds of a later version are ignored, too.
             return
@@ -359,6 +386,10 @@ class Session:
             number = next(iter(self._complaints))
             del self._complaints[number]
             return self._encode(number, Kind.ERROR, error_body(f"connection not found {self.key}/{self.number}/{number}"))
+        if self._announcements:
+            (key, session), kind = next(iter(self._announcements.items()))
+            del self._announcements[key, session]
+            return self._encode(0, kind, client_body(key, session))
         if self._sync_due:
             self._sync_due = False
             return self._encode(0, Kind.SYNC_CONNECTIONS, sync_body(list(self._streams)))
@@ -393,11 +424,11 @@ class Session:
                 self._sync_due = now >= sync_at
                 sync_at = now + SYNC_EVERY if self._sync_due else sync_at
                 self._work.set()
-            await self.clock.sleep(min(ping_at, self._came_at + DEAF_AFTER, self.heard_at + SILENT_AFTER) - now)
+            await self.clock.sleep(min(ping_at, self._came_at + self._deaf_after, self.heard_at + SILENT_AFTER) - now)
 
     def _dead(self, now: float) -> str | None:
-        if now >= self._came_at + DEAF_AFTER:
-            return f"nothing was received for {DEAF_AFTER:.0f} s"
+        if now >= self._came_at + self._deaf_after:
+            return f"nothing was received for {self._deaf_after:.0f} s"
         if now >= self.heard_at + SILENT_AFTER:
             return f"no {'ping' if self._accept is None else 'pong'} for {SILENT_AFTER:.0f} s"
         if self._sending_since is not None and now >= self._sending_since + SILENT_AFTER:
@@ -410,4 +441,4 @@ class Session:
         task.add_done_callback(self._tasks.discard)
 
 
-__all__ = ["CLIENT_KEY", "EOF", "PING_EVERY", "SILENT_AFTER", "SYNC_EVERY", "Accept", "Session"]
+__all__ = ["CLIENT_KEY", "EOF", "PING_EVERY", "SILENT_AFTER", "SYNC_EVERY", "Accept", "Announced", "Session"]

@@ -185,6 +185,10 @@ class Stream:
             if not self._paused:
                 self._carrier.ready(self)
 
+    async def sent(self) -> None:
+        """Return when everything that was written is on its way."""
+        await self._room()
+
     async def _room(self) -> None:
         while not self.over and self._slot is not None:
             if self._writer is not None:

@@ -24,7 +24,7 @@ from typing import Any, Final
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import jsonio
 from remuda.kube.objects import dig
-from remuda.tunnel import ByteStream, Session, start_tls
+from remuda.tunnel import ByteStream, Dialer, Session, start_tls
 
 from .agent_claims import Change, Params, Stored, claims_of, host_of, pem_of, subject_of
 
@@ -193,7 +193,7 @@ class _Reader:
         return self._held
 
 
-async def ping(session: Session, clock: Clock, seconds: float = SECONDS) -> str:
+async def ping(session: Dialer, clock: Clock, seconds: float = SECONDS) -> str:
     """Pings the agent behind an `stv-cluster-` session; empty when it answers, else the problem."""
     try:
         async with deadline(clock, seconds):

@@ -1,8 +1,8 @@
 """The clusters behind tunnels: the current way to each, for controllers and for the proxy.
 
-It needs a session of the cluster's agent (:class:`~remuda.tunnel.TunnelServer`), and that agent's claims, which
-:mod:`..agents.credential_store` has stored: the address of the API as the agent sees it, the CA to trust, and the token of its
-service account. A :class:`Reach` is built from these on request, and rebuilt when they change.
+It needs a session of the cluster's agent, here or at another server (:class:`~remuda.tunnel.TunnelServer`), and that agent's
+claims, which :mod:`..agents.credential_store` has stored: the address of the API as the agent sees it, the CA to trust, and the
+token of its service account. A :class:`Reach` is built from these on request, and rebuilt when they change.
 
 Implements :class:`remuda.access.downstreams.Downstreams`. :mod:`.cluster_connector` is the same for Cluster API's clusters,
 :mod:`.cluster_proxy` for users.
@@ -31,7 +31,7 @@ from remuda.client.tls import ContextOnDemand
 from remuda.kube.clock import deadline
 from remuda.kube.errors import OutOfReach
 from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
-from remuda.tunnel import NoSession, Session, Stream, TunnelError, start_tls
+from remuda.tunnel import Dialer, NoSession, Stream, TunnelError, start_tls
 from remuda.tunnel.asyncio_transport import TunnelConnector
 
 from ..server.dependencies import Services
@@ -137,7 +137,7 @@ class Reach:
                     return await self._line_of(session)
         return await self._line_of(sessions[-1])
 
-    async def _line_of(self, session: Session) -> PooledConnection:
+    async def _line_of(self, session: Dialer) -> PooledConnection:
         stream: Stream = session.open("tcp", self.address)
         try:
             secured = await start_tls(stream, self._context(), server_hostname=self._host)
