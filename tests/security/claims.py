@@ -379,6 +379,16 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/provisioning/nodes/test_unmanaged.py::test_a_host_that_has_used_its_token_is_let_in_no_more_without_it",
         "tests/unit/provisioning/nodes/test_awaitedhost.py::test_the_token_of_a_script_is_marked_when_its_host_acts_and_not_before",
     ),
+    "S57": (
+        "tests/unit/gateway/peers/test_directory.py::test_anything_else_is_refused",
+        "tests/unit/gateway/peers/test_directory.py::test_a_token_is_valid_from_one_server_to_another_only",
+        "tests/integration/gateway/peers/test_peering.py::test_a_caller_without_the_shared_keys_is_refused",
+        "tests/integration/gateway/peers/test_peering.py::test_another_certificate_than_the_named_one_gets_no_token",
+        "tests/integration/tunnel/test_peers.py::test_an_agent_can_neither_announce_clients_nor_open_streams",
+        "tests/integration/tunnel/test_peers.py::test_a_stream_of_another_server_goes_no_further",
+        "tests/integration/tunnel/test_peers.py::test_only_streams_for_a_client_are_relayed",
+        "tests/e2e/access/test_peers.py::test_no_other_credential_is_that_of_a_server",
+    ),
     "S53": (
         f"{_HANDOVER}::test_a_client_certificate_of_a_dropped_ca_opens_nothing_by_way_of_an_intermediate",
         f"{_HANDOVER}::test_a_cross_certificate_vouches_for_servers_only",

@@ -31,6 +31,8 @@ class Config:
     port: int = 8443
     # More names and addresses of this server: for its certificate.
     names: tuple[str, ...] = ()
+    # The host, or host:port, by which other servers of the same state reach this one; empty: see `advertised`.
+    advertise: str = ""
     etcd: EtcdConfig | None = None
     pki_dir: Path | None = None
     token: str = field(default="", repr=False)

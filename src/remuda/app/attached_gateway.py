@@ -27,6 +27,8 @@ from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.gateway.auth.acting import ImpersonatingActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
+from remuda.gateway.peers.lease_directory import LeaseDirectory, shared_envelope
+from remuda.gateway.peers.peering import PeerSetup
 from remuda.gateway.proxy.kubernetes_backend import Kubernetes
 from remuda.gateway.proxy.partial_list import Theirs
 from remuda.gateway.server.dependencies import Access
@@ -45,6 +47,7 @@ from remuda.runtime.controller_table import ControllerChoice
 
 from . import controllers as table
 from .admission import admitted_types
+from .advertised_address import advertised
 from .attached import Attached, CantListen, Settings, Socket, beside
 from .controllers import ACCESS, PROVISIONING, Program, names
 from .manifests import ensure_manager_role
@@ -76,6 +79,8 @@ class GatewayEndpoint:
     say: Callable[[str], None] = lambda text: None
     job_runner: str = CLUSTER
     room: MaxConnections = DEFAULT_MAX_CONNECTIONS
+    # The host, or host:port, by which other gateways reach this one; empty: see `advertised_address`.
+    advertise: str = ""
 
 
 class AlreadyServed(Exception):
@@ -143,6 +148,9 @@ class AttachedGateway(Attached):
     async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
         certificate = self._certificate()
         access = ReviewedAccess(self._client, self._clock)
+        envelope = await shared_envelope(self._client, self._entropy, self.settings.namespace)
+        directory = LeaseDirectory(self._client, self._clock, self._entropy, self.settings.namespace)
+        stack.push_async_callback(directory.leave)
         gateway = Gateway(
             GatewayDependencies(
                 client=self._client,
@@ -157,7 +165,7 @@ class AttachedGateway(Attached):
                 data_dir=self._front.data_dir,
                 names=lambda: certificate.serving.names,
                 healthz=True,
-                takes_turns=True,
+                peers=PeerSetup(directory, envelope, self._address, lambda: certificate.serving.fingerprint),
                 say=self._front.say,
                 room=self._front.room,
             )
@@ -170,7 +178,7 @@ class AttachedGateway(Attached):
         if wanted and not machines:
             told("no clusters are provisioned: there is no Cluster API here (start `remuda controllers`, then this once more)")
         table.add(parts, (*choice.of(names(ACCESS)), *(wanted if machines else ())))
-        table.serve_gateway(parts)
+        table.tell_waits(parts)
         if machines:
             await ensure_manager_role(self._client)
         hosts = table.power_on(jobs, choice.of(table.MACHINES))
@@ -188,6 +196,11 @@ class AttachedGateway(Attached):
         self.port = listener.port
         host = where.host if where.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
         told(f"the gateway of {self._target.server} is at https://{f'[{host}]' if ':' in host else host}:{listener.port}")
+
+    def _address(self) -> str:
+        """Where other gateways reach this one; empty before it listens."""
+        front = self._front
+        return advertised(front.advertise, front.listen.host, self.port, self._target.server) if self.port else ""
 
     def _jobs(self, gateway: Gateway) -> Jobs:
         target = self._target

@@ -274,12 +274,6 @@ def reconcilers(parts: Parts, wanted: Collection[str]) -> Iterator[Reconciler]:
                 parts.manager.beside(made.run)
 
 
-def serve_gateway(parts: Parts) -> None:
-    """The parts of a gateway in the process that runs controllers: the tunnels of agents, and the controllers' waits."""
-    parts.manager.beside(parts.gateway.tunnels.own)
-    tell_waits(parts)
-
-
 def tell_waits(parts: Parts) -> None:
     """The gateway answers with what these controllers wait for."""
     from remuda.access.downstreams import while_working

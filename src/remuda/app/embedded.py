@@ -296,7 +296,7 @@ class _Ours:
         parts = self._parts(manager, machines=bool(self._core) or self._gateway is None or await self._has_machines())
         table.add(parts, (*self._core, *self._access, *(self._provisioning if self._core else ())))
         if self._gateway is not None:
-            table.serve_gateway(parts)
+            table.tell_waits(parts)
         async with asyncio.TaskGroup() as group:
             group.create_task(manager.run(), name="controllers")
             if self._gateway is not None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from aiohttp import web
+
 from remuda.access.clusters import ServerSettings
 from remuda.access.clusters.management_cluster import SYSTEM_NAMESPACES
 from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL
@@ -27,14 +29,19 @@ from remuda.api.management_cattle_io import CLUSTERS, FEATURES, FLEET_WORKSPACES
 from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.admission.without_effect import WithoutEffect
 from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
+from remuda.apiserver.http import responses
+from remuda.apiserver.http.handler import PathHandler
+from remuda.apiserver.http.paths import Target
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Front, Server
 from remuda.apiserver.watch.filtered_list import FilteredLists
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.auth.acting import LocalActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
+from remuda.gateway.peers.peering import HEALTH_PATH, Peering, PeerSetup
 from remuda.gateway.server.routing import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
+from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import NAMESPACES
 from remuda.kube.objects import GroupVersionResource
 from remuda.machines.runner.controller import RunnerConfig as Processes
@@ -44,10 +51,10 @@ from remuda.machines.secretfields.vault import Vault
 from remuda.runtime import Informers
 
 from .admission import admitted_types
+from .advertised_address import EVERYWHERE, advertised
 from .parts import Jobs, Parts
 
 Obj = dict[str, Any]
-_EVERYWHERE = frozenset(("", "0.0.0.0", "::"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class Embedded:
 
     def listens_at(self, host: str, url: str) -> None:
         """Use the address that the server listens on, unless another is configured: a single server has no better one."""
-        if host not in _EVERYWHERE and not self.gateway.ground.takes_turns:
+        if host not in EVERYWHERE and self.gateway.ground.peers is None:
             # The last of the names that count.
             self.told["CATTLE_SERVER_URL"] = url
 
@@ -162,7 +169,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             names=lambda: certificate.serving.names if certificate is not None else (),
             former=lambda: () if server.certificate_is_given else server.former,
             certificates=CertificateAuthenticator(config.clock, retired=server.retired),
-            takes_turns=server.store.shared,
+            peers=_peers(server, certificate),
             room=config.room,
             say=say,
         )
@@ -180,6 +187,8 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         trust_of(certificate, "127.0.0.1") if certificate is not None and files is not None else None,
     )
     server.webhooks.policy = lambda: gateway.services.settings().administrators_outbound()
+    if gateway.peering is not None:
+        server.handler.paths[HEALTH_PATH] = _peers_health(gateway.peering)
     leave = server.chain.add(gateway.authenticator)
     server.metrics.others.append(gateway.registry.text)
     server.on_trust.append(gateway.services.trust_changed)
@@ -193,6 +202,27 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         server.metrics.others.remove(gateway.registry.text)
         server.on_trust.remove(gateway.services.trust_changed)
         leave()
+
+
+def _peers(server: Server, certificate: ServingCertificate | None) -> PeerSetup | None:
+    """Where the store is shared, the other servers are in the same place, and have the same keys."""
+    if not server.store.shared or server.lease is None or server.envelope is None or certificate is None:
+        return None
+    config = server.config
+    towards = config.etcd.endpoints[0] if config.etcd is not None else ""
+
+    def address() -> str:
+        return advertised(config.advertise, config.host, server.port, towards) if server.listening else ""
+
+    return PeerSetup(server.lease, server.envelope, address, lambda: certificate.serving.fingerprint)
+
+
+def _peers_health(peering: Peering) -> PathHandler:
+    async def answer(request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
+        good, text = peering.health()
+        return responses.text(text, 200 if good else 500)
+
+    return answer
 
 
 def _host_of(url: str) -> str:

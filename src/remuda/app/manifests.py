@@ -186,9 +186,10 @@ def _aggregated() -> Obj:
 
 
 def _role(name: str, namespace: str) -> Obj:
-    """The Lease, and the Secret of the webhooks' certificates."""
+    """The Lease, and the Secret of the webhooks' certificates; of gateways also the Leases by which they find each other."""
+    peers = ("list", "delete") if name == GATEWAY else ()
     rules = [
-        _rule("coordination.k8s.io", "leases", "get", "create", "update", "patch"),
+        _rule("coordination.k8s.io", "leases", "get", "create", "update", "patch", *peers),
         _rule("", "secrets", "get", "create", "update", "patch"),
     ]
     metadata = {"name": name, "namespace": namespace}

@@ -119,7 +119,7 @@ def _add_controllers(manager: Manager, world: ProvisioningWorld) -> None:
     machines = ("machine-provision", "machinesecrets") if world.jobs is not None else ()
     provisioning = [name for name in names(PROVISIONING) if name not in MACHINES]
     controllers.add(parts, (*names(CAPI), *names(ACCESS), *provisioning, *machines))
-    controllers.serve_gateway(parts)
+    controllers.tell_waits(parts)
 
 
 @functools.cache

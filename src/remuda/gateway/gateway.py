@@ -37,6 +37,7 @@ from .auth.login_providers import LocalProvider, Providers
 from .auth.tokens import Sessions, TokenApi
 from .auth.users_api import UserApi
 from .handler import Auditing, GatewayHandler, Unaudited
+from .peers.peering import HEALTH_PATH, Peering, PeerSetup
 from .proxy.cluster_connector import DownstreamConnector
 from .proxy.cluster_proxy import Proxy
 from .proxy.impersonation import Impersonation
@@ -60,6 +61,7 @@ from .server.dependencies import Access, Acting, Authority, Live, Services
 from .server.image_registry import ImageRegistry
 from .server.rate_limit import LoginThrottle
 from .server.remuda_api import Versions, Waits
+from .server.routing import Access as RouteAccess
 from .server.routing import Backend
 
 log = logging.getLogger(__name__)
@@ -75,7 +77,7 @@ class GatewayDependencies:
 
     `names` returns the names of the certificate that is served now; `former` is what `authority` has replaced.
     `certificates` authenticates client certificates. `acting` gives clients that act for users; without it there is no façade.
-    `healthz`: the gateway itself answers that path. `takes_turns`: other gateways may serve the same API.
+    `healthz`: the gateway itself answers that path. `peers`: where other servers of the same state may be.
     """
 
     client: Client
@@ -92,7 +94,7 @@ class GatewayDependencies:
     former: Callable[[], Sequence[str]] = tuple
     certificates: Authenticator | None = None
     healthz: bool = False
-    takes_turns: bool = False
+    peers: PeerSetup | None = None
     room: MaxConnections = DEFAULT_MAX_CONNECTIONS
     say: Callable[[str], None] = lambda text: None
 
@@ -153,7 +155,10 @@ class Gateway:
         self.waits = Waits(services)
         Versions(services)
         self.tunnels = Tunnels(services, self.registrations, departed)
-        self.tunnels.takes_turns = self.ground.takes_turns
+        self.peering = Peering(services, self.ground.peers, self.registry) if self.ground.peers is not None else None
+        self.tunnels.peering = self.peering
+        if self.peering is not None and self.ground.healthz:
+            services.routes.add("GET", HEALTH_PATH, self.peering.show, RouteAccess.USER, largest=0, quiet=True)
         self.agents = TunnelAgents(services)
         self.downstreams = TunnelDownstreams(services)
         self.impersonation = Impersonation(services, self.downstreams)

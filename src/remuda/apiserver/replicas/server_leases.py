@@ -33,8 +33,11 @@ _LEAVING = 1.0
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`peer` is what the server tells the other servers about how to reach it, sealed with the shared keys."""
+
     host: str
     restoring: bool = False
+    peer: str = ""
 
     def __str__(self) -> str:
         return f"{'a restore' if self.restoring else 'a server'} on {self.host}"
@@ -46,7 +49,7 @@ class ServerLease:
         self._clock = clock
         # Unlike any other's, also of an earlier start of the same machine.
         self._key = f"{ROOT}{entropy.uuid()}"
-        self._value = msgspec.json.encode(Record(socket.gethostname(), restoring))
+        self._record = Record(socket.gethostname(), restoring)
         self._seconds = RESTORE_SECONDS if restoring else SECONDS
         # The revision of the note that every restore rewrites; None for a restore itself.
         self._restored: int | None = None
@@ -69,9 +72,21 @@ class ServerLease:
     async def put(self) -> None:
         """Write the record. Raises Unavailable when it may not be stored."""
         try:
-            await self._store.write([Put(self._key, self._value, ttl=self._seconds)])
+            await self._store.write([Put(self._key, msgspec.json.encode(self._record), ttl=self._seconds)])
         except Unknown as error:
             raise Unavailable(str(error)) from error
+
+    async def publish(self, peer: str) -> None:
+        """Tell the other servers this; it stays in the record. Raises StoreError."""
+        if peer == self._record.peer:
+            return
+        self._record = msgspec.structs.replace(self._record, peer=peer)
+        await self.put()
+
+    async def published(self) -> dict[str, str]:
+        """What the other live servers tell, by their unique id. Raises StoreError."""
+        found = {kv.key.removeprefix(ROOT): _decoded(kv.value) for kv in (await self._store.range(ROOT)).items}
+        return {name: each.peer for name, each in found.items() if each.peer and name != self.id}
 
     async def others(self) -> list[Record]:
         """The other servers and restores on the store, including those that stopped a moment ago."""

@@ -51,6 +51,28 @@ def tls_san_option(what: str) -> Callable[[F], F]:
     )
 
 
+def advertise_option(shared: str) -> Callable[[F], F]:
+    """`--advertise-address`; the command gets the text, which is valid."""
+
+    def valid(context: click.Context, parameter: click.Parameter, said: str) -> str:
+        from remuda.app.advertised_address import checked
+
+        try:
+            return checked(said, 1) and said if said else ""
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return click.option(
+        "--advertise-address",
+        metavar="HOST[:PORT]",
+        default="",
+        envvar="REMUDA_ADVERTISE_ADDRESS",
+        callback=valid,
+        help=f"The address by which other servers of the same state reach this one, not that of a load balancer.  "
+        f"[default: that of --listen, or this machine's on the way to {shared}]",
+    )
+
+
 def _files(certificate: Path | None, key: Path | None, ca: Path | None) -> Files | None:
     if certificate is None and key is None:
         if ca is not None:

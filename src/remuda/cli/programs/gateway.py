@@ -13,7 +13,7 @@ import click
 
 from ..options.controllers import chosen_by, controllers_option
 from ..options.locations import Listen, data_dir_option, listen_option
-from ..options.serving import connections_option, job_runner_option, room, tls_options, tls_san_option
+from ..options.serving import advertise_option, connections_option, job_runner_option, room, tls_options, tls_san_option
 from .attached_options import Attachment, Told, attached_options, kubeconfig_option, until_stopped
 from .logs import log_options
 
@@ -32,6 +32,7 @@ _LOOK_SECONDS = 1.0
 @data_dir_option
 @listen_option
 @tls_san_option("gateway")
+@advertise_option("the Kubernetes")
 @tls_options
 @connections_option
 @controllers_option
@@ -44,6 +45,7 @@ def command(
     data_dir: Path,
     listen: Listen,
     tls_san: tuple[str, ...],
+    advertise_address: str,
     tls: Files | None,
     connections_per_address: int | None,
     wanted: str,
@@ -70,7 +72,8 @@ def command(
     client = HttpsClient.from_kubeconfig(kubeconfig)
     settings = attachment.settings(client, choice)
     where = Socket(listen.host, listen.port)
-    front = GatewayEndpoint(where, data_dir.absolute(), tls_san, tls, logs.say, job_runner, room(connections_per_address))
+    limits = room(connections_per_address)
+    front = GatewayEndpoint(where, data_dir.absolute(), tls_san, tls, logs.say, job_runner, limits, advertise_address)
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -21,7 +21,7 @@ from ..exit_codes import Failure
 from ..options.controllers import chosen_by, core_options, leader_options
 from ..options.etcd import Sharing, etcd_options
 from ..options.locations import Listen, data_dir_option, listen_option, parse_duration, parse_interval
-from ..options.serving import connections_option, job_runner_option, room, tls_options, tls_san_option
+from ..options.serving import advertise_option, connections_option, job_runner_option, room, tls_options, tls_san_option
 from .event_loop import collect_seldom, collecting_nothing_yet, loop_factory, raise_file_limit, stop_on_signals
 from .logs import log_options
 
@@ -40,6 +40,7 @@ ROLES = ("api",)
 @data_dir_option
 @listen_option
 @tls_san_option("server")
+@advertise_option("etcd")
 @tls_options
 @etcd_options
 @click.option("--only", type=click.Choice(ROLES), help="Serve the API alone, without controllers.")
@@ -84,6 +85,7 @@ def command(
     data_dir: Path,
     listen: Listen,
     tls_san: tuple[str, ...],
+    advertise_address: str,
     tls: Files | None,
     sharing: Sharing,
     only: str | None,
@@ -118,6 +120,7 @@ def command(
         host=listen.host,
         port=listen.port,
         names=tls_san,
+        advertise=advertise_address,
         history_seconds=history,
         window_seconds=max(watch_window, 1),
         etcd=sharing.etcd,

@@ -4,7 +4,8 @@ stored.
 There are two kinds (docs/reference/tunnel.md#tunnels-of-a-cluster-agent): the tunnel to a cluster's API, with
 `X-API-Tunnel-Token` and the agent's claims about its cluster in `X-API-Tunnel-Params`, with the key `<cluster>`; and the agent's
 own, with `Authorization: Bearer stv-cluster-<token>` and the key `stv-cluster-<cluster>`, which answers `/ping`. Both need a
-registration token that is not for nodes. A session lasts as long as its token and its cluster.
+registration token that is not for nodes. A session lasts as long as its token and its cluster. Other servers of the same state
+call at the same path; :mod:`..peers.peering` answers them.
 
 Refusals say `cluster not found` for every problem with a token; the audit log has the reason. Only an agent of a cluster that was
 deleted here (:mod:`..registration.departed_tokens`) is told so, with 410, and stops. :mod:`.agent_claims` has the
@@ -29,6 +30,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, name_of
 from remuda.tunnel import DEPARTED_HEADER, Departed, Refused, Session
 
+from ..peers.peering import Peering
 from ..registration.departed_tokens import DepartedTokens
 from ..registration.registration_tokens import Registration, Registrations, digest
 from ..server.dependencies import Services
@@ -97,9 +99,8 @@ class Tunnels:
         self._keeper = CredentialKeeper(services.client, services.clock, services.entropy)
         self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
         self._proving = OneAtATime()
-        # Set where several gateways serve one API: then only the one that runs controllers takes tunnels (:meth:`own`).
-        self.takes_turns = False
-        self._turns = 0
+        # Where several servers have one state.
+        self.peering: Peering | None = None
         for path in ("/v3/connect", "/v3/connect/register"):
             services.routes.add("GET", path, self.answer, Access.PUBLIC, largest=0)
         registrations.on_change(self._tokens_changed)
@@ -109,10 +110,10 @@ class Tunnels:
     # --- accepting agents ------------------------------------------------------------------------------------------------
 
     async def answer(self, asked: RequestContext) -> web.StreamResponse:
+        if self.peering is not None and self.peering.is_call(asked):
+            return await self.peering.answer(asked)
         if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
             return _turned_away(asked, 503, "not ready yet", "asked before the caches were filled")
-        if self.takes_turns and not self._turns:
-            return _turned_away(asked, 503, "another server holds the tunnels", "another server holds the tunnels")
         try:
             let = self._authorize(asked)
         except Departed as departed:
@@ -236,18 +237,6 @@ class Tunnels:
         await self._keeper.store(known, params)
         log.info("%s: %s is the API of %s now", change.value, params.endpoint, cluster)
 
-    async def own(self) -> None:
-        """Take tunnels until cancelled, then disconnect all agents so that they reach the next gateway. Only the gateway that
-        runs controllers needs tunnels: gateways do not share them."""
-        self._turns += 1
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            self._turns -= 1
-            if self.takes_turns and not self._turns:
-                for key in self._services.tunnels.clients():
-                    self._services.tunnels.drop(key, "another server holds the tunnels now")
-
     # --- disconnecting agents --------------------------------------------------------------------------------------------
 
     def _cluster_changed(self, new: Obj | None, old: Obj | None) -> None:
@@ -272,7 +261,7 @@ class Tunnels:
         """Tokens also expire without any change to the object."""
         while True:
             await self._clock.sleep(SWEEP)
-            for key in self._services.tunnels.clients():
+            for key in self._services.tunnels.own_clients():
                 self._check(key)
 
 
@@ -305,7 +294,7 @@ class TunnelAgents:
 
     async def ping(self, cluster: str) -> str:
         """Empty when one of its agents answers, else the problem of one that did not."""
-        sessions = sorted(self._tunnels.sessions(AGENT_PREFIX + cluster), key=lambda session: -session.heard_at)[:_PINGS]
+        sessions = sorted(self._tunnels.preferred(AGENT_PREFIX + cluster), key=lambda session: -session.heard_at)[:_PINGS]
         if not sessions:
             return "Cluster agent is not connected"
         # All at once: one of them may be a dead connection that is not detected yet.

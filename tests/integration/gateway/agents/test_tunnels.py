@@ -506,19 +506,6 @@ async def test_a_session_ends_with_its_token_but_not_within_grace() -> None:
             each.cancel()
 
 
-async def test_of_several_gateways_the_one_takes_tunnels_whose_controllers_work() -> None:
-    async with place() as found:
-        found.part.takes_turns = True
-        assert await found.turned_away(agents()) == "another server holds the tunnels"
-        turn = asyncio.create_task(found.part.own())
-        await asyncio.sleep(0)
-        session = await found.connect(agents(), f"stv-cluster-{ID}")
-        turn.cancel()
-        await asyncio.wait_for(asyncio.gather(session, return_exceptions=True), 60)
-        assert found.tunnels.clients() == []
-        assert await found.turned_away(agents()) == "another server holds the tunnels"
-
-
 async def test_a_cluster_has_so_many_sessions_and_no_more() -> None:
     # Who takes longer may try more often.
     async with place(VirtualClock()) as found:

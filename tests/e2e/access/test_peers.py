@@ -1,0 +1,173 @@
+"""Three servers on one etcd are one gateway: a cluster is reached through each, whichever has its tunnel, and when one dies."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.replicas import TERM, TOKEN
+from tests.real import need
+from tests.real.etcd import EtcdCluster
+
+from .harness import Agent, Cluster, Embedded, Gateway, Person, kubectl, until
+
+pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(900)]
+
+NAMESPACES = "/api/v1/namespaces"
+_prefixes = itertools.count(1)
+
+
+class Servers:
+    """Three gateways on a part of etcd of their own, and a person who may do everything, at each of them."""
+
+    def __init__(self, directory: Path, etcd: EtcdCluster) -> None:
+        token = directory / "token"
+        token.touch(mode=0o600)
+        token.write_text(TOKEN)
+        options = [
+            "--etcd",
+            ",".join(etcd.urls),
+            "--etcd-prefix",
+            f"/peers{next(_prefixes)}/registry",
+            "--token-file",
+            str(token),
+        ]
+        self.all = [Gateway(directory / f"s{number}", *options, *TERM) for number in range(3)]
+
+    def start(self) -> None:
+        self.all[0].start()
+        for each in self.all[1:]:
+            each.start()
+        self.all[0].announced()
+        token = self.all[0].administrator().token
+        self.people = [Person(each, token, f"admin{number}") for number, each in enumerate(self.all)]
+        for person in self.people:
+            until(lambda person=person: person.request("GET", "/v3/users?me=true").status == 200)  # type: ignore[misc]
+        self.until_healthy()
+
+    def until_healthy(self, *whom: Gateway) -> None:
+        """All see each other, as each of them says."""
+        others = len(whom or self.all) - 1
+
+        def healthy(each: Gateway) -> bool:
+            answer = each.endpoint.request("GET", "/healthz/peers")
+            return answer.status == 200 and f"others: {others}\n" in answer.raw.decode()
+
+        for each in whom or self.all:
+            until(lambda each=each: healthy(each), log=each)  # type: ignore[misc]
+
+    def end(self) -> None:
+        for each in self.all:
+            each.end()
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    need.programs("etcd", "kubernetes")
+    with EtcdCluster(members=3) as etcd:
+        found = Servers(tmp_path, etcd)
+        try:
+            found.start()
+            yield found
+        finally:
+            found.end()
+            for each in found.all:
+                assert each.tracebacks() == [], each.told()
+
+
+@pytest.fixture
+def downstream(tmp_path: Path) -> Iterator[Embedded]:
+    with Embedded(tmp_path / "downstream") as found:
+        yield found
+
+
+def reached(person: Person, cluster: Cluster) -> bool:
+    return person.request("GET", cluster.path(NAMESPACES)).status == 200
+
+
+def test_a_cluster_is_reached_through_each_server(servers: Servers, downstream: Embedded, tmp_path: Path) -> None:
+    holder, *others = servers.all
+    cluster = holder.cluster("one")
+    with Agent(cluster, downstream, server=holder.url):
+        # Whoever leads runs the controllers that say so.
+        cluster.until("Ready", "True")
+        for person in servers.people:
+            until(lambda person=person: reached(person, cluster), log=person.gateway)  # type: ignore[misc]
+            made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"by-{person.name}"}}
+            assert person.request("POST", cluster.path(NAMESPACES), made).status == 201
+            names = [each["metadata"]["name"] for each in person.request("GET", cluster.path(NAMESPACES)).json["items"]]
+            assert f"by-{person.name}" in names
+            assert f"by-{person.name}" in kubectl(person.kubeconfig(tmp_path, cluster.id), "get", "namespaces")
+        # A large object both ways, and a watch that sees what came through another server.
+        data = "x" * 900_000
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"}, "data": {"x": data}}
+        maps = cluster.path(f"{NAMESPACES}/default/configmaps")
+        assert servers.people[1].request("POST", maps, body).status == 201
+        assert servers.people[2].request("GET", f"{maps}/large").json["data"]["x"] == data
+        with servers.people[2].stream(f"{maps}?watch=1&fieldSelector=metadata.name%3Dseen") as watch:
+            seen = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "seen"}}
+            assert servers.people[1].request("POST", maps, seen).status == 201
+            assert json.loads(watch.readline())["object"]["metadata"]["name"] == "seen"
+        told = others[0].endpoint.request("GET", "/healthz/peers").raw.decode()
+        assert "peers check passed" in told
+        metrics = others[0].endpoint.request("GET", "/metrics").raw.decode()
+        assert 'remuda_peers{reached="true"} 2' in metrics
+        assert 'remuda_tunnel_clients{here="false"} 2' in metrics
+
+
+def test_the_holder_dies_and_the_agent_is_reached_elsewhere(servers: Servers, downstream: Embedded) -> None:
+    holder, second, third = servers.all
+    cluster = Cluster(second, "two", holder.cluster("two").id)
+    checksum = holder.ca_checksum()
+    with Agent(cluster, downstream, server=holder.url):
+        cluster.until("Ready", "True")
+        until(lambda: all(reached(person, cluster) for person in servers.people))
+        holder.kill()
+        until(lambda: "others: 1\n" in second.endpoint.request("GET", "/healthz/peers").raw.decode() or "[-]" in _told(second))
+        assert servers.people[1].request("GET", cluster.path(NAMESPACES)).status == 503
+    with Agent(cluster, downstream, server=third.url, checksum=checksum, called="again"):
+        until(lambda: reached(servers.people[1], cluster) and reached(servers.people[2], cluster), log=second)
+        holder.start()
+        servers.until_healthy()
+        until(lambda: reached(servers.people[0], cluster), log=holder)
+
+
+def _told(server: Gateway) -> str:
+    return server.endpoint.request("GET", "/healthz/peers").raw.decode()
+
+
+def test_a_paused_server_is_noticed_and_said(servers: Servers) -> None:
+    first, second, third = servers.all
+    assert third.process is not None
+    third.process.send_signal(signal.SIGSTOP)
+    try:
+        # One connection of the two may end before the other.
+        until(lambda: "nothing was received for 12 s" in _told(first) or "did not answer" in _told(first), log=first)
+        assert "peers check failed" in _told(first)
+        assert second.endpoint.request("GET", "/readyz").status == 200
+    finally:
+        third.process.send_signal(signal.SIGCONT)
+    servers.until_healthy()
+
+
+def test_no_other_credential_is_that_of_a_server(servers: Servers) -> None:
+    first, second, _ = servers.all
+    cluster = first.cluster("three")
+    websocket = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec_WebSocket_Version": "13",
+        "Sec_WebSocket_Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    }
+    for token in (cluster.token(), cluster.token("node-token"), servers.people[0].token, "0" * 64):
+        headers = {**websocket, "X_API_Tunnel_ID": "00000000-0000-4000-8000-000000000000", "X_API_Tunnel_Token": token}
+        answer = second.nobody().request("GET", "/v3/connect", **headers)
+        assert (answer.status, answer.raw) == (401, b"failed authentication")
+    # Who sees whom is for administrators.
+    assert second.nobody().request("GET", "/healthz/peers").status in (401, 403)
+    assert second.user("ordinary").request("GET", "/healthz/peers").status == 403
