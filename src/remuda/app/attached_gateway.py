@@ -193,6 +193,7 @@ class AttachedGateway(Attached):
         except OSError as error:
             raise CantListen(f"{where} can't be listened on: {error.strerror or error}") from error
         stack.push_async_callback(listener.close, _GRACE_SECONDS)
+        stack.push_async_callback(gateway.tunnels.hand_over)
         self.port = listener.port
         host = where.host if where.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
         told(f"the gateway of {self._target.server} is at https://{f'[{host}]' if ':' in host else host}:{listener.port}")

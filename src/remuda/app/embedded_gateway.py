@@ -197,6 +197,8 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
     try:
         yield Embedded(gateway, front, told)
     finally:
+        if not running.done():
+            await gateway.tunnels.hand_over()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         server.metrics.others.remove(gateway.registry.text)

@@ -24,6 +24,8 @@ class Kind(IntEnum):
     PAUSE = 6
     RESUME = 7
     SYNC_CONNECTIONS = 8
+    # Ours only; Go ignores it. The server will end: the client opens another session beside this one.
+    GOING_AWAY = 64
 
 
 # The part of a body that the Go side reads; it silently cuts longer ones.

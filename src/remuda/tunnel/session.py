@@ -142,6 +142,8 @@ class Session:
         self.mark: object = None
         # The one address that the client's side dials, if that is known.
         self.address = ""
+        # What a client does when its server says that it will end.
+        self.on_going_away: Callable[[], None] = lambda: None
         self.reason: str | None = None
         self.heard_at = clock.monotonic()
         self.unread = 0
@@ -161,6 +163,7 @@ class Session:
         self._ping_due = False
         self._pong_due = False
         self._sync_due = False
+        self._farewell_due = False
         self._sending_since: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -196,6 +199,11 @@ class Session:
             self._announcements.pop((key, number), None)
             self._announcements[key, number] = kind
             self._work.set()
+
+    def go_away(self) -> None:
+        """Ask the client to open another session, at another server; this one lasts until it is ended."""
+        self._farewell_due = True
+        self._work.set()
 
     async def serve(self) -> str:
         """Carry streams until the session ends; the result is the reason. None of its tasks outlives it."""
@@ -289,6 +297,8 @@ class Session:
             client = read_client(message.body)
             if self._announced is not None:
                 self._announced(Kind(kind), *client)
+        elif kind == Kind.GOING_AWAY and self._accept is not None:
+            self.on_going_away()
         elif stream is None:
             # The end of a stream is often reported twice. Kinds of a later version are ignored, too.
             return
@@ -386,6 +396,9 @@ class Session:
             number = next(iter(self._complaints))
             del self._complaints[number]
             return self._encode(number, Kind.ERROR, error_body(f"connection not found {self.key}/{self.number}/{number}"))
+        if self._farewell_due:
+            self._farewell_due = False
+            return self._encode(0, Kind.GOING_AWAY, b"")
         if self._announcements:
             (key, session), kind = next(iter(self._announcements.items()))
             del self._announcements[key, session]

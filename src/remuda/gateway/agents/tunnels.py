@@ -50,6 +50,9 @@ AGENT_PREFIX: Final = "stv-cluster-"
 MOST_SESSIONS: Final = 16
 SWEEP: Final = 15.0
 _BURST, _PER_SECOND = 20, 0.5
+# When a server stops: the agents that are asked at a time to go elsewhere, and the time that they get, and their requests.
+_ASKED_AT_ONCE, _ASKED_EVERY = 20, 0.1
+_FOLLOW_SECONDS, _FINISH_SECONDS, _LOOK_SECONDS = 8.0, 2.0, 0.05
 _BEARER = re.compile(r"Bearer +stv-cluster-([!-~]{1,256})", re.IGNORECASE | re.ASCII)
 _PINGS, _PING_SECONDS = 3, 5.0
 
@@ -112,6 +115,8 @@ class Tunnels:
     async def answer(self, asked: RequestContext) -> web.StreamResponse:
         if self.peering is not None and self.peering.is_call(asked):
             return await self.peering.answer(asked)
+        if self._services.tunnels.leaving:
+            return _turned_away(asked, 503, "this server is stopping", "asked while the server stops")
         if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
             return _turned_away(asked, 503, "not ready yet", "asked before the caches were filled")
         try:
@@ -238,6 +243,31 @@ class Tunnels:
         log.info("%s: %s is the API of %s now", change.value, params.endpoint, cluster)
 
     # --- disconnecting agents --------------------------------------------------------------------------------------------
+
+    async def hand_over(self) -> None:
+        """Before this server ends: ask its agents to connect to other servers, and wait a while until they have.
+
+        Their sessions here last meanwhile, for the streams on them and for agents that do not follow, as Rancher's. Without
+        another server there is no place to go.
+        """
+        tunnels, clock = self._services.tunnels, self._clock
+        if not tunnels.servers():
+            return
+        tunnels.leaving = True
+        keys = tunnels.own_clients()
+        for number, key in enumerate(keys, 1):
+            for session in tunnels.sessions(key):
+                session.go_away()
+            if number % _ASKED_AT_ONCE == 0:
+                await clock.sleep(_ASKED_EVERY)
+        until = clock.monotonic() + _FOLLOW_SECONDS
+        while clock.monotonic() < until and any(not tunnels.is_elsewhere(key) for key in tunnels.own_clients()):
+            await clock.sleep(_LOOK_SECONDS)
+        until = min(until, clock.monotonic() + _FINISH_SECONDS)
+        while clock.monotonic() < until and any(each.streams for key in keys for each in tunnels.sessions(key)):
+            await clock.sleep(_LOOK_SECONDS)
+        left = [key for key in tunnels.own_clients() if not tunnels.is_elsewhere(key)]
+        log.info("agents handed over to other servers: %d of %d", len(keys) - len(left), len(keys))
 
     def _cluster_changed(self, new: Obj | None, old: Obj | None) -> None:
         if new is None and old is not None:

@@ -7,10 +7,11 @@ answers itself. Each reconnects by itself, after a random pause: many agents los
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +29,19 @@ from .settings import Settings
 
 # A session that lasted this long was a success, however it ended.
 _SETTLED = 60.0
+# When a server says that it will end, its agents go to another one: not all at the same moment, and again soon for a while, since
+# a load balancer may still lead to the same server.
+_SPREAD, _HURRIED_PAUSE, _HURRY_FOR = 1.0, 1.0, 15.0
 TRUST_EVERY = 300.0
 # A server that says for this long that it has deleted the cluster is believed.
 _DEPARTED_AFTER = 60.0
 
 log = logging.getLogger(__name__)
+
+MAIN, SECOND = "main", "second"
+
+Connect = Callable[[Callable[[], None]], Coroutine[Any, Any, str]]
+"""Serves one session to its end, the reason of which is the result; calls its argument when the server says that it will end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +82,39 @@ class Attachment:
         self._trusting = asyncio.Lock()
         self._registered = around.known
         self._main_is_up = asyncio.Event()
-        self._second_is_up = False
+        # The number of sessions of each tunnel: two while a server hands over to another one.
+        self._sessions = {MAIN: 0, SECOND: 0}
         # Why the server wants no more of this agent, once it has said so for a while.
         self.departed: Departed | None = None
 
     async def run(self) -> None:
         """Run until cancelled."""
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._keep(self._main, "main"))
-            both.create_task(self._second())
-            both.create_task(self._follow_trust())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep(self._main, MAIN, group))
+            group.create_task(self._second(group))
+            group.create_task(self._follow_trust())
 
-    async def _second(self) -> None:
+    async def _second(self, group: asyncio.TaskGroup) -> None:
         await self._main_is_up.wait()
-        await self._keep(self._answered, "second")
+        await self._keep(self._answered, SECOND, group)
 
-    async def _keep(self, connect: Callable[[], Coroutine[Any, Any, str]], which: str) -> None:
+    async def _keep(self, connect: Connect, which: str, group: asyncio.TaskGroup) -> None:
         clock, rng = self._around.clock, self._around.rng
         pause = FIRST_PAUSE
         departed_since: float | None = None
+        hurry_until = 0.0
         while True:
             started = clock.monotonic()
             try:
-                reason = await connect()
+                reason = await _session(connect, group)
                 departed_since = None
+                if reason is None:
+                    log.info(
+                        "%s tunnel: the server will end; connecting to another one", which, extra={"server": self.settings.url}
+                    )
+                    hurry_until = clock.monotonic() + _HURRY_FOR
+                    await clock.sleep(rng.uniform(0.0, _SPREAD))
+                    continue
             except Departed as error:
                 reason = str(error)
                 departed_since = started if departed_since is None else departed_since
@@ -111,12 +129,13 @@ class Attachment:
                     self._trust = None
             if clock.monotonic() - started >= _SETTLED:
                 pause = FIRST_PAUSE
-            wait = rng.uniform(pause / 2, pause)
+            hurried = clock.monotonic() < hurry_until
+            wait = rng.uniform(0.0, _HURRIED_PAUSE) if hurried else rng.uniform(pause / 2, pause)
             log.warning("%s tunnel: connecting in %.1f s: %s", which, wait, reason, extra={"server": self.settings.url})
             await clock.sleep(wait)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = pause if hurried else min(2 * pause, LONGEST_PAUSE)
 
-    async def _main(self) -> str:
+    async def _main(self, leaving: Callable[[], None]) -> str:
         trust = await self._trusted()
         parameters = self.introduction.parameters(trust.fingerprints)
         headers = {"X-API-Tunnel-Token": self.settings.token, "X-API-Tunnel-Params": parameters}
@@ -125,33 +144,41 @@ class Attachment:
 
         async def connected(session: Session) -> None:
             self._registered = True
-            self._main_is_up.set()
-            self._noted()
-            await self._announce(trust)
+            with self._counted(MAIN, session, leaving):
+                await self._announce(trust)
+                await asyncio.get_running_loop().create_future()
 
-        try:
-            return await self._client(trust, path, headers, allow, connected).connect_once()
-        finally:
-            self._main_is_up.clear()
-            self._noted()
+        return await self._client(trust, path, headers, allow, connected).connect_once()
 
-    async def _answered(self) -> str:
+    async def _answered(self, leaving: Callable[[], None]) -> str:
         headers = {"Authorization": f"Bearer stv-cluster-{self.settings.token}"}
 
         async def connected(session: Session) -> None:
-            self._second_is_up = True
-            self._noted()
+            with self._counted(SECOND, session, leaving):
+                await asyncio.get_running_loop().create_future()
 
         trust = await self._trusted()
+        return await self._client(trust, "/v3/connect", headers, lambda *_: True, connected, serve=answer).connect_once()
+
+    @contextlib.contextmanager
+    def _counted(self, which: str, session: Session, leaving: Callable[[], None]) -> Iterator[None]:
+        """A session is up for as long as the block runs."""
+        session.on_going_away = leaving
+        self._sessions[which] += 1
+        self._noted()
         try:
-            return await self._client(trust, "/v3/connect", headers, lambda *_: True, connected, serve=answer).connect_once()
+            yield
         finally:
-            self._second_is_up = False
+            self._sessions[which] -= 1
             self._noted()
 
     def _noted(self) -> None:
         """One of the tunnels has come up or gone down."""
-        if not (self._main_is_up.is_set() and self._second_is_up):
+        if self._sessions[MAIN]:
+            self._main_is_up.set()
+        else:
+            self._main_is_up.clear()
+        if not all(self._sessions.values()):
             self.stands_since = None
         elif self.stands_since is None:
             self.stands_since = self._around.clock.monotonic()
@@ -196,6 +223,32 @@ class Attachment:
                 log.warning("the Secret with the server's address is not written yet: %s", error)
             await self._around.clock.sleep(self._around.rng.uniform(pause / 2, pause))
             pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def _session(connect: Connect, group: asyncio.TaskGroup) -> str | None:
+    """One session; the reason for its end, or None when its server will end: then it lasts beside the next one. Raises what
+    connecting raises."""
+    leaving = asyncio.Event()
+    outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def run() -> None:
+        try:
+            reason = await connect(leaving.set)
+        except (TrustError, TunnelError, OSError, aiohttp.ClientError, ssl.SSLError) as error:
+            if not outcome.done():
+                outcome.set_exception(error)
+            return
+        if not outcome.done():
+            outcome.set_result(reason)
+
+    group.create_task(run())
+    left = asyncio.ensure_future(leaving.wait())
+    try:
+        await asyncio.wait((outcome, left), return_when=asyncio.FIRST_COMPLETED)
+        return outcome.result() if outcome.done() else None
+    finally:
+        left.cancel()
+        outcome.cancel()
 
 
 async def ended(tasks: Collection[asyncio.Task[None]]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import CLUSTERS
@@ -31,13 +32,16 @@ from remuda.gateway.agents.agent_verification import Unproven, prove
 from remuda.gateway.agents.ca_trust_report import KnownClients
 from remuda.gateway.agents.credential_store import CREDENTIALS_NAMESPACE, trusts_in
 from remuda.gateway.agents.tunnels import MOST_SESSIONS, OneAtATime, TunnelAgents, Tunnels
+from remuda.gateway.peers.peering import ID_HEADER, Peering
 from remuda.gateway.registration.departed_tokens import NAME, DepartedTokens
 from remuda.gateway.registration.registration_tokens import SECRETS, Registrations
+from remuda.gateway.server.routing import RequestContext
 from remuda.kube.builtin_resources import CONFIG_MAPS
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, rfc3339
 from remuda.kube.objects import GroupVersionResource
-from remuda.tunnel import DEPARTED_HEADER, Refused, Stream, TunnelClient
+from remuda.tunnel import DEPARTED_HEADER, Refused, Session, Stream, TunnelClient, TunnelServer
 from remuda.tunnel import Server as At
+from remuda.tunnel.frames import Kind
 from tests.integration.gateway.listening import door
 from tests.real.ports import free_port
 from tests.unit.gateway.agents.test_agent_claims import CA
@@ -504,6 +508,55 @@ async def test_a_session_ends_with_its_token_but_not_within_grace() -> None:
         await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 60)
         for each in running:
             each.cancel()
+
+
+class OneOtherServer(Peering):
+    """Lets in every server, without proof."""
+
+    def __init__(self, tunnels: TunnelServer) -> None:
+        self._accepting = tunnels
+
+    async def answer(self, asked: RequestContext) -> web.StreamResponse:
+        return await self._accepting.accept_server(asked.request, asked.request.headers[ID_HEADER])
+
+
+async def test_a_server_that_stops_hands_its_agents_over() -> None:
+    asked: list[str] = []
+    elsewhere = asyncio.Event()
+
+    async def connected(session: Session) -> None:
+        session.on_going_away = lambda: asked.append("go")
+
+    async def announce(session: Session) -> None:
+        await elsewhere.wait()
+        session.announce(Kind.ADD_CLIENT, f"stv-cluster-{ID}", 7)
+        await asyncio.Event().wait()
+
+    async with place() as found:
+        await asyncio.wait_for(found.part.hand_over(), 60)
+        assert not found.tunnels.leaving, "there is no other server: nothing is gained"
+        found.part.peering = OneOtherServer(found.tunnels)
+        server = At(found.url, proxy="")
+        call = TunnelClient(
+            server, lambda: {ID_HEADER: "b"}, lambda *_: True, SYSTEM_CLOCK, Rng(5), connected=announce, serve=_nothing
+        )
+        agent = TunnelClient(server, agents, lambda *_: True, SYSTEM_CLOCK, Rng(6), connected=connected)
+        running = [asyncio.create_task(each.connect_once()) for each in (call, agent)]
+        await until(lambda: found.tunnels.servers() and found.tunnels.own_clients() and agent.session is not None)
+        leaving = asyncio.create_task(found.part.hand_over())
+        await until(lambda: asked == ["go"])
+        assert await found.turned_away(agents()) == "asked while the server stops"
+        assert not leaving.done() and found.tunnels.own_clients(), "the session lasts meanwhile"
+        elsewhere.set()
+        await asyncio.wait_for(leaving, 60)
+        assert found.tunnels.preferred(f"stv-cluster-{ID}")[0].number == 7
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _nothing(stream: Stream) -> None:
+    raise AssertionError("nothing is dialled")
 
 
 async def test_a_cluster_has_so_many_sessions_and_no_more() -> None:

@@ -87,6 +87,24 @@ async def test_it_comes_back_to_a_server_that_was_away(gate: Gate, server: Serve
         assert gate.asked.count("/v3/settings/cacerts") == 1
 
 
+async def test_when_a_server_says_that_it_will_end_the_agent_connects_again_before_that(gate: Gate, server: Server) -> None:
+    async with living(gate, server) as life:
+        await life.connected(gate)
+        main, second = gate.main[0], gate.tunnels.sessions(f"stv-cluster-{CLUSTER}")[0]
+        main.go_away()
+        second.go_away()
+        await life.pass_time_until(lambda: gate.connected(2))
+        assert main.alive and second.alive, "the old sessions last until they are ended"
+        main.end("shutting down")
+        second.end("shutting down")
+        await until(lambda: gate.connected(1))
+        # The end of an old session is no reason to connect once more.
+        for _ in range(30):
+            await life.clock.advance(1)
+        assert gate.connected(1)
+        assert len([each for each in gate.contacts if each.introduction]) == 2
+
+
 async def test_it_learns_of_another_ca_while_it_is_connected_and_says_so(gate: Gate, server: Server, other_pki: Pki) -> None:
     def said() -> list[str] | None:
         return next(each.trusts for each in reversed(gate.contacts) if each.introduction)
