@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from .errors import NoSession, StreamError
@@ -84,12 +84,35 @@ class Announcer:
 OwnSessions = Callable[[str, str], Sequence[Session]]
 """This server's own sessions of a client for an address, the best one first."""
 
+Answers = Callable[[str, str], Awaitable[bytes]]
+"""This server's answer to a question of another one: what it is about, and its argument. Raises StreamError."""
 
-async def serve_relayed(stream: Stream, own: OwnSessions) -> None:
-    """Serve a stream that another server has opened for one of this server's clients."""
+_LONGEST_ANSWER = 4 << 20
+
+
+async def ask(session: Session, about: str, argument: str) -> bytes:
+    """The answer of the server at the other side, of which :func:`serve_relayed` gives it: a question is a stream to no client.
+    Raises TunnelError."""
+    stream = session.open(f"{RELAY}{about}", argument)
+    found = bytearray()
+    try:
+        while data := await stream.read():
+            found += data
+            if len(found) > _LONGEST_ANSWER:
+                raise StreamError("the answer is too long")
+        return bytes(found)
+    finally:
+        stream.close()
+
+
+async def serve_relayed(stream: Stream, own: OwnSessions, answers: Answers) -> None:
+    """Serve a stream that another server has opened: for one of this server's clients, or with a question."""
     key, relayed, network = stream.network.partition(RELAY)
     if not relayed:
         raise StreamError("connect not allowed")
+    if not key:
+        await stream.write(await answers(network, stream.address))
+        return
     sessions = own(key, stream.address)
     if not sessions:
         raise NoSession(f"failed to find Session for client {key}")

@@ -13,6 +13,7 @@ reconnects may have left its old session behind (:mod:`.peers`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -22,9 +23,9 @@ from aiohttp import web
 
 from remuda.kube.clock import Clock, Rng, deadline
 
-from .errors import NoSession, Refused
+from .errors import NoSession, Refused, TunnelError
 from .frames import Kind
-from .peers import PEER_DEAF_AFTER, Dialer, RemoteClient
+from .peers import PEER_DEAF_AFTER, Dialer, RemoteClient, ask
 from .session import LARGEST_MESSAGE, PING_EVERY, Session, Wire
 from .stream import Stream
 
@@ -242,6 +243,18 @@ class TunnelServer:
             if each.session.key in found:
                 found[each.session.key] += 1
         return found
+
+    async def ask_servers(self, about: str, argument: str, within: float) -> list[bytes]:
+        """The answers of the other servers to a question, of those that answer in time."""
+
+        async def asked(session: Session) -> bytes | None:
+            with contextlib.suppress(TunnelError, TimeoutError, ValueError):
+                async with deadline(self._clock, within):
+                    return await ask(session, about, argument)
+            return None
+
+        found = await asyncio.gather(*(asked(each) for each in self._servers.values()))
+        return [each for each in found if each is not None]
 
     def has_session(self, key: str) -> bool:
         return bool(self.sessions(key)) or any(each.alive for each in self._remote.get(key, ()))

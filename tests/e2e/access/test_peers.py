@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import json
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.replicas import TERM, TOKEN
+from tests.e2e.replicas import TOKEN
 from tests.real import need
 from tests.real.etcd import EtcdCluster
 
+from .balancer import Balancer
 from .harness import Agent, Cluster, Embedded, Gateway, Person, kubectl, until
 
 pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(900)]
@@ -37,7 +40,7 @@ class Servers:
             "--token-file",
             str(token),
         ]
-        self.all = [Gateway(directory / f"s{number}", *options, *TERM) for number in range(3)]
+        self.all = [Gateway(directory / f"s{number}", *options, "--shutdown-delay-duration=2s") for number in range(3)]
 
     def start(self) -> None:
         self.all[0].start()
@@ -135,6 +138,48 @@ def test_the_holder_dies_and_the_agent_is_reached_elsewhere(servers: Servers, do
         holder.start()
         servers.until_healthy()
         until(lambda: reached(servers.people[0], cluster), log=holder)
+
+
+def test_a_rolling_restart_fails_no_request(servers: Servers, downstream: Embedded) -> None:
+    """Users and the agent come through a load balancer; each server in turn is stopped and started."""
+    with Balancer(servers.all) as balancer:
+        cluster = servers.all[0].cluster("four")
+        with Agent(cluster, downstream, server=balancer.url):
+            cluster.until("Ready", "True")
+            through = Person(servers.all[0], servers.people[0].token)
+            through.connect = lambda: http.client.HTTPSConnection(  # type: ignore[method-assign]
+                "127.0.0.1", balancer.port, context=servers.all[0].trusting(), timeout=60
+            )
+            until(lambda: all(reached(person, cluster) for person in servers.people))
+            failures: list[str] = []
+            done = threading.Event()
+            count = 0
+
+            def ask() -> None:
+                nonlocal count
+                while not done.is_set():
+                    try:
+                        answer = through.request("GET", cluster.path(f"{NAMESPACES}/default"))
+                        if answer.status != 200:
+                            failures.append(f"{answer.status} {answer.body}")
+                    except OSError as error:
+                        failures.append(repr(error))
+                    count += 1
+
+            user = threading.Thread(target=ask, daemon=True)
+            user.start()
+            try:
+                for server in servers.all:
+                    before = count
+                    assert server.stop() == 0, server.told()
+                    until(lambda before=before: count > before + 3)  # type: ignore[misc]
+                    server.start()
+                    servers.until_healthy()
+            finally:
+                done.set()
+                user.join(60)
+            assert failures == [], failures
+            assert "agents handed over to other servers: " in "".join(each.told() for each in servers.all)
 
 
 def _told(server: Gateway) -> str:

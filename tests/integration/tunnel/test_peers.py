@@ -15,6 +15,12 @@ from tests.integration.tunnel.pair import Door, echo, listening, read_all, read_
 from tests.waiting import until
 
 
+async def answer(about: str, argument: str) -> bytes:
+    if about != "echo":
+        raise StreamError(f"nothing is known about {about}")
+    return argument.encode() * 10_000
+
+
 class PeerDoor(Door):
     """A tunnel server that other servers may call."""
 
@@ -43,7 +49,7 @@ class PeerDoor(Door):
                 stop()
 
         async def serve(stream: Stream) -> None:
-            await serve_relayed(stream, self.tunnels.own)
+            await serve_relayed(stream, self.tunnels.own, answer)
 
         url = f"ws://127.0.0.1:{other.port}/peer"
         return TunnelClient(
@@ -189,6 +195,13 @@ async def test_only_streams_for_a_client_are_relayed() -> None:
         stream = session.open("tcp", address)
         with pytest.raises(StreamError, match="connect not allowed"):
             await stream.read()
+
+
+async def test_a_server_asks_the_others_what_they_know() -> None:
+    async with pair() as (first, second, _):
+        assert await second.tunnels.ask_servers("echo", "a/b?c", 60) == [b"a/b?c" * 10_000]
+        assert await second.tunnels.ask_servers("secrets", "a", 60) == [], "a refusal is no answer"
+        assert await first.tunnels.ask_servers("echo", "a", 60) == [], "none has called it"
 
 
 async def test_a_new_session_of_a_server_replaces_the_last_one() -> None:

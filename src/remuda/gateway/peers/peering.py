@@ -216,7 +216,7 @@ class Peering:
         )
 
     async def _serve(self, stream: Stream) -> None:
-        await serve_relayed(stream, self._tunnels.own)
+        await serve_relayed(stream, self._tunnels.own, self._services.others.answer)
 
     # --- who sees whom --------------------------------------------------------------------------------------------------
 

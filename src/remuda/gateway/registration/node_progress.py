@@ -1,8 +1,8 @@
 """`/v3/connect/progress`: the current progress of hosts, line by line, for users who watch it.
 
 A host posts lines with the token of its plan; they are kept for a while in the memory of the server that got them, within a
-limit, and nowhere else: not in the log, not in an object. Users who may read a Machine may read its host's lines. A host may send
-anything: secrets and terminal control sequences are removed.
+limit, and nowhere else: not in the log, not in an object. Users who may read a Machine may read its host's lines; the server that
+they ask asks the others for theirs. A host may send anything: secrets and terminal control sequences are removed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from remuda.api import cluster_x_k8s_io as capi
@@ -39,11 +40,14 @@ MOST_LINES, LONGEST = 200, 1000
 MOST_IN_ALL, KEPT_SECONDS = 32 << 20, 3600.0
 _KNOWN_SECONDS, _KNOWN_MOST = 30.0, 10_000
 _BURST, _PER_SECOND = 30, 4.0
+# The questions of servers to each other.
+_OF_MACHINE, _OF_CLUSTER = "progress-of-machine", "progress-of-cluster"
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]?|[@-_])")
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressLine:
+class ProgressLine(msgspec.Struct, frozen=True):
+    """`number` is the time in milliseconds, or more, so that it grows, also from server to server."""
+
     number: int
     time: float
     text: str
@@ -56,7 +60,7 @@ class ProgressLine:
 class _Ring:
     cluster: str
     last: float = 0.0
-    said: int = 0
+    number: int = 0
     size: int = 0
     lines: deque[ProgressLine] = field(default_factory=deque)
 
@@ -78,8 +82,8 @@ class Rings:
         self._rings.move_to_end(machine)
         ring.last = now = self._clock.time()
         for text in lines:
-            ring.said += 1
-            ring.lines.append(ProgressLine(ring.said, now, text))
+            ring.number = max(ring.number + 1, int(now * 1000))
+            ring.lines.append(ProgressLine(ring.number, now, text))
             self._grow(ring, len(text))
             if len(ring.lines) > MOST_LINES:
                 self._grow(ring, -len(ring.lines.popleft().text))
@@ -126,6 +130,8 @@ class NodeProgress:
         self.rings = Rings(services.clock)
         self._known: OrderedDict[bytes, _Speaker] = OrderedDict()
         self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
+        services.others.tell(_OF_MACHINE, self._own_of_machine)
+        services.others.tell(_OF_CLUSTER, self._own_of_cluster)
         services.routes.add("POST", PATH, self.heard, Access.PUBLIC, largest=norman.LARGEST_BODY, quiet=True)
         services.routes.add("GET", PATH, self.read, Access.USER, largest=0, quiet=True)
 
@@ -171,11 +177,32 @@ class NodeProgress:
         if "machine" in said:
             machine, after = _key(said["machine"]), _number(said.get("after", ""))
             await self._check(asked, "get", machine.namespace, machine.name)
-            lines = self.rings.of_machine(machine, after)
+            lines = await self._of_machine(machine, after)
             return norman.shown({"machine": said["machine"], "lines": [line.shown() for line in lines]})
         cluster = _key(said.get("cluster", ""))
-        last = await self._readable(asked, cluster.namespace, self.rings.of_cluster(*cluster))
+        last = await self._readable(asked, cluster.namespace, await self._of_cluster(cluster))
         return norman.shown({"cluster": said["cluster"], "machines": {name: line.shown() for name, line in sorted(last.items())}})
+
+    async def _of_machine(self, machine: Key, after: int) -> list[ProgressLine]:
+        found = list(self.rings.of_machine(machine))
+        for answer in await self._services.others.ask(_OF_MACHINE, str(machine)):
+            found += msgspec.convert(answer, list[ProgressLine])
+        ordered = sorted(found, key=lambda line: line.number)[-MOST_LINES:]
+        return [line for line in ordered if line.number > after]
+
+    async def _of_cluster(self, cluster: Key) -> dict[str, ProgressLine]:
+        found = self.rings.of_cluster(*cluster)
+        for answer in await self._services.others.ask(_OF_CLUSTER, str(cluster)):
+            for name, line in msgspec.convert(answer, dict[str, ProgressLine]).items():
+                if name not in found or found[name].number < line.number:
+                    found[name] = line
+        return found
+
+    async def _own_of_machine(self, machine: str) -> object:
+        return msgspec.to_builtins(self.rings.of_machine(_key(machine)))
+
+    async def _own_of_cluster(self, cluster: str) -> object:
+        return msgspec.to_builtins(self.rings.of_cluster(*_key(cluster)))
 
     async def _readable(
         self, asked: RequestContext, namespace: str, last: Mapping[str, ProgressLine]
@@ -214,6 +241,6 @@ def _key(text: str) -> Key:
 
 
 def _number(text: str) -> int:
-    if text and not (text.isascii() and text.isdigit() and len(text) < 16):
+    if text and not (text.isascii() and text.isdigit() and len(text) < 20):
         raise bad_request("after must be a number")
     return int(text or 0)

@@ -6,7 +6,7 @@ part gets all of it, and adds its routes to `routes`, its caches to `informers`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,10 +19,15 @@ from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.encoding import jsonio
+from remuda.kube.errors import ApiError
 from remuda.runtime import Informers
-from remuda.tunnel import TunnelServer
+from remuda.tunnel import StreamError, TunnelServer
 
 from .routing import Routes
+
+# For the answers of other servers; one that takes longer is left out.
+ASK_SECONDS = 2.0
 
 
 class Access(Protocol):
@@ -54,6 +59,39 @@ class Authority(Protocol):
         ...
 
 
+# Answers a question of another server: JSON of what this server has in memory about the argument.
+LocalAnswer = Callable[[str], Awaitable[Any]]
+
+
+class OtherServers:
+    """The other servers of this state, for what each has in its own memory. A single server has none.
+
+    Callers are authorized by the server that they ask; the servers tell each other everything.
+    """
+
+    def __init__(self, tunnels: TunnelServer) -> None:
+        self._tunnels = tunnels
+        self._answers: dict[str, LocalAnswer] = {}
+
+    def tell(self, about: str, answer: LocalAnswer) -> None:
+        """Answer the questions of other servers about this."""
+        self._answers[about] = answer
+
+    async def ask(self, about: str, argument: str) -> list[Any]:
+        """What the other servers know, of those that answer soon."""
+        return [jsonio.loads(each) for each in await self._tunnels.ask_servers(about, argument, ASK_SECONDS)]
+
+    async def answer(self, about: str, argument: str) -> bytes:
+        """This server's answer. Raises StreamError."""
+        found = self._answers.get(about)
+        if found is None:
+            raise StreamError(f"nothing is known about {about[:40]}")
+        try:
+            return jsonio.dumps(await found(argument))
+        except ApiError as error:
+            raise StreamError(error.message) from None
+
+
 @dataclass
 class Services:
     client: Client
@@ -74,6 +112,7 @@ class Services:
     former: Callable[[], Sequence[str]] = tuple
     # This server's own storage; None for a server without any.
     data_dir: Path | None = None
+    others: OtherServers = field(init=False)
     # Handlers to call when `authority` has changed.
     trusting: list[Callable[[], None]] = field(default_factory=list)
     # Print a message for the user who starts this server. It is not logged.
@@ -81,6 +120,9 @@ class Services:
     # Their current values: read them again for each request, never keep one.
     settings: Callable[[], Settings] = field(default=lambda: Settings())
     features: Callable[[], Features] = field(default=lambda: Features())
+
+    def __post_init__(self) -> None:
+        self.others = OtherServers(self.tunnels)
 
     def on_trust(self, handler: Callable[[], None]) -> Callable[[], None]:
         """Call `handler` when the CA has changed, until the result is called."""

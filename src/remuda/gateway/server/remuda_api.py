@@ -1,8 +1,9 @@
 """Answers below `/v1-remuda/`: the waits of controllers about a cluster, and the Kubernetes versions with release data.
 
 `/v1-remuda/waits` is for callers who may read that cluster. Waits are not stored (:mod:`remuda.kube.waits`); conditions have some
-of them as text. This serves all of them, from the memory of the controllers in this process. When another server is the leader,
-it has them: then `complete` is false, `leader` names its host, as far as it is known, and the caller has only conditions.
+of them as text. This serves all of them, from the memory of the controllers in this process; when another server is the leader,
+it is asked. If it does not answer, `complete` is false, `leader` names its host, as far as it is known, and the caller has only
+conditions.
 
 `/v1-remuda/versions` is for every user (`remuda versions`).
 """
@@ -43,6 +44,8 @@ Obj = dict[str, Any]
 Source = Callable[[], Iterable[Wait]]
 
 WAITS: Final = "/v1-remuda/waits"
+# The question of servers to each other.
+_WAITS_OF_CLUSTER: Final = "waits-of-cluster"
 
 
 # Objects with a cluster's own name, in its workspace.
@@ -118,6 +121,7 @@ class Waits:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._sources: list[Source] = []
+        services.others.tell(_WAITS_OF_CLUSTER, self._own)
         services.routes.add("GET", WAITS, self.read, Access.USER, largest=0, quiet=True)
 
     def follow(self, source: Source) -> Callable[[], None]:
@@ -143,11 +147,23 @@ class Waits:
         action = Action(asked.user, "get", *provisioning.CLUSTERS, namespace=namespace, name=name)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
-        found = await self.about(Key(namespace, name))
-        body: Obj = {"cluster": said, "complete": bool(self._sources), "waits": [shown(wait) for wait in found]}
-        if not self._sources and (leader := await self._leader()):
+        body: Obj = {"cluster": said, **await self._known(Key(namespace, name))}
+        if not body["complete"] and (leader := await self._leader()):
             body["leader"] = leader
         return norman.shown(body)
+
+    async def _known(self, cluster: Key) -> Obj:
+        """What the server knows that runs the controllers: this one, or one that it asks."""
+        if not self._sources:
+            for answer in await self._services.others.ask(_WAITS_OF_CLUSTER, str(cluster)):
+                if answer["complete"]:
+                    return dict(answer)
+        return await self._own(str(cluster))
+
+    async def _own(self, cluster: str) -> Obj:
+        namespace, _, name = cluster.partition("/")
+        found = await self.about(Key(namespace, name))
+        return {"complete": bool(self._sources), "waits": [shown(wait) for wait in found]}
 
     async def _leader(self) -> str:
         """The host on which the controllers run, by the Lease that servers of one store share."""

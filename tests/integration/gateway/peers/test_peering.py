@@ -19,10 +19,12 @@ from remuda.apiserver.keys.encryption import Envelope
 from remuda.apiserver.keys.pki import Pki
 from remuda.gateway.peers.directory import sealed
 from remuda.gateway.peers.peering import ID_HEADER, TOKEN_HEADER, Peering, PeerSetup
+from remuda.gateway.server.dependencies import OtherServers
 from remuda.gateway.server.path_validation import judge
 from remuda.gateway.server.routing import RequestContext, Routes
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+from remuda.kube.errors import ApiError
 from remuda.runtime import Registry
 from remuda.tunnel import Server as Address
 from remuda.tunnel import TunnelClient, TunnelServer
@@ -75,6 +77,10 @@ class Surroundings:
     clock = SYSTEM_CLOCK
     rng = Rng(1)
     entropy = Entropy()
+    others: OtherServers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.others = OtherServers(self.tunnels)
 
 
 class Node:
@@ -97,7 +103,9 @@ class Node:
         envelope = Envelope(keys, Entropy())
         self.directory = Place(shared, name)
         setup = PeerSetup(self.directory, envelope, lambda: f"127.0.0.1:{self.port}", lambda: self.named)
-        self.peering = Peering(Surroundings(self.tunnels), setup, self.registry)  # type: ignore[arg-type]
+        surroundings = Surroundings(self.tunnels)
+        self.others = surroundings.others
+        self.peering = Peering(surroundings, setup, self.registry)  # type: ignore[arg-type]
         self.ca = pki.ca_pem
 
     @contextlib.asynccontextmanager
@@ -150,6 +158,22 @@ async def test_three_servers_reach_the_clients_of_each_other(tmp_path: Path) -> 
             assert 'remuda_peers{reached="true"} 2' in second.registry.text()
             assert 'remuda_tunnel_clients{here="false"} 1' in second.registry.text()
             assert 'remuda_tunnel_clients{here="true"} 1' in first.registry.text()
+
+
+async def test_servers_ask_each_other_for_what_they_remember(tmp_path: Path) -> None:
+    async def remembered(argument: str) -> object:
+        if argument == "fleet/gone":
+            raise ApiError(404, "NotFound", "it is gone")
+        return {"about": argument}
+
+    shared = Shared()
+    first, second = Node(tmp_path, shared, "a"), Node(tmp_path, shared, "b")
+    first.others.tell("machine", remembered)
+    async with nodes(first, second):
+        await until(lambda: first.tunnels.servers() and second.tunnels.servers())
+        assert await second.others.ask("machine", "fleet/m1") == [{"about": "fleet/m1"}]
+        assert await second.others.ask("machine", "fleet/gone") == []
+        assert await first.others.ask("machine", "fleet/m1") == [], "the second knows nothing of machines"
 
 
 async def test_a_server_that_left_the_directory_is_forgotten(tmp_path: Path) -> None:
