@@ -29,7 +29,6 @@ from remuda.api.management_cattle_io import CLUSTERS, FEATURES, FLEET_WORKSPACES
 from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.admission.without_effect import WithoutEffect
 from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
-from remuda.apiserver.http import responses
 from remuda.apiserver.http.handler import PathHandler
 from remuda.apiserver.http.paths import Target
 from remuda.apiserver.inprocess import InProcessClient
@@ -221,8 +220,7 @@ def _peers(server: Server, certificate: ServingCertificate | None) -> PeerSetup 
 
 def _peers_health(peering: Peering) -> PathHandler:
     async def answer(request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
-        good, text = peering.health()
-        return responses.text(text, 200 if good else 500)
+        return peering.shown(request)
 
     return answer
 

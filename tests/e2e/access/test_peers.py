@@ -5,7 +5,10 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +17,13 @@ import pytest
 
 from tests.e2e.replicas import TOKEN
 from tests.real import need
+from tests.real.cluster import RealCluster
 from tests.real.etcd import EtcdCluster
 
 from .balancer import Balancer
-from .harness import Agent, Cluster, Embedded, Gateway, Person, kubectl, until
+from .fronted import FROM_NOWHERE, Fronted
+from .harness import MANAGEMENT, Agent, Cluster, Embedded, Gateway, Person, kubectl, until
+from .test_agent import registered
 
 pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(900)]
 
@@ -94,10 +100,10 @@ def reached(person: Person, cluster: Cluster) -> bool:
 
 
 def test_a_cluster_is_reached_through_each_server(servers: Servers, downstream: Embedded, tmp_path: Path) -> None:
-    holder, *others = servers.all
+    *others, holder = servers.all
     cluster = holder.cluster("one")
     with Agent(cluster, downstream, server=holder.url):
-        # Whoever leads runs the controllers that say so.
+        # The first server leads, and its controllers reach the cluster.
         cluster.until("Ready", "True")
         for person in servers.people:
             until(lambda person=person: reached(person, cluster), log=person.gateway)  # type: ignore[misc]
@@ -118,6 +124,16 @@ def test_a_cluster_is_reached_through_each_server(servers: Servers, downstream: 
             assert json.loads(watch.readline())["object"]["metadata"]["name"] == "seen"
         told = others[0].endpoint.request("GET", "/healthz/peers").raw.decode()
         assert "peers check passed" in told
+        words = [sys.executable, "-m", "remuda", "doctor", "--data-dir", str(others[0].directory), "-o", "json"]
+        checked = subprocess.run(
+            [*words, "--listen", f"127.0.0.1:{others[0].port}"], capture_output=True, text=True, timeout=120, check=False
+        )
+        found = next(each for each in json.loads(checked.stdout)["checks"] if each["name"] == "other servers")
+        assert (found["status"], found["found"]) == ("ok", "2, and all reach each other")
+        for each in servers.all:
+            # Only one of them runs the controllers; the others ask it.
+            waits = each.endpoint.request("GET", "/v1-remuda/waits?cluster=fleet-default/one")
+            assert (waits.status, waits.json["complete"]) == (200, True), waits.body
         metrics = others[0].endpoint.request("GET", "/metrics").raw.decode()
         assert 'remuda_peers{reached="true"} 2' in metrics
         assert 'remuda_tunnel_clients{here="false"} 2' in metrics
@@ -184,6 +200,37 @@ def test_a_rolling_restart_fails_no_request(servers: Servers, downstream: Embedd
 
 def _told(server: Gateway) -> str:
     return server.endpoint.request("GET", "/healthz/peers").raw.decode()
+
+
+def test_gateways_in_front_of_one_kubernetes_reach_each_others_clusters(downstream: Embedded, tmp_path: Path) -> None:
+    need.programs("etcd", "kubernetes")
+    with RealCluster(controllers=True, fsync=False) as real:
+        first, second = (Fronted(real, tmp_path / f"g{number}", FROM_NOWHERE) for number in range(2))
+        try:
+            first.start()
+            first.there(f"{MANAGEMENT}/globalroles/admin")
+            # Several gateways have one certificate.
+            shutil.copytree(first.directory / "pki", second.directory / "pki")
+            second.start()
+            cluster = registered(first, "c-front")
+            token = first.administrator().token
+            people = [Person(each, token, each.directory.name) for each in (first, second)]
+            for person in people:
+                until(lambda person=person: "others: 1\n" in _shown(person), log=person.gateway)  # type: ignore[misc]
+                until(lambda person=person: "peers check passed" in _shown(person), log=person.gateway)  # type: ignore[misc]
+            with Agent(cluster, downstream, server=second.url):
+                for person in people:
+                    until(lambda person=person: reached(person, cluster), log=person.gateway)  # type: ignore[misc]
+            assert second.nobody().request("GET", "/healthz/peers").status == 401
+            assert second.stop() == 0
+            until(lambda: "others: 0\n" in _shown(people[0]), log=first)
+        finally:
+            first.end()
+            second.end()
+
+
+def _shown(person: Person) -> str:
+    return person.request("GET", "/healthz/peers").raw.decode()
 
 
 def test_a_paused_server_is_noticed_and_said(servers: Servers) -> None:

@@ -218,7 +218,7 @@ def checks(shell: Shell, *arguments: str) -> tuple[int, dict[str, Any]]:
 def test_doctor_finds_a_healthy_place_healthy(shell: Shell) -> None:
     code, found = checks(shell, "--listen", "127.0.0.1:0")
     assert code == 0, found
-    assert found.keys() == {"port", "disk space", "disk speed", "clock", "permissions", "open files", "sqlite"}
+    assert found.keys() == {"port", "disk space", "disk speed", "clock", "permissions", "open files", "sqlite", "other servers"}
     assert not (shell.home / "data").exists()
 
 

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -124,14 +124,34 @@ def _port_taken(subject: Subject, error: OSError) -> CheckResult:
 
 def _own_server(subject: Subject) -> str:
     """The version of the server that answers there with the certificate of this data directory."""
+    return str((_asked(subject, "/version") or {}).get("gitVersion") or "")
+
+
+def _asked(subject: Subject, path: str) -> dict[str, Any] | None:
+    """What the server of this data directory answers at a path; None without one."""
     from remuda.client import kubeconfig, oneshot
 
     with contextlib.suppress(kubeconfig.ConfigError, oneshot.NoAnswer, OSError):
         target = kubeconfig.select(kubeconfig.load([subject.data_dir / "kubeconfig"]))
         if target.server.endswith(f":{subject.listen.port}"):
-            answer = oneshot.get(target, "/version", 2.0)
-            return str(answer.get("gitVersion") or "") if isinstance(answer, dict) else ""
-    return ""
+            answer = oneshot.get(target, path, 2.0)
+            return answer if isinstance(answer, dict) else None
+    return None
+
+
+def other_servers(subject: Subject) -> CheckResult:
+    """The connections between the servers of one etcd, as the running server of this data directory knows them."""
+    name = "other servers"
+    found = _asked(subject, "/healthz/peers?output=json")
+    if found is None or not found.get("others"):
+        return CheckResult(name, "ok", "none are known" if found is not None else "no running server here knows of any")
+    missing = [f"{each['from']} to {each['to']}: {each['problem']}" for each in found["links"] if each["problem"]]
+    if not missing:
+        return CheckResult(name, "ok", f"{found['others']}, and all reach each other")
+    advice = "each must reach the others directly, at the --advertise-address of each"
+    return CheckResult(
+        name, "warn", f"{len(missing)} of {len(found['links'])} connections are missing ({'; '.join(missing)})", advice
+    )
 
 
 def _existing(path: Path) -> Path:
@@ -246,4 +266,13 @@ def sqlite(subject: Subject) -> CheckResult:
     return CheckResult("sqlite", "ok", found)
 
 
-CHECKS: tuple[Callable[[Subject], CheckResult], ...] = (port, disk_space, disk_speed, time, permissions, open_files, sqlite)
+CHECKS: tuple[Callable[[Subject], CheckResult], ...] = (
+    port,
+    disk_space,
+    disk_speed,
+    time,
+    permissions,
+    open_files,
+    sqlite,
+    other_servers,
+)

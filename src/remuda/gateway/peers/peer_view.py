@@ -64,6 +64,11 @@ class PeerView:
     def problems(self) -> list[Link]:
         return [each for each in self.links() if each.problem]
 
+    def document(self) -> dict[str, object]:
+        """The same for programs."""
+        links = [{"from": each.caller, "to": each.called, "problem": each.problem} for each in self.links()]
+        return {"server": self.names()[self.own], "others": len(self.servers) - 1, "ok": not self.problems(), "links": links}
+
     def text(self) -> str:
         """As the health checks of an API server: a line for each connection, and the result."""
         names, tunnels = self.names(), self.clients

@@ -24,6 +24,7 @@ from remuda.apiserver.keys.encryption import Envelope
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.authorization.actions import Action, forbidden_action
 from remuda.kube.clock import deadline
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.runtime import Registry
 from remuda.tunnel import PEER_DEAF_AFTER, Announcer, Session, Stream, TunnelClient, TunnelError, serve_relayed
@@ -233,13 +234,19 @@ class Peering:
             text = f"the other servers can't be looked up: {self._problem}\n{text}"
         return not self._problem and not view.problems(), text
 
+    def shown(self, request: web.BaseRequest) -> web.Response:
+        """The answer at :data:`HEALTH_PATH`: text as of other health checks, or with `?output=json` always 200."""
+        if request.query.get("output") == "json":
+            return web.Response(body=jsonio.dumps(self.view().document()), content_type="application/json")
+        good, text = self.health()
+        return web.Response(text=text, status=200 if good else 500)
+
     async def show(self, asked: RequestContext) -> web.StreamResponse:
         """The same as a route, for callers who may read that path."""
         action = Action.on_path(asked.user, "get", HEALTH_PATH)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
-        good, text = self.health()
-        return web.Response(text=text, status=200 if good else 500)
+        return self.shown(asked.request)
 
     def _reached(self) -> list[bool]:
         there = self._tunnels.servers()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from remuda.apiserver.http.listener import server_context
@@ -26,8 +27,8 @@ from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.runtime import Registry
+from remuda.tunnel import NoSession, TunnelClient, TunnelServer
 from remuda.tunnel import Server as Address
-from remuda.tunnel import TunnelClient, TunnelServer
 from tests.integration.tunnel.pair import echo, listening, read_exactly, stopped
 from tests.waiting import until
 
@@ -56,6 +57,8 @@ class Place:
 
     def __init__(self, shared: Shared, name: str) -> None:
         self.id = name
+        # Servers that this one can't reach, as if it had never heard of them.
+        self.cut_from: set[str] = set()
         self.looks = 0
         self._shared = shared
 
@@ -64,7 +67,7 @@ class Place:
 
     async def published(self) -> dict[str, str]:
         self.looks += 1
-        return {name: text for name, text in self._shared.texts.items() if name != self.id}
+        return {name: text for name, text in self._shared.texts.items() if name not in {self.id, *self.cut_from}}
 
 
 @dataclass
@@ -158,6 +161,32 @@ async def test_three_servers_reach_the_clients_of_each_other(tmp_path: Path) -> 
             assert 'remuda_peers{reached="true"} 2' in second.registry.text()
             assert 'remuda_tunnel_clients{here="false"} 1' in second.registry.text()
             assert 'remuda_tunnel_clients{here="true"} 1' in first.registry.text()
+
+
+async def test_two_that_are_cut_from_each_other_keep_the_third_and_all_say_so(tmp_path: Path) -> None:
+    shared = Shared()
+    first, second, third = (Node(tmp_path, shared, name) for name in ("a", "b", "c"))
+    first.directory.cut_from, second.directory.cut_from = {"b"}, {"a"}
+    async with (
+        nodes(first, second, third),
+        listening(echo) as address,
+        beside(first.agent("c-one").run()),
+        beside(second.agent("c-two").run()),
+        beside(third.agent("c-three").run()),
+    ):
+        await until(lambda: set(third.tunnels.clients()) == {"c-one", "c-two", "c-three"})
+        await until(lambda: set(first.tunnels.clients()) == {"c-one", "c-three"})
+        await until(lambda: set(second.tunnels.clients()) == {"c-two", "c-three"})
+        # Not by way of the third, which reaches both.
+        with pytest.raises(NoSession):
+            await first.tunnels.dial("c-two", "tcp", address)
+        await until(lambda: "it has not heard of it yet" in third.peering.health()[1])
+        problems = [(each.caller, each.called) for each in third.peering.view().problems()]
+        named = third.peering.view().names()
+        assert sorted(problems) == sorted([(named["a"], named["b"]), (named["b"], named["a"])])
+        first.directory.cut_from, second.directory.cut_from = set(), set()
+        await until(lambda: "c-two" in first.tunnels.clients() and "c-one" in second.tunnels.clients())
+        await until(lambda: third.peering.health()[0])
 
 
 async def test_servers_ask_each_other_for_what_they_remember(tmp_path: Path) -> None:

@@ -45,6 +45,15 @@ def test_what_is_seen_here_counts_more_than_what_was_published() -> None:
     assert [each.problem for each in PeerView("1", said, {"2": 0}).problems()] == ["connection refused"]
 
 
+def test_programs_get_the_same() -> None:
+    both = {"1": server("1", {"2": ""}), "2": server("2", {"1": "connection refused"})}
+    links = [
+        {"from": "host-1", "to": "host-2", "problem": ""},
+        {"from": "host-2", "to": "host-1", "problem": "connection refused"},
+    ]
+    assert PeerView("1", both, {}).document() == {"server": "host-1", "others": 1, "ok": False, "links": links}
+
+
 def test_a_server_that_has_just_come_is_not_known_to_all_yet() -> None:
     new = {**ALL, "4": server("4", {})}
     assert {each.problem for each in PeerView("1", new, {"2": 0, "3": 0, "4": 0}).problems()} == {"it has not heard of it yet"}
