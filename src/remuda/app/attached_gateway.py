@@ -31,6 +31,7 @@ from remuda.gateway.peers.lease_directory import LeaseDirectory, shared_envelope
 from remuda.gateway.peers.peering import PeerSetup
 from remuda.gateway.proxy.kubernetes_backend import Kubernetes
 from remuda.gateway.proxy.partial_list import Theirs
+from remuda.gateway.server.change_plans import ChangePlans
 from remuda.gateway.server.dependencies import Access
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.kube.authorization.rbac import Rbac
@@ -49,6 +50,7 @@ from . import controllers as table
 from .admission import admitted_types
 from .advertised_address import advertised
 from .attached import Attached, CantListen, Settings, Socket, beside
+from .changeplan.served import ServedPlans
 from .controllers import ACCESS, PROVISIONING, Program, names
 from .manifests import ensure_manager_role
 from .parts import CLUSTER, Jobs, Parts
@@ -173,6 +175,8 @@ class AttachedGateway(Attached):
         gateway.services.beside.append(certificate.follow)
         machines = await self._has_machines()
         choice, jobs = self.settings.choice, self._jobs(gateway)
+        if machines:
+            ChangePlans(gateway.services, ServedPlans(gateway.services))
         parts = Parts(self._manager, gateway, jobs=jobs, machines=machines, provisions=True)
         wanted = choice.of(names(PROVISIONING))
         if wanted and not machines:

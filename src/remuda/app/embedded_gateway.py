@@ -38,6 +38,7 @@ from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.auth.acting import LocalActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.gateway.peers.peering import HEALTH_PATH, Peering, PeerSetup
+from remuda.gateway.server.change_plans import ChangePlans
 from remuda.gateway.server.routing import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.kube.authorization.users import User
@@ -51,6 +52,7 @@ from remuda.runtime import Informers
 
 from .admission import admitted_types
 from .advertised_address import EVERYWHERE, advertised
+from .changeplan.served import ServedPlans
 from .parts import Jobs, Parts
 
 Obj = dict[str, Any]
@@ -174,6 +176,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         )
     )
     holder.append(gateway)
+    ChangePlans(gateway.services, ServedPlans(gateway.services))
     if certificate is not None:
         gateway.services.beside.append(certificate.follow)
         if files is None:

@@ -8,7 +8,7 @@ import msgspec
 
 from remuda.capi.change_budget import CHANGE_BUDGET, CLUSTER_CHANGE_BUDGET
 from remuda.client.interface import Client
-from remuda.kube.objects import GroupVersionResource, Key, with_metadata
+from remuda.kube.objects import GroupVersionResource, Key, namespace_of, with_metadata
 from remuda.provisioning.well_known import POOL_CHANGE_BUDGETS
 
 Obj = dict[str, Any]
@@ -51,6 +51,17 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
 
 
 Change = Apply | Patch | Delete
+
+# Written by the server itself: no part of what a user wants.
+_SERVERS_OWN = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
+
+
+def applied(obj: Obj, resource: GroupVersionResource, namespace: str) -> Apply:
+    """The change that applies a manifest; in `namespace` if it names none ("" for kinds without namespaces)."""
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVERS_OWN}
+    if namespace:
+        metadata["namespace"] = namespace_of(obj) or namespace
+    return Apply(resource, {**{name: value for name, value in obj.items() if name != "status"}, "metadata": metadata})
 
 
 def without_budgets(change: Change) -> Change:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,9 @@ from .result import ChangePlan
 
 Obj = dict[str, Any]
 
+# Gets the step that begins, in words.
+Told = Callable[[str], None]
+
 _ID_LENGTH = 16
 # Written by hosts that have nothing to do.
 _REPORTS = ("applied-periodic-output", "probe-statuses")
@@ -48,8 +51,9 @@ async def read(client: Client, request: Request) -> ClusterCopy:
     return await cluster_copy.read(client, request.changes, request.clusters)
 
 
-async def plan(copy: ClusterCopy, request: Request, now: float, seed: int = 1) -> ChangePlan:
-    """The second half, without any connection. `now` is the real time. Raises ApiError where admission refuses the change."""
+async def plan(copy: ClusterCopy, request: Request, now: float, seed: int = 1, told: Told = lambda step: None) -> ChangePlan:
+    """The second half, without any connection. `now` is the real time, `told` gets each step when it begins. Raises ApiError
+    where admission refuses the change."""
     start = Start(
         copy.state(),
         copy.clusters,
@@ -59,10 +63,13 @@ async def plan(copy: ClusterCopy, request: Request, now: float, seed: int = 1) -
         host_times(copy.of(SECRETS)),
         job_times(copy.of(MACHINES)),
     )
+    told("rehearsing the clusters without the change")
     without = await rehearse(start, (), seed)
+    told("rehearsing the change")
     changed = await rehearse(start, request.changes, seed)
     result = outcomes.compare(without.record, changed.record)
     if over_budget.waits_for_budget(changed.record):
+        told("rehearsing the change without budgets")
         free_start = replace(start, state=copy.without_budgets().state())
         free = await rehearse(free_start, [without_budgets(each) for each in request.changes], seed)
         anyway = await rehearse(free_start, (), seed) if over_budget.waits_for_budget(without.record) else without
@@ -101,7 +108,8 @@ async def apply(client: Client, request: Request, wanted: str) -> None:
 def plan_id(copy: ClusterCopy, changes: Sequence[Change]) -> str:
     """The same for the same objects at the same revisions, the same change, and the same program."""
     read = sorted((each.resource, Key.of(each.obj), uid_of(each.obj), _seen(each.obj)) for each in copy.found)
-    parts: Collection[bytes] = (__version__.encode(), msgspec.json.encode(list(changes)), jsonio.dumps(read))
+    written = msgspec.json.encode(list(changes), order="sorted")
+    parts: Collection[bytes] = (__version__.encode(), written, jsonio.dumps(read))
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()
     return f"plan-{digest[:_ID_LENGTH]}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -111,6 +112,10 @@ class ChangePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.verdict]
+
+    def as_json(self) -> dict[str, Any]:
+        """As `-o json` prints it, and the server answers."""
+        return {**msgspec.to_builtins(self), "exitCode": self.exit_code}
 
     def counts(self) -> dict[Outcome, int]:
         """The number of machines by outcome."""

@@ -73,8 +73,6 @@ def command(
     code is 0 if nothing would happen, 2 for changes, 3 if a change budget holds some of them, and 4 if the clusters would get
     stuck.
     """
-    import msgspec
-
     from ..remote import planning
     from ..views import change_plan
 
@@ -91,7 +89,7 @@ def command(
 
     plan = _rehearsed(*remote.run(look))
     if output.structured:
-        output.value({**msgspec.to_builtins(plan), "exitCode": plan.exit_code})
+        output.value(plan.as_json())
     else:
         change_plan.show(plan, output)
     return plan.exit_code
@@ -149,11 +147,10 @@ def _rehearsed(request: Request, copy: ClusterCopy) -> ChangePlan:
     import resource
 
     from remuda.app.changeplan import engine
+    from remuda.app.changeplan.limits import bound
     from remuda.kube.clock import SYSTEM_CLOCK
 
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = _MOST_BYTES if hard == resource.RLIM_INFINITY else min(_MOST_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    bound(resource.RLIMIT_DATA, _MOST_BYTES)
     logging.disable(logging.CRITICAL)
     try:
         return asyncio.run(engine.plan(copy, request, SYSTEM_CLOCK.time()))

@@ -57,8 +57,8 @@ async def request(
 
 
 def _applied(kinds: Sequence[Kind], obj: Obj, namespace: str) -> Change:
-    from remuda.app.changeplan.changes import Apply
-    from remuda.kube.objects import GroupVersionKind, GroupVersionResource, name_of, namespace_of
+    from remuda.app.changeplan.changes import applied
+    from remuda.kube.objects import GroupVersionKind, GroupVersionResource, name_of
 
     wanted = GroupVersionKind.of(obj)
     kind = next((each for each in kinds if (each.group, each.version, each.kind) == wanted), None)
@@ -66,14 +66,8 @@ def _applied(kinds: Sequence[Kind], obj: Obj, namespace: str) -> Change:
         raise Failure(f"the server has no {wanted.kind} of {wanted.api_version}", Code.NOT_FOUND)
     if not name_of(obj):
         raise Failure(f"a {wanted.kind} has no metadata.name")
-    metadata = {**obj["metadata"]}
-    if kind.namespaced:
-        metadata["namespace"] = namespace_of(obj) or namespace
-    # What the server itself writes is no part of what a user wants.
-    kept = {name: value for name, value in obj.items() if name != "status"}
-    for own in ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"):
-        metadata.pop(own, None)
-    return Apply(GroupVersionResource(kind.group, kind.version, kind.plural), {**kept, "metadata": metadata})
+    resource = GroupVersionResource(kind.group, kind.version, kind.plural)
+    return applied(obj, resource, namespace if kind.namespaced else "")
 
 
 def _patched(kinds: Sequence[Kind], text: str, patch: str, namespace: str) -> Change:

@@ -23,7 +23,9 @@ CSRF_COOKIE = "CSRF"
 CSRF_HEADER = "X-API-CSRF"
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 # Compared with the first segment of a validated path; everything under `v3…` is Rancher's old API and its public part.
-_COOKIE_SEGMENTS = frozenset(("dashboard", "v1", "v1-k3s-release", "v1-public", "v1-rke2-release", "v3", "v3-public"))
+_COOKIE_SEGMENTS = frozenset(
+    ("dashboard", "v1", "v1-k3s-release", "v1-public", "v1-remuda", "v1-rke2-release", "v3", "v3-public")
+)
 _NONCE = 16
 
 

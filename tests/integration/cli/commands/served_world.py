@@ -24,8 +24,10 @@ from remuda.access.users.tokens import TokenSpec, make_token
 from remuda.api.management_cattle_io import API_VERSION, TOKENS, USERS
 from remuda.apiserver.auth.authenticator import Credentials, Identity
 from remuda.apiserver.http.listener import Listener
+from remuda.app.changeplan.served import ServedPlans
 from remuda.app.rehearsal import provisioning
 from remuda.gateway.handler import GatewayHandler, Unaudited
+from remuda.gateway.server.change_plans import ChangePlans
 from remuda.gateway.server.routing import InProcess
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, VirtualClock
@@ -56,6 +58,8 @@ class Done:
 class ServedWorld:
     world: ProvisioningWorld
     shell: Shell
+    url: str
+    token: str
     time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def keep(self, saved: SavedSnapshot, path: Path) -> None:
@@ -139,6 +143,7 @@ async def served(directory: Path) -> AsyncIterator[ServedWorld]:
     async with provisioning(clock=VirtualClock(time.time() - _AGE)) as world:
         leave = world.server.chain.add(world.gateway.authenticator)
         world.gateway.uploads.files = UploadedFiles(directory / "uploads", world.clock, room=0)
+        ChangePlans(world.gateway.services, ServedPlans(world.gateway.services))
         handler = GatewayHandler(
             world.gateway.services,
             world.gateway.callers,
@@ -151,25 +156,30 @@ async def served(directory: Path) -> AsyncIterator[ServedWorld]:
         await listener.open("127.0.0.1", 0)
         try:
             token = await _administrator(world)
-            kubeconfig = directory / "kubeconfig"
-            kubeconfig.write_text(yamlio.dumps(_kubeconfig(f"http://127.0.0.1:{listener.port}", token)))
+            kubeconfig, url = directory / "kubeconfig", f"http://127.0.0.1:{listener.port}"
+            kubeconfig.write_text(yamlio.dumps(_kubeconfig(url, token)))
             shell = Shell(directory, {"REMUDA_DATA_DIR": str(directory), "PYTHONWARNINGS": "ignore"})
-            yield ServedWorld(world, shell)
+            yield ServedWorld(world, shell, url, token)
         finally:
             leave()
             await listener.close(0.0)
 
 
 async def _administrator(world: ProvisioningWorld) -> str:
-    user = {"apiVersion": API_VERSION, "kind": "User", "metadata": {"name": _ADMIN}, "username": "admin"}
-    await world.client.create(USERS, user)
     binding = {
         "metadata": {"name": "admin-of-all"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": _ADMIN}],
     }
     await world.client.create(_BINDINGS, binding)
-    made = make_token(TokenSpec(_ADMIN, 30 * 86400), world.clock.time(), Entropy())
+    return await user_token(world, _ADMIN)
+
+
+async def user_token(world: ProvisioningWorld, name: str) -> str:
+    """A new user without any right, and a token."""
+    user = {"apiVersion": API_VERSION, "kind": "User", "metadata": {"name": name}, "username": name.removeprefix("u-")}
+    await world.client.create(USERS, user)
+    made = make_token(TokenSpec(name, 30 * 86400), world.clock.time(), Entropy())
     await world.client.create(TOKENS, made.manifest)
     await world.settle(5)
     return made.presented.text

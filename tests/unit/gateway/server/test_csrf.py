@@ -133,6 +133,8 @@ def test_a_browser_that_remembers_basic_is_asked_for_its_origin() -> None:
         ("/k8s/proxy/local/v1/secrets", False),
         ("/k8s/clusters/c-1/api/v1/namespaces/x/services/y/proxy/evil.html", False),
         ("/k8s/v1", False),
+        ("/v1-remuda/plan", True),
+        ("/v1-remudax", False),
         ("/v2/", False),
         ("/v1x", False),
         ("/V1/clusters", False),
