@@ -15,14 +15,14 @@ from remuda.client.interface import Client
 from remuda.kube.authorization.users import User
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.encoding import jsonio
-from remuda.kube.objects import Key, annotations_of, labels_of, resource_version_of, uid_of
+from remuda.kube.objects import Key, resource_version_of, uid_of
 from remuda.lab.sim.provisioning_world import Surroundings
-from remuda.provisioning.well_known import PLAN_TYPE
 
 from . import cluster_copy, outcomes, over_budget
 from .changes import Change, without_budgets, write
 from .cluster_copy import ClusterCopy
 from .past_times import host_times, job_times
+from .record import without_reports
 from .rehearsed import Start, rehearse
 from .result import ChangePlan
 
@@ -32,8 +32,6 @@ Obj = dict[str, Any]
 Told = Callable[[str], None]
 
 _ID_LENGTH = 16
-# Written by hosts that have nothing to do.
-_REPORTS = ("applied-periodic-output", "probe-statuses")
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,5 @@ def plan_id(copy: ClusterCopy, changes: Sequence[Change]) -> str:
 
 def _seen(obj: Obj) -> str:
     """The revision of an object; of a plan's Secret what is in it, without what its host reports again and again."""
-    if obj.get("type") != PLAN_TYPE:
-        return resource_version_of(obj)
-    data = {name: value for name, value in (obj.get("data") or {}).items() if name not in _REPORTS}
-    return hashlib.sha256(jsonio.dumps_sorted([data, labels_of(obj), annotations_of(obj)])).hexdigest()
+    told = without_reports(obj)
+    return resource_version_of(obj) if told is None else hashlib.sha256(told).hexdigest()

@@ -8,17 +8,20 @@ from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.apiserver.storage import key_layout
-from remuda.apiserver.storage.store import KeyValue
+from remuda.apiserver.storage.store import Event, KeyValue
 from remuda.kube.encoding import jsonio
-from remuda.kube.objects import Key
+from remuda.kube.objects import Key, annotations_of, labels_of
 from remuda.kube.waits import Wait
 from remuda.lab.sim.members import Move
 from remuda.lab.sim.provisioning_world import ProvisioningWorld
+from remuda.provisioning.well_known import PLAN_TYPE
 
 from .scope import cluster_name
 
 Obj = dict[str, Any]
 
+# What hosts write into the Secrets of their plans again and again.
+_REPORTS = ("applied-periodic-output", "probe-statuses")
 MACHINES = key_layout.prefix_for("cluster.x-k8s.io", "machines", builtin=False)
 SECRETS = key_layout.prefix_for("", "secrets", builtin=True)
 # What is written for ever, or for a while, whatever happens to clusters; and counts of the server's own.
@@ -115,6 +118,37 @@ async def _time_of(world: ProvisioningWorld, revision: int) -> float:
 def is_passing(key: str) -> bool:
     """True for objects whose writes say nothing about clusters."""
     return key.startswith(_PASSING)
+
+
+def without_reports(obj: Obj) -> bytes | None:
+    """What is in a plan's Secret, without what hosts that have nothing to do report; None for other objects."""
+    if obj.get("type") != PLAN_TYPE:
+        return None
+    data = {name: value for name, value in (obj.get("data") or {}).items() if name not in _REPORTS}
+    return jsonio.dumps_sorted([data, labels_of(obj), annotations_of(obj)])
+
+
+class Activity:
+    """Tells whether writes change anything, or only repeat reports."""
+
+    def __init__(self, items: Iterable[KeyValue]) -> None:
+        """`items` are the Secrets at the beginning."""
+        self._told = {each.key: without_reports(_read(each)) for each in items}
+
+    def is_in(self, events: Iterable[Event]) -> bool:
+        # All of them are noted, also after the first that counts.
+        return sum(self._moves(each) for each in events) > 0
+
+    def _moves(self, event: Event) -> bool:
+        if is_passing(event.key):
+            return False
+        if not event.key.startswith(SECRETS):
+            return True
+        known = self._told.pop(event.key, None)
+        if event.kv is None:
+            return True
+        found = self._told[event.key] = without_reports(_read(event.kv))
+        return found is None or found != known
 
 
 def _kept(items: Collection[KeyValue]) -> dict[str, Obj]:

@@ -20,7 +20,7 @@ from remuda.lab.sim.provisioning_world import ProvisioningWorld, Surroundings
 
 from .. import rehearsal
 from .changes import MANAGER, Change, write
-from .record import Record, is_passing, recorded
+from .record import SECRETS, Activity, Record, recorded
 from .scope import has_machines
 
 # The controllers read what there is, before the change is made.
@@ -92,11 +92,12 @@ async def rest(world: ProvisioningWorld, clusters: Sequence[Key]) -> tuple[float
     """Let time pass until nothing happens to the clusters any more; the time of the last write, and whether all are ready."""
     store, begun = world.server.store, world.clock.time()
     seen, last = await store.current(), begun
+    activity = Activity((await store.range(SECRETS)).items)
     while True:
         await world.settle(_STEP)
         world.check()
         now = await store.current()
-        if any(not is_passing(event.key) for event in await store.changes(seen, now)):
+        if activity.is_in(await store.changes(seen, now)):
             last = world.clock.time()
         seen = now
         ready = await _are_ready(world, clusters)
