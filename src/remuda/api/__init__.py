@@ -12,12 +12,21 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from . import cluster_cattle_io, cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from . import (
+    cluster_cattle_io,
+    cluster_x_k8s_io,
+    clusterctl_cluster_x_k8s_io,
+    management_cattle_io,
+    plan_cattle_io,
+    provisioning_cattle_io,
+    rke_cattle_io,
+)
 from .crd import Kind, definition
 
 _GROUPS = {
     cluster_cattle_io.GROUP: "cluster_cattle_io",
     cluster_x_k8s_io.GROUP: "cluster_x_k8s_io",
+    clusterctl_cluster_x_k8s_io.GROUP: "clusterctl_cluster_x_k8s_io",
     management_cattle_io.GROUP: "management_cattle_io",
     plan_cattle_io.GROUP: "plan_cattle_io",
     provisioning_cattle_io.GROUP: "provisioning_cattle_io",
@@ -51,6 +60,7 @@ def placeholders(group: str) -> list[dict[str, Any]]:
 __all__ = [
     "cluster_cattle_io",
     "cluster_x_k8s_io",
+    "clusterctl_cluster_x_k8s_io",
     "crds",
     "kinds",
     "management_cattle_io",

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from remuda import api
+from remuda.api import clusterctl_cluster_x_k8s_io
 from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.api.crd_installation import InstallError, NotConverted, Outcome, established, install, install_missing, migrate
 from remuda.capi.admission import admitted
@@ -104,6 +105,8 @@ class Attached:
 
     groups: tuple[str, ...] = (GROUP,)
     placeholders: tuple[str, ...] = (GROUP,)
+    # Those of other programs, which are installed only where they are missing.
+    foreign: tuple[str, ...] = (clusterctl_cluster_x_k8s_io.GROUP,)
     lease, certificates, registration = LEASE, CERTIFICATES, REGISTRATION
 
     def __init__(self, client: Client, settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> None:
@@ -146,8 +149,9 @@ class Attached:
         """Everything is there that the controllers need."""
         self._manager.beside(lambda: self._migrate(definitions))
         connector = HttpsConnector(self._clock, policy=lambda: self.settings.outbound)
-        parts = Parts(self._manager, connector=connector, options=self.settings.options)
-        table.add(parts, self.settings.choice.of(table.names(CAPI)))
+        namespace, choice = self.settings.namespace, self.settings.choice
+        parts = Parts(self._manager, connector=connector, options=self.settings.options, namespace=namespace)
+        table.add(parts, (*choice.of(table.names(CAPI)), *table.inventory(choice, core=True)))
 
     async def _install(self, webhooks: _Webhooks) -> dict[str, Outcome]:
         definitions = api.crds(self.groups)
@@ -159,6 +163,7 @@ class Attached:
         outcomes = await install(self._client, self._clock, definitions)
         for group in self.placeholders:
             await install_missing(self._client, api.placeholders(group))
+        await install_missing(self._client, api.crds(self.foreign))
         await established(self._client, self._clock, outcomes)
         await webhooks.registration.ensure(bundle)
         return outcomes

@@ -177,11 +177,12 @@ class AttachedGateway(Attached):
         choice, jobs = self.settings.choice, self._jobs(gateway)
         if machines:
             ChangePlans(gateway.services, ServedPlans(gateway.services))
-        parts = Parts(self._manager, gateway, jobs=jobs, machines=machines, provisions=True)
+        parts = Parts(self._manager, gateway, jobs=jobs, machines=machines, provisions=True, namespace=self.settings.namespace)
         wanted = choice.of(names(PROVISIONING))
         if wanted and not machines:
             told("no clusters are provisioned: there is no Cluster API here (start `remuda controllers`, then this once more)")
-        table.add(parts, (*choice.of(names(ACCESS)), *(wanted if machines else ())))
+        provisioning = (*wanted, *table.inventory(choice, providers=bool(wanted))) if machines else ()
+        table.add(parts, (*choice.of(names(ACCESS)), *provisioning))
         table.tell_waits(parts)
         if machines:
             await ensure_manager_role(self._client)

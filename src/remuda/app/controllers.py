@@ -40,7 +40,8 @@ class Program(StrEnum):
 
 
 # The groups, as `--controllers` names them. Those of Kubernetes have no word: each is named by itself.
-KUBERNETES, CAPI, ACCESS, PROVISIONING = "", "capi", "access", "provisioning"
+KUBERNETES, CAPI, ACCESS, PROVISIONING, CLUSTERCTL = "", "capi", "access", "provisioning", "clusterctl"
+CORE_INVENTORY, PROVIDER_INVENTORY = "core-inventory", "provider-inventory"
 
 
 def _only_the_manager(parts: Parts) -> tuple[Any, ...]:
@@ -239,8 +240,19 @@ GROUPS = (
             ),
         ),
     ),
+    # clusterctl's inventory: each program lists what it runs, the core or our providers (:func:`inventory`).
+    Group(
+        CLUSTERCTL,
+        (Program.SERVE, Program.CONTROLLERS),
+        (_row(CORE_INVENTORY, "remuda.clusterctl.inventory:core_inventory", lambda p: (p.manager, p.namespace)),),
+    ),
+    Group(
+        CLUSTERCTL,
+        (Program.SERVE, Program.GATEWAY),
+        (_row(PROVIDER_INVENTORY, "remuda.clusterctl.inventory:provider_inventory", lambda p: (p.manager, p.namespace)),),
+    ),
 )
-MACHINES = tuple(row.name for row in GROUPS[-1].rows)
+MACHINES = next(tuple(row.name for row in group.rows) for group in GROUPS if group.rows[0].name == "nodedriver")
 
 
 def names(word: str, *, required: bool = True) -> tuple[str, ...]:
@@ -253,6 +265,12 @@ def chosen(program: Program, text: str) -> ControllerChoice:
     """The controllers that `--controllers` selects for a program. Raises UnknownController."""
     words = dict.fromkeys(group.word for group in GROUPS if program in group.programs)
     return choose(text, names("", required=False) if "" in words else (), {word: names(word) for word in words if word})
+
+
+def inventory(choice: Choice, *, core: bool = False, providers: bool = False) -> tuple[str, ...]:
+    """The chosen controllers of clusterctl's inventory in a program that runs controllers of the `core`, or of our `providers`."""
+    runs = {CORE_INVENTORY: core, PROVIDER_INVENTORY: providers}
+    return tuple(name for name in choice.of(tuple(runs)) if runs[name])
 
 
 def add(parts: Parts, wanted: Collection[str]) -> None:

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from remuda import api, kcm
-from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.api import clusterctl_cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.cluster_x_k8s_io import GROUP, MACHINES
 from remuda.api.crd_installation import InstallError, established, install, install_missing, migrate
 from remuda.apiserver.admission.chain import install as install_admission
@@ -286,6 +286,7 @@ class _Ours:
         self._access = choice.of(names(ACCESS)) if embedded is not None else ()
         # Registration of hosts needs a gateway.
         self._provisioning = choice.of(names(PROVISIONING)) if embedded is not None else ()
+        self._inventory = table.inventory(choice, core=bool(self._core), providers=bool(self._core and self._provisioning))
         self.parts = [part for part, there in ((CAPI, bool(self._core)), (ACCESS, embedded is not None)) if there]
         for part in self.parts:
             starting.expect(part)
@@ -294,7 +295,7 @@ class _Ours:
         await asyncio.gather(*(self._insist(self._install_core if part == CAPI else self._install_access) for part in self.parts))
         manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
         parts = self._parts(manager, machines=bool(self._core) or self._gateway is None or await self._has_machines())
-        table.add(parts, (*self._core, *self._access, *(self._provisioning if self._core else ())))
+        table.add(parts, (*self._core, *self._inventory, *self._access, *(self._provisioning if self._core else ())))
         if self._gateway is not None:
             table.tell_waits(parts)
         async with asyncio.TaskGroup() as group:
@@ -362,6 +363,7 @@ class _Ours:
         client, clock = self._client, self._config.clock
         names = list(await install(client, clock, api.crds([GROUP]), in_process=True))
         await install_missing(client, api.placeholders(GROUP))
+        await install_missing(client, api.crds([clusterctl_cluster_x_k8s_io.GROUP]))
         await established(client, clock, names)
         for name in names:
             await migrate(client, clock, name, in_process=True)

@@ -14,7 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from remuda.api import cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.api import (
+    cluster_x_k8s_io,
+    clusterctl_cluster_x_k8s_io,
+    management_cattle_io,
+    plan_cattle_io,
+    provisioning_cattle_io,
+    rke_cattle_io,
+)
 from remuda.client.interface import Client
 from remuda.client.server_side_apply import apply_owned
 from remuda.kube.objects import GroupVersionResource
@@ -125,6 +132,8 @@ def _installing() -> list[Obj]:
             *("get", "create", "update", "patch"),
         ),
         _rule("", "events", "create", "patch"),
+        # clusterctl's inventory.
+        _rule(clusterctl_cluster_x_k8s_io.GROUP, "providers", *_WRITE),
     ]
 
 

@@ -53,7 +53,7 @@ class Parts:
 
     A program gives what it has. Without `downstreams` and `agents`, clusters are reached through the gateway's tunnels; without
     `connector` and `workloads`, through the gateway, too. `machines` tells whether Cluster API's kinds are served there,
-    `provisions` whether our own providers' are. Without `buckets`, real ones are opened.
+    `provisions` whether our own providers' are. Without `buckets`, real ones are opened. `namespace` is that of the program itself.
     """
 
     manager: Manager
@@ -73,8 +73,10 @@ class Parts:
         buckets: Open | None = None,
         machines: bool = True,
         provisions: bool = False,
+        namespace: str = "remuda-system",
     ) -> None:
         self.manager = manager
+        self.namespace = namespace
         self._gateway = gateway
         self._connector = connector
         self._workloads = workloads

@@ -6,6 +6,8 @@ import base64
 import re
 
 DOMAIN = "cluster.x-k8s.io"
+# The release of upstream's Cluster API that the core is compatible with.
+UPSTREAM_VERSION = "v1.14.2"
 
 # Labels.
 CLUSTER_NAME = "cluster.x-k8s.io/cluster-name"

@@ -12,6 +12,7 @@ from remuda.app import rehearsal
 from remuda.app.controllers import (
     ACCESS,
     CAPI,
+    CLUSTERCTL,
     GROUPS,
     KUBERNETES,
     MACHINES,
@@ -95,14 +96,24 @@ async def test_jobs_that_are_pods_have_no_runner_here() -> None:
 @pytest.mark.parametrize(
     ("program", "text", "wanted"),
     [
-        (Program.SERVE, "*", (*names(KUBERNETES, required=False), *names(CAPI), *names(ACCESS), *names(PROVISIONING))),
-        (Program.SERVE, f"-{CAPI},-{ACCESS},-{PROVISIONING}", names(KUBERNETES, required=False)),
+        (
+            Program.SERVE,
+            "*",
+            (
+                *names(KUBERNETES, required=False),
+                *names(CAPI),
+                *names(ACCESS),
+                *names(PROVISIONING),
+                *names(CLUSTERCTL),
+            ),
+        ),
+        (Program.SERVE, f"-{CAPI},-{ACCESS},-{PROVISIONING},-{CLUSTERCTL}", names(KUBERNETES, required=False)),
         (Program.SERVE, f"-{PROVISIONING},planner", ("planner",)),
-        (Program.CONTROLLERS, "*", names(CAPI)),
+        (Program.CONTROLLERS, "*", (*names(CAPI), "core-inventory")),
         (
             Program.GATEWAY,
             "-machine-drain",
-            tuple(name for name in (*names(ACCESS), *names(PROVISIONING)) if name != "machine-drain"),
+            (*(name for name in (*names(ACCESS), *names(PROVISIONING)) if name != "machine-drain"), "provider-inventory"),
         ),
     ],
 )
