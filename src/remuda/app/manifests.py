@@ -24,7 +24,8 @@ from remuda.api import (
 )
 from remuda.client.interface import Client
 from remuda.client.server_side_apply import apply_owned
-from remuda.kube.objects import GroupVersionResource
+from remuda.clusterctl.providers import ProviderType
+from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 
 Obj = dict[str, Any]
@@ -84,6 +85,15 @@ def manifests(wishes: Wishes) -> list[Obj]:
         *_roles(wishes.namespace),
         *_workloads(wishes),
     ]
+
+
+def components(wishes: Wishes) -> dict[ProviderType, list[Obj]]:
+    """The same for clusterctl, without the namespace: the controllers are the core, the gateway is what our providers need."""
+    made: dict[ProviderType, list[Obj]] = {ProviderType.CORE: [], ProviderType.INFRASTRUCTURE: []}
+    for obj in manifests(wishes)[1:]:
+        part = ProviderType.INFRASTRUCTURE if name_of(obj).startswith(GATEWAY) else ProviderType.CORE
+        made[part].append(obj)
+    return made
 
 
 def _namespace(wishes: Wishes) -> Obj:

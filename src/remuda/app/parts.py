@@ -53,7 +53,8 @@ class Parts:
 
     A program gives what it has. Without `downstreams` and `agents`, clusters are reached through the gateway's tunnels; without
     `connector` and `workloads`, through the gateway, too. `machines` tells whether Cluster API's kinds are served there,
-    `provisions` whether our own providers' are. Without `buckets`, real ones are opened. `namespace` is that of the program itself.
+    `provisions` whether our own providers' are. Without `buckets`, real ones are opened. `namespace` is that of the
+    program.
     """
 
     manager: Manager

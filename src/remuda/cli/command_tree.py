@@ -23,6 +23,7 @@ COMMANDS = {
     "backup": CommandEntry("commands.backup", "Back up a server's whole state into a sealed file."),
     "cluster": CommandEntry("commands.cluster", "List clusters, look at one, register hosts with it, and delete it."),
     "cluster-agent": CommandEntry("programs.cluster_agent", "Connect a cluster to its server."),
+    "clusterctl": CommandEntry("commands.clusterctl", "Write the files that clusterctl needs to know of Remuda."),
     "kube-api-auth": CommandEntry("programs.kube_api_auth", "Check users' tokens for a cluster's API server."),
     "completion": CommandEntry("command_tree", "Print the completion script of a shell.", "completion"),
     "controllers": CommandEntry("programs.controllers", "Run the controllers on any Kubernetes."),

@@ -15,7 +15,7 @@ from remuda.api.crd_installation import FIELD_MANAGER
 from remuda.client.idempotent import find, make, remove
 from remuda.client.server_side_apply import Applier
 from remuda.kube.builtin_resources import CRDS, NAMESPACES
-from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, namespace_of
+from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, namespace_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
 from .providers import CORE, OURS, Provider, ProviderType

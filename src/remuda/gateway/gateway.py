@@ -48,6 +48,7 @@ from .rancher.releases import ReleaseApi
 from .rancher.requests import Facade
 from .rancher.steve import Steve
 from .registration.agent_downloads import AgentFiles
+from .registration.clusterctl_repository import ClusterctlRepository
 from .registration.departed_tokens import DepartedTokens
 from .registration.import_manifest import Importing
 from .registration.node_progress import NodeProgress
@@ -146,6 +147,7 @@ class Gateway:
         ImageRegistry(services)
         AgentFiles(services)
         Dashboard(services)
+        ClusterctlRepository(services)
         hosts = HostRegistrations(services.client, services.informers, services.clock, services.environment)
         wrong = WrongTokens(services.clock)
         Joining(services, self.registrations, hosts, wrong)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ from tests.real.cluster import RealCluster
 from .reduction import Names, reduced
 
 Obj = dict[str, Any]
+PAGE = Path(__file__).parents[3] / "docs" / "clusterctl.md"
 
 
 @dataclass
@@ -217,10 +219,18 @@ class Meeting:
         return [await brought[each] for each in self._places]
 
 
+def page_commands(*headings: str) -> list[str]:
+    """The commands below these headings of docs/clusterctl.md, without the files that they write."""
+    sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)
+    found = {section.partition("\n")[0]: section for section in sections}
+    lines = [line for heading in headings for line in found[heading].splitlines()]
+    return [line.removeprefix("$ ").partition(" > ")[0] for line in lines if line.startswith("$ ")]
+
+
 class Tool:
     """A program of somebody else, with a home of its own."""
 
-    def __init__(self, program: Path, home: Path) -> None:
+    def __init__(self, program: Path, home: Path, **environ: str) -> None:
         self._program = program
         # What was called for, in order.
         self.calls: list[tuple[str, ...]] = []
@@ -231,6 +241,7 @@ class Tool:
             # It would ask the Internet for a newer one.
             "CLUSTERCTL_DISABLE_VERSIONCHECK": "true",
             "NO_COLOR": "1",
+            **environ,
         }
 
     async def __call__(self, *arguments: str | Path) -> str:

@@ -36,7 +36,7 @@ from remuda.lab.sim.providers import (
 )
 from tests.real import need
 
-from .places import BY_AGE, Meeting, Place, Tool, attached, comparable, embedded, started, upstream, workloads
+from .places import BY_AGE, Meeting, Place, Tool, attached, comparable, embedded, page_commands, started, upstream, workloads
 from .reduction import POKE, Names, differences
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
@@ -410,8 +410,7 @@ def test_nothing_is_left_behind_and_nothing_is_left_paused(told: Told, before: s
 
 
 def test_the_commands_of_the_page_were_those_that_ran(told: Told) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "clusterctl.md").read_text()
-    commands = [line.removeprefix("$ ").partition(" > ")[0] for line in page.splitlines() if line.startswith("$ ")]
+    commands = page_commands("Show a cluster", "Get its kubeconfig", "Move clusters to another management cluster, or back")
     assert len(commands) == 7
     assert {" ".join(shlex.split(command)) for command in commands} <= told.commands
 
