@@ -79,7 +79,7 @@ from .verbs.bodies import RegistryKinds
 from .verbs.context import MANAGER, Api, Call, Source
 from .verbs.subresources import Subresources
 from .watch.watchers import Feeds
-from .webhook_client import NoServices, WebhookClient
+from .webhook_client import ServiceAddresses, WebhookClient
 
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
@@ -158,7 +158,7 @@ class Server:
         self.hooks = Hooks()
         self.converters = InProcess()
         self.source = Source(self.registry, self.cache)
-        self.webhooks = WebhookClient(clock, NoServices(self.source))
+        self.webhooks = WebhookClient(clock, ServiceAddresses(self.source))
         self.last_used = LastUsed(self._patch_secret)
         # Tasks besides the store's feed that must not end while the server runs; their starters add them.
         self.vital: list[asyncio.Task[None]] = []

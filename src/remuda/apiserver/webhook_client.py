@@ -17,8 +17,9 @@ import posixpath
 import re
 import ssl
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -30,7 +31,7 @@ from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import jsonio, yamlio
 from remuda.kube.errors import ApiError, FieldError, go_quote, invalid_value, required
 from remuda.kube.network import outbound, outbound_http
-from remuda.kube.objects import ObjectSource
+from remuda.kube.objects import ObjectSource, dig, labels_of, name_of
 
 from .limits import flow_control
 
@@ -41,6 +42,7 @@ MAX_RESPONSE = 16 * 1024 * 1024
 MAX_CONNECTIONS = 100
 _MAX_CONTEXTS = 200
 _TEXT_SHOWN = 2048
+_SLICE_OF: Final = "kubernetes.io/service-name"
 _LONG = 256 * 1024
 
 
@@ -57,17 +59,47 @@ class ServiceResolver(Protocol):
         """Host and port of the Service; CallError when it has none."""
 
 
-class NoServices:
-    """The embedded API has no cluster network behind it: a Service can't be called, only a URL."""
+class ServiceAddresses:
+    """Services without a cluster network behind them: one is called at its external name, or at an address of its EndpointSlices.
+
+    `targetPort` counts for an external name as well, so that a manager beside this server may listen at any port.
+    """
 
     def __init__(self, source: ObjectSource | None = None) -> None:
         self._source = source
 
     def resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        if self._source is not None and self._source.get("", "services", namespace, name) is None:
-            raise CallError(f'service "{name}" not found')
         where = f'service "{name}" in namespace "{namespace}"'
-        raise CallError(f"{where} is not reachable from an embedded API server; set clientConfig.url instead")
+        if self._source is not None:
+            service = self._source.get("", "services", namespace, name)
+            if service is None:
+                raise CallError(f'service "{name}" not found')
+            listed = self._source.list("discovery.k8s.io", "endpointslices", namespace)
+            if (found := _address_of(service, listed, port)) is not None:
+                return found
+        raise CallError(
+            f"{where} is not reachable from an embedded API server; set clientConfig.url instead, or give the service an "
+            "external name or an EndpointSlice"
+        )
+
+
+def _address_of(service: Obj, slices: Iterable[Obj], port: int) -> tuple[str, int] | None:
+    """Where the port of a Service can be reached; None if nothing says so."""
+    spec = service.get("spec") or {}
+    shown: Obj = next((each for each in spec.get("ports") or () if each.get("port") == port), {})
+    if spec.get("type") == "ExternalName":
+        target = shown.get("targetPort")
+        return str(spec.get("externalName") or ""), target if isinstance(target, int) and target else port
+    for each in slices:
+        if labels_of(each).get(_SLICE_OF) != name_of(service):
+            continue
+        ports = (known.get("port") for known in each.get("ports") or () if (known.get("name") or "") == (shown.get("name") or ""))
+        number = next((found for found in ports if found), None)
+        ready = (known for known in each.get("endpoints") or () if dig(known, "conditions", "ready") is not False)
+        address = next((known["addresses"][0] for known in ready if known.get("addresses")), None)
+        if shown and number and address:
+            return address, number
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +134,7 @@ def _clean(path: str) -> str:
 class WebhookClient:
     def __init__(self, clock: Clock, resolver: ServiceResolver | None = None) -> None:
         self._clock = clock
-        self._resolver = resolver or NoServices()
+        self._resolver = resolver or ServiceAddresses()
         self.policy: outbound_http.Current = outbound.Policy.for_administrators
         self._session: aiohttp.ClientSession | None = None
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from remuda.apiserver.admission.chain import Chain
 from remuda.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
-from remuda.apiserver.webhook_client import NoServices, WebhookClient
+from remuda.apiserver.webhook_client import CallError, ServiceAddresses, WebhookClient
 from remuda.kube.admission_attributes import DELETE, UPDATE, Attributes
 from remuda.kube.authorization.actions import Action, Decision
 from remuda.kube.authorization.users import User
@@ -38,7 +38,7 @@ class World:
         self.source = Stored()
         self.source.put("", "namespaces", namespace("shop", labels={"tier": "gold"}))
         self.kinds = Widgets()
-        self.client = WebhookClient(clock or SystemClock(), NoServices(self.source))
+        self.client = WebhookClient(clock or SystemClock(), ServiceAddresses(self.source))
         self.chain = Chain(
             [
                 MutatingWebhooks(self.source, self.kinds, self.client, Entropy(1)),
@@ -399,6 +399,60 @@ async def test_a_service_needs_a_cluster_network(world: World, server: HookServe
     world.source.put("", "services", {"metadata": {"name": "hooks", "namespace": "shop"}})
     error = await world.refused(request(widget(), "widgets"))
     assert "is not reachable from an embedded API server; set clientConfig.url instead" in error.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "slices", "found"),
+    [
+        ({"type": "ExternalName", "externalName": "hooks.example.com"}, [], ("hooks.example.com", 443)),
+        (
+            {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": 443, "targetPort": 9443}]},
+            [],
+            ("localhost", 9443),
+        ),
+        (
+            {"ports": [{"port": 443, "name": "https", "targetPort": "webhooks"}]},
+            [
+                {"of": "another", "port": 1, "addresses": ["192.0.2.1"]},
+                {"of": "hooks", "port": 2, "addresses": ["192.0.2.2"], "ready": False},
+                {"of": "hooks", "port": 9443, "addresses": ["192.0.2.3"]},
+            ],
+            ("192.0.2.3", 9443),
+        ),
+        ({"ports": [{"port": 80, "name": "https"}]}, [{"of": "hooks", "port": 9443, "addresses": ["192.0.2.3"]}], None),
+        ({"ports": [{"port": 443, "name": "https"}]}, [{"of": "hooks", "port": 9443, "addresses": []}], None),
+        ({}, [], None),
+    ],
+)
+def test_the_address_of_a_service(spec: Obj, slices: list[Obj], found: tuple[str, int] | None) -> None:
+    source = Stored()
+    source.put("", "services", {"metadata": {"name": "hooks", "namespace": "shop"}, "spec": spec})
+    for number, each in enumerate(slices):
+        made = {
+            "metadata": {"name": f"s{number}", "namespace": "shop", "labels": {"kubernetes.io/service-name": each["of"]}},
+            "ports": [{"name": "https", "port": each["port"]}],
+            "endpoints": [{"addresses": each["addresses"], "conditions": {"ready": each.get("ready", True)}}],
+        }
+        source.put("discovery.k8s.io", "endpointslices", made)
+    if found is not None:
+        assert ServiceAddresses(source).resolve("shop", "hooks", 443) == found
+        return
+    with pytest.raises(CallError, match="not reachable from an embedded API server"):
+        ServiceAddresses(source).resolve("shop", "hooks", 443)
+
+
+async def test_a_service_is_called_by_its_own_name(world: World, server: HookServer) -> None:
+    """One that is in the certificate of the server, and one that is not."""
+    spec = {"type": "ExternalName", "externalName": "127.0.0.1", "ports": [{"port": 443, "targetPort": server.port}]}
+    for name in ("kubernetes", "others"):
+        world.source.put("", "services", {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    config = {"service": {"name": "kubernetes", "namespace": "default", "path": "/x"}, "caBundle": server.ca_bundle}
+    world.validating(hook(config))
+    await world.write(request(widget(), "widgets"))
+    assert [url.partition("?")[0] for url in server.urls] == ["/x"]
+    world.validating(hook({**config, "service": {**config["service"], "name": "others"}}))
+    error = await world.refused(request(widget(), "widgets"))
+    assert "others.default.svc" in error.message and "certificate" in error.message
 
 
 async def test_validating_webhooks_are_all_heard(world: World, server: HookServer) -> None:
