@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from . import (
+    cert_manager_io,
     cluster_cattle_io,
     cluster_x_k8s_io,
     clusterctl_cluster_x_k8s_io,
@@ -24,6 +25,7 @@ from . import (
 from .crd import Kind, definition
 
 _GROUPS = {
+    cert_manager_io.GROUP: "cert_manager_io",
     cluster_cattle_io.GROUP: "cluster_cattle_io",
     cluster_x_k8s_io.GROUP: "cluster_x_k8s_io",
     clusterctl_cluster_x_k8s_io.GROUP: "clusterctl_cluster_x_k8s_io",
@@ -58,6 +60,7 @@ def placeholders(group: str) -> list[dict[str, Any]]:
 
 
 __all__ = [
+    "cert_manager_io",
     "cluster_cattle_io",
     "cluster_x_k8s_io",
     "clusterctl_cluster_x_k8s_io",

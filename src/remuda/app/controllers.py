@@ -40,7 +40,8 @@ class Program(StrEnum):
 
 
 # The groups, as `--controllers` names them. Those of Kubernetes have no word: each is named by itself.
-KUBERNETES, CAPI, ACCESS, PROVISIONING, CLUSTERCTL = "", "capi", "access", "provisioning", "clusterctl"
+KUBERNETES, CAPI, ACCESS, PROVISIONING = "", "capi", "access", "provisioning"
+CLUSTERCTL, CERT_MANAGER = "clusterctl", "cert-manager"
 CORE_INVENTORY, PROVIDER_INVENTORY = "core-inventory", "provider-inventory"
 
 
@@ -238,6 +239,19 @@ GROUPS = (
                 lambda p: (p.manager, p.ground.access, p.jobs.ground),
                 runs=lambda p: p.jobs.runner == LOCAL,
             ),
+        ),
+    ),
+    # Certificates for webhooks of providers, where cert-manager itself can't run. They run beside the core or access.
+    Group(
+        CERT_MANAGER,
+        (Program.SERVE,),
+        (
+            _row("issuers", "remuda.certmanager.issuers:issuers"),
+            _row("clusterissuers", "remuda.certmanager.issuers:cluster_issuers"),
+            _row("certificates", "remuda.certmanager.certificates:Certificates", lambda p: (p.manager, p.entropy)),
+            _row("ca-of-definitions", "remuda.certmanager.injection:definitions"),
+            _row("ca-of-mutating-webhooks", "remuda.certmanager.injection:mutating"),
+            _row("ca-of-validating-webhooks", "remuda.certmanager.injection:validating"),
         ),
     ),
     # clusterctl's inventory: each program lists what it runs, the core or our providers (:func:`inventory`).

@@ -19,7 +19,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from remuda import api, kcm
-from remuda.api import clusterctl_cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.api import (
+    cert_manager_io,
+    clusterctl_cluster_x_k8s_io,
+    management_cattle_io,
+    plan_cattle_io,
+    provisioning_cattle_io,
+    rke_cattle_io,
+)
 from remuda.api.cluster_x_k8s_io import GROUP, MACHINES
 from remuda.api.crd_installation import InstallError, established, install, install_missing, migrate
 from remuda.apiserver.admission.chain import install as install_admission
@@ -29,15 +36,18 @@ from remuda.apiserver.replicas.leadership import Wrap
 from remuda.apiserver.server import Config, Front, Server
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import ControllerOptions
+from remuda.certmanager.well_known import is_served_by_us
 from remuda.client.interface import Client
 from remuda.kcm.serviceaccounts import RootCa
+from remuda.kube.builtin_resources import CRDS
 from remuda.kube.clock import Clock, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
+from remuda.kube.objects import name_of
 from remuda.runtime import Informers, LeaseTerm, Manager, Registry
 from remuda.runtime.controller_table import ControllerChoice
 
 from . import controllers as table
-from .controllers import ACCESS, CAPI, KUBERNETES, PROVISIONING, Program, names
+from .controllers import ACCESS, CAPI, CERT_MANAGER, KUBERNETES, PROVISIONING, Program, names
 from .parts import LOCAL, Jobs, Parts
 
 if TYPE_CHECKING:
@@ -287,15 +297,18 @@ class _Ours:
         # Registration of hosts needs a gateway.
         self._provisioning = choice.of(names(PROVISIONING)) if embedded is not None else ()
         self._inventory = table.inventory(choice, core=bool(self._core), providers=bool(self._core and self._provisioning))
+        self._certificates = choice.of(names(CERT_MANAGER)) if self._core or embedded is not None else ()
         self.parts = [part for part, there in ((CAPI, bool(self._core)), (ACCESS, embedded is not None)) if there]
         for part in self.parts:
             starting.expect(part)
 
     async def run(self, registry: Registry) -> None:
         await asyncio.gather(*(self._insist(self._install_core if part == CAPI else self._install_access) for part in self.parts))
+        await self._insist(self._install_cert_manager)
         manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
         parts = self._parts(manager, machines=bool(self._core) or self._gateway is None or await self._has_machines())
-        table.add(parts, (*self._core, *self._inventory, *self._access, *(self._provisioning if self._core else ())))
+        others = (*self._inventory, *self._certificates)
+        table.add(parts, (*self._core, *others, *self._access, *(self._provisioning if self._core else ())))
         if self._gateway is not None:
             table.tell_waits(parts)
         async with asyncio.TaskGroup() as group:
@@ -321,6 +334,7 @@ class _Ours:
             jobs=self._jobs,
             machines=machines,
             provisions=bool(self._provisioning),
+            entropy=self._config.entropy,
         )
 
     async def _furnish(self, parts: Parts) -> None:
@@ -368,6 +382,17 @@ class _Ours:
         for name in names:
             await migrate(client, clock, name, in_process=True)
         self._starting.done(CAPI)
+
+    async def _install_cert_manager(self) -> None:
+        """Where cert-manager's own definitions are, it works itself."""
+        if not self._certificates:
+            return
+        definitions = api.crds([cert_manager_io.GROUP])
+        await install_missing(self._client, definitions)
+        if not all([is_served_by_us(await self._client.get(CRDS, name_of(each))) for each in definitions]):
+            self._certificates = ()
+            return
+        await established(self._client, self._config.clock, map(name_of, definitions))
 
     async def _install_access(self) -> None:
         groups = (*ACCESS_GROUPS, *(PROVISIONING_GROUPS if self._provisioning else ()))

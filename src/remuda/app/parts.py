@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from remuda.gateway.gateway import Gateway
     from remuda.gateway.gateway import GatewayDependencies as GatewayGround
     from remuda.gateway.provisioning_port import ProvisioningPort
-    from remuda.kube.clock import Clock
+    from remuda.kube.clock import Clock, Entropy
     from remuda.kube.network.outbound_http import Current
     from remuda.machines.nodedrivers.flag_sources import Sources
     from remuda.machines.runner.controller import RunnerConfig
@@ -54,7 +54,7 @@ class Parts:
     A program gives what it has. Without `downstreams` and `agents`, clusters are reached through the gateway's tunnels; without
     `connector` and `workloads`, through the gateway, too. `machines` tells whether Cluster API's kinds are served there,
     `provisions` whether our own providers' are. Without `buckets`, real ones are opened. `namespace` is that of the
-    program.
+    program. Without `entropy`, it is the gateway's.
     """
 
     manager: Manager
@@ -75,9 +75,11 @@ class Parts:
         machines: bool = True,
         provisions: bool = False,
         namespace: str = "remuda-system",
+        entropy: Entropy | None = None,
     ) -> None:
         self.manager = manager
         self.namespace = namespace
+        self._entropy = entropy
         self._gateway = gateway
         self._connector = connector
         self._workloads = workloads
@@ -101,6 +103,10 @@ class Parts:
     @property
     def clock(self) -> Clock:
         return self.manager.clock
+
+    @property
+    def entropy(self) -> Entropy:
+        return self._entropy or self.ground.entropy
 
     # --- the gateway -----------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from remuda.app import rehearsal
 from remuda.app.controllers import (
     ACCESS,
     CAPI,
+    CERT_MANAGER,
     CLUSTERCTL,
     GROUPS,
     KUBERNETES,
@@ -104,10 +105,11 @@ async def test_jobs_that_are_pods_have_no_runner_here() -> None:
                 *names(CAPI),
                 *names(ACCESS),
                 *names(PROVISIONING),
+                *names(CERT_MANAGER),
                 *names(CLUSTERCTL),
             ),
         ),
-        (Program.SERVE, f"-{CAPI},-{ACCESS},-{PROVISIONING},-{CLUSTERCTL}", names(KUBERNETES, required=False)),
+        (Program.SERVE, f"-{CAPI},-{ACCESS},-{PROVISIONING},-{CLUSTERCTL},-{CERT_MANAGER}", names(KUBERNETES, required=False)),
         (Program.SERVE, f"-{PROVISIONING},planner", ("planner",)),
         (Program.CONTROLLERS, "*", (*names(CAPI), "core-inventory")),
         (
