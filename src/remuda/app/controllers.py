@@ -281,7 +281,7 @@ def chosen(program: Program, text: str) -> ControllerChoice:
     return choose(text, names("", required=False) if "" in words else (), {word: names(word) for word in words if word})
 
 
-def inventory(choice: Choice, *, core: bool = False, providers: bool = False) -> tuple[str, ...]:
+def inventory(choice: ControllerChoice, *, core: bool = False, providers: bool = False) -> tuple[str, ...]:
     """The chosen controllers of clusterctl's inventory, in a program that runs those of the `core` or of our `providers`."""
     runs = {CORE_INVENTORY: core, PROVIDER_INVENTORY: providers}
     return tuple(name for name in choice.of(tuple(runs)) if runs[name])

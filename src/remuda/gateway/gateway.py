@@ -177,7 +177,7 @@ class Gateway:
     def _uploaded_files(self) -> UploadedFiles | None:
         """None without a disk, and where hosts may ask another server than the one that has the files."""
         ground = self.ground
-        if ground.data_dir is None or ground.takes_turns:
+        if ground.data_dir is None or ground.peers is not None:
             return None
         return UploadedFiles(ground.data_dir / "snapshots", ground.clock)
 
