@@ -81,8 +81,13 @@ def _pools(back_end: BackEnd, directory: Path) -> Iterator[Pools]:
                 made.hosts.remove(host.name)
 
 
+# On the embedded API the demo (tests/e2e/demo) and pools of containers go the same way.
 @pytest.fixture(
-    params=[served, pytest.param(on_kubernetes, marks=pytest.mark.variant), with_upstreams_core],
+    params=[
+        pytest.param(served, marks=pytest.mark.variant),
+        pytest.param(on_kubernetes, marks=pytest.mark.variant),
+        with_upstreams_core,
+    ],
     ids=["embedded", "kubernetes", "upstream's core"],
 )
 def pools(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pools]:
