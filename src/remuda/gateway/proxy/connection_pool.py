@@ -27,20 +27,30 @@ _READ = 64 * 1024
 _PAUSE_ABOVE = 256 * 1024
 
 
+def _never() -> bool:
+    return False
+
+
 class PooledConnection:
-    """One connection. `stale` tells whether anything has happened on it while it was idle."""
+    """One connection. `stale` tells whether anything has happened on it while it was idle; `passed_over`, whether its way to the
+    upstream is silent while there is another one."""
 
-    __slots__ = ("_stale", "idle_since", "reused", "stream")
+    __slots__ = ("_passed_over", "_stale", "idle_since", "reused", "stream")
 
-    def __init__(self, stream: ByteStream, stale: Callable[[], bool]) -> None:
+    def __init__(self, stream: ByteStream, stale: Callable[[], bool], passed_over: Callable[[], bool] = _never) -> None:
         self.stream = stream
         self._stale = stale
+        self._passed_over = passed_over
         self.reused = False
         self.idle_since = 0.0
 
     @property
     def stale(self) -> bool:
-        return self._stale()
+        return self._stale() or self.passed_over
+
+    @property
+    def passed_over(self) -> bool:
+        return self._passed_over()
 
 
 Connect = Callable[[], Awaitable[PooledConnection]]

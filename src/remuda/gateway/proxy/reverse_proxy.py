@@ -14,8 +14,9 @@ change to another protocol than HTTP.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -41,6 +42,8 @@ _AT_ONCE = 32 * 1024
 _MOST_INTERIM = 16
 # As Go's client: an upstream that does not send 100 Continue gets the body all the same.
 _CONTINUE_SECONDS = 1.0
+# How often the way of a connection is looked at, on which no answer comes.
+_LOOK_SECONDS = 1.0
 _REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS"))
 _OURS = frozenset(("content-length", "expect", "connection", "upgrade", "transfer-encoding"))
 
@@ -132,13 +135,14 @@ class Exchange:
             line = self._line = await self._connected(fresh)
             try:
                 await self._send(line, data)
-                head = await self._read_head(line)
+                with self._leaving_silence(line):
+                    head = await self._read_head(line)
                 self._body = body_of(head, self._request.method)
             except OSError as error:
-                again = line.reused and not self._received and self.repeatable and not isinstance(error, BadAnswer)
+                # A reused one was closed while idle, which can't be noticed here before using it.
+                again = (line.reused or line.passed_over) and not self._received and not isinstance(error, BadAnswer)
                 self._drop()
-                if again and not fresh:
-                    # It was closed while idle, which can't be noticed here before using it.
+                if again and not fresh and self.repeatable:
                     fresh = True
                     continue
                 raise self._unanswered(error) from None
@@ -149,6 +153,27 @@ class Exchange:
     def repeatable(self) -> bool:
         """Tells whether the same request may be repeated: it changes nothing, and no body was sent."""
         return self._request.method in _REPEATABLE and not self._has_body and not self._chunked and not self._upgrade
+
+    @contextlib.contextmanager
+    def _leaving_silence(self, line: PooledConnection) -> Iterator[None]:
+        """End the connection when its way falls silent while there is another one: a request that may be repeated goes that way,
+        long before this one counts as dead."""
+        if not self.repeatable:
+            yield
+            return
+        timer = self._clock.call_later(_LOOK_SECONDS, lambda: look())
+
+        def look() -> None:
+            nonlocal timer
+            if line.passed_over and not self._received:
+                line.stream.close()
+            else:
+                timer = self._clock.call_later(_LOOK_SECONDS, look)
+
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _framed(self, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
         request = self._request

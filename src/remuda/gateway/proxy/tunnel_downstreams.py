@@ -145,7 +145,7 @@ class Reach:
             stream.close()
             raise
         passed_over = partial(self._services.tunnels.is_passed_over, session)
-        return PooledConnection(secured, lambda: stream.over or stream.buffered > 0 or secured.buffered > 0 or passed_over())
+        return PooledConnection(secured, lambda: stream.over or stream.buffered > 0 or secured.buffered > 0, passed_over)
 
 
 class _Local:

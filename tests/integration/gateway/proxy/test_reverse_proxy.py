@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.gateway.proxy.connection_pool import IDLE_SECONDS
+from remuda.gateway.proxy.connection_pool import IDLE_SECONDS, PooledConnection, direct
 from remuda.gateway.proxy.http1_parser import BadAnswer, Chunked, body_of, parse_head, request_head
 from remuda.kube.clock import VirtualClock
 from tests.waiting import until
@@ -361,6 +361,39 @@ async def test_what_may_have_been_done_already_is_not_asked_twice() -> None:
         assert (await client.get())[2] == b"ok"
         assert (await client.get("/x", "Content-Length: 0", method="DELETE"))[0] == 502
         assert len(seen) == 2
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_read_goes_another_way_when_the_first_falls_silent(method: str) -> None:
+    """Nothing ends on the silent one; what may change something stays there, for it may have been done."""
+    clock, silent, ways = VirtualClock(), asyncio.Event(), 0
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+
+    async with upstream(mute) as first, upstream(saying(OK, end=False)) as second:
+
+        async def connect() -> PooledConnection:
+            nonlocal ways
+            ways += 1
+            line = await direct("127.0.0.1", first if ways == 1 else second, None)()
+            return PooledConnection(line.stream, lambda: line.stale, silent.is_set if ways == 1 else lambda: False)
+
+        asked = asyncio.Event()
+        async with gate(connect, clock) as door, caller(door.port) as client:
+            answer = asyncio.ensure_future(client.get("/x", method=method))
+            await asked.wait()
+            await clock.advance(10.0)
+            assert not answer.done() and ways == 1
+            silent.set()
+            await clock.advance(2.0)
+            if method == "GET":
+                assert (await answer)[2] == b"ok" and ways == 2
+            else:
+                assert ways == 1
+                answer.cancel()
 
 
 async def test_an_idle_connection_is_closed_after_a_while() -> None:
