@@ -266,6 +266,18 @@ def test_who_owns_the_machine_sets_a_lost_password_without_a_login(server: Gatew
     home.run(*login, stdin=f"{NEW}\n")
 
 
+def test_a_certificate_counts_before_the_token_beside_it(server: Gateway) -> None:
+    """As in Kubernetes, and for a person's token as for a ServiceAccount's."""
+    person = server.user("somebody")
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    review = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).encode()
+    sent = {"Content-Type": "application/json", "Authorization": f"Bearer {person.token}"}
+    with_certificate = server.endpoint.request("POST", path, review, sent)
+    assert with_certificate.json["status"]["userInfo"]["username"] == "kubernetes-admin"
+    alone = person.request("POST", path, json.loads(review))
+    assert alone.json["status"]["userInfo"]["extra"]["username"] == ["somebody"]
+
+
 def test_the_end_of_a_session_is_the_end_of_its_copies(server: Gateway, tmp_path: Path) -> None:
     there, thief = Home(tmp_path / "there"), Home(tmp_path / "thief")
     there.run("login", server.url, "-u", "admin", "--password-stdin", "--ca-checksum", server.ca_checksum(), stdin=f"{NEW}\n")

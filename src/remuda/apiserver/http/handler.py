@@ -50,6 +50,8 @@ _MIN_WATCH_SECONDS = 1800
 
 # The identity of a request, for the gateway in front of this handler: the authenticated user and the impersonated one.
 WHO = web.RequestKey("remuda.who", tuple)
+# The user of a request whose token the gateway in front of this handler has verified: it is not verified again.
+VERIFIED = web.RequestKey("remuda.verified", User)
 # The annotations of admission for the audit log, which the gateway writes.
 ANNOTATIONS = web.RequestKey("remuda.annotations", dict)
 
@@ -126,7 +128,11 @@ class Handler:
         connection = request.protocol
         assert isinstance(connection, Connection)
         # Checked on every request: a certificate may expire while its connection lives. Authenticators cache their results.
-        identity = await self.chain.identify(Credentials.of(connection.peer_certificate, request.headers))
+        certificate = connection.peer_certificate
+        verified: User | None = request.get(VERIFIED)
+        if verified is not None and certificate is None:
+            return verified
+        identity = await self.chain.identify(Credentials.of(certificate, request.headers))
         if identity is not None:
             warnings.extend(identity.warnings)
             return identity.user

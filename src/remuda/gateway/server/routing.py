@@ -16,7 +16,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from remuda.apiserver.http.handler import ANNOTATIONS, WHO
+from remuda.apiserver.http.handler import ANNOTATIONS, VERIFIED, WHO
 from remuda.apiserver.http.listener import Handler
 from remuda.kube.authorization.users import ANONYMOUS_USER, User
 
@@ -163,13 +163,15 @@ class Backend(Protocol):
 
 
 class InProcess:
-    """The API server's own handler. It authenticates by itself: certificates, service accounts, and our tokens by
-    :class:`~..auth.authenticator.TokenAuthenticator`."""
+    """The API server's own handler. It authenticates by itself: certificates, service accounts, and, where a certificate comes
+    with them, our tokens by :class:`~..auth.authenticator.TokenAuthenticator`; a token alone was verified in front of it."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
     async def answer(self, asked: RequestContext) -> web.StreamResponse:
+        if asked.caller is not None:
+            asked.request[VERIFIED] = asked.caller.user
         try:
             return await self._handler(asked.request)
         finally:
