@@ -7,6 +7,7 @@ through two versions is two owners. :mod:`.updater` changes ownership; this modu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from remuda.kube.clock import parse_rfc3339, rfc3339
@@ -189,6 +190,7 @@ def capped(owners: Owners, union: Any) -> Owners:
 MAX_MANAGER_BYTES = 128
 
 
+@lru_cache(maxsize=1024)
 def manager_from_user_agent(user_agent: str) -> str:
     """The printable characters before the first slash, at most 128 bytes of them."""
     found = bytearray()

@@ -187,6 +187,8 @@ def managed_fields_errors(entries: list[Obj] | None, path: str) -> list[FieldErr
 
 
 def field_manager_errors(manager: str, path: str) -> list[FieldError]:
+    if len(manager) <= _MANAGER_MAX and manager.isascii() and manager.isprintable():
+        return []
     errors = [too_long(path, _MANAGER_MAX)] if len(manager.encode()) > _MANAGER_MAX else []
     position = 0
     for char in manager:

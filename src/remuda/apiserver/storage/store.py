@@ -263,7 +263,7 @@ def check(ops: Sequence[Op]) -> None:
         raise StoreError(f"a transaction takes at most {MAX_OPS} operations, this one has {len(ops)}: split it")
     for op in ops:
         _check_key(op.key)
-    if all(isinstance(op, Check) for op in ops):
+    if isinstance(ops[0], Check) and all(isinstance(op, Check) for op in ops):
         raise StoreError("a transaction that only checks changes nothing: read instead")
     if len(ops) > 1 and len({op.key for op in ops}) != len(ops):
         raise StoreError("a transaction may name a key only once")

@@ -30,17 +30,27 @@ def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
         raise unrecognized(call, "Object 'Kind' is missing in 'null'")
     if not isinstance(raw, dict):
         raise unrecognized(call, not_an_object(raw))
-    given = _check_kind(call, raw)
-    matches = (given.api_version, given.kind) == (version.api_version, version.kind)
-    obj, unknown = version.decode(raw) if version.resource.builtin or matches else (raw, [])
-    report_strict(call, unknown, duplicates or [])
-    if not matches and not version.resource.builtin:
-        raise _another_kind(version, given, raw)
+    if raw.get("apiVersion") == version.api_version and raw.get("kind") == version.kind:
+        obj, unknown = version.decode(raw)
+        report_strict(call, unknown, duplicates or [])
+    else:
+        obj = _decode_other(call, raw, duplicates or [])
     obj["apiVersion"], obj["kind"] = version.api_version, version.kind
     if dig(raw, "metadata", "managedFields") == []:
         # An empty list differs from an absent one: it means to drop all ownership.
         obj["metadata"]["managedFields"] = []
     version.strategy.default(obj)
+    return obj
+
+
+def _decode_other(call: Call, raw: Obj, duplicates: list[str]) -> Obj:
+    """The object of a body that does not state the call's version and kind: a built-in may leave them to the path."""
+    version = call.version
+    given = _check_kind(call, raw)
+    obj, unknown = version.decode(raw) if version.resource.builtin else (raw, [])
+    report_strict(call, unknown, duplicates)
+    if not version.resource.builtin:
+        raise _another_kind(version, given, raw)
     return obj
 
 

@@ -79,11 +79,13 @@ def dedupe_owner_references(call: Call, meta: Obj, after_admission: bool = False
 def creation_errors(version: Version, obj: Obj) -> list[FieldError]:
     """The kind's own checks first, then those of every kind: the more special message wins.
 
-    A built-in kind's strategy checks its metadata itself; that of a custom one is checked here.
+    A built-in kind's strategy checks its metadata itself; that of a custom one is checked here, once: its name must be a
+    subdomain, which is more than a segment of a path.
     """
     meta, namespaced, strategy = obj["metadata"], version.resource.namespaced, version.strategy
-    own = [] if version.resource.builtin else validate_object_meta(meta, namespaced, strategy.name_problems)
-    return own + strategy.validate(obj) or validate_object_meta(meta, namespaced, path_segment_name)
+    if version.resource.builtin:
+        return strategy.validate(obj) or validate_object_meta(meta, namespaced, path_segment_name)
+    return validate_object_meta(meta, namespaced, strategy.name_problems) + strategy.validate(obj)
 
 
 def update_errors(version: Version, obj: Obj, old: Obj, own: list[FieldError]) -> list[FieldError]:

@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 LONGEST_FIELD = 1024
 # These differ from line to line, and may contain a secret.
 _EVER_NEW = frozenset(("path", "why", "annotations"))
+_ALWAYS = frozenset(("method", "path"))
 _CUT = "…"
+_encoder = msgspec.json.Encoder()
 
 
 class Result(enum.Enum):
@@ -39,8 +41,8 @@ class Result(enum.Enum):
     STARTED = "started"
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One line. `why` is the reason of a refusal, which the caller does not always get."""
+class Record(msgspec.Struct, frozen=True):
+    """One line, without the fields that are empty. `why` is the reason of a refusal, which the caller does not always get."""
 
     method: str
     path: str
@@ -71,13 +73,15 @@ class Fsync(enum.Enum):
 
 def render(record: Record, now: float) -> bytes:
     """The line with its line end. Every text in it is redacted and cut; JSON keeps a line one line."""
-    fields = msgspec.to_builtins(record)
-    cleaned = {name: _clean(value, _said if name in _EVER_NEW else _said_before) for name, value in fields.items()}
-    return msgspec.json.encode({"time": rfc3339_micro(now), **cleaned}) + b"\n"
+    line: dict[str, object] = {"time": rfc3339_micro(now)}
+    for name, value in zip(Record.__struct_fields__, msgspec.structs.astuple(record), strict=True):
+        if value or name in _ALWAYS:
+            line[name] = _clean(value, _said if name in _EVER_NEW else _said_before)
+    return _encoder.encode(line) + b"\n"
 
 
 def _clean(value: object, said: Callable[[str], str]) -> object:
-    if isinstance(value, str):
+    if type(value) is str:
         return said(value[: 2 * LONGEST_FIELD])
     if isinstance(value, list | tuple):
         return [_clean(item, said) for item in value[:64]]

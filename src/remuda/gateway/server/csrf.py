@@ -103,12 +103,14 @@ def added_by_browser_problem(method: str, headers: Iterable[tuple[str, str]], *,
     """
     if method.upper() in SAFE_METHODS and not upgrade:
         return ""
-    said = _grouped(headers)
-    if any(value.strip()[:7].lower() == "bearer " for value in said.get("authorization", [])):
-        return ""
-    if any(value.strip().lower() not in ("same-origin", "none") for value in said.get("sec-fetch-site", [])):
-        return "the request comes from a page of another site"
-    return ""
+    foreign = False
+    for name, value in headers:
+        lower = name.lower()
+        if lower == "authorization" and value.strip()[:7].lower() == "bearer ":
+            return ""
+        if lower == "sec-fetch-site" and value.strip().lower() not in ("same-origin", "none"):
+            foreign = True
+    return "the request comes from a page of another site" if foreign else ""
 
 
 def problem(

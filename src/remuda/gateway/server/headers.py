@@ -239,7 +239,7 @@ def upgrade_of(headers: Headers) -> str:
     """The protocol of an upgrade request, if we pass it on: "websocket", "SPDY/3.1" or ""."""
     listed = list(headers)
     wanted = [value.strip().lower() for name, value in listed if name.lower() == "upgrade"]
-    if "upgrade" not in _named_by_connection(listed) or len(wanted) != 1:
+    if len(wanted) != 1 or "upgrade" not in _named_by_connection(listed):
         return ""
     return {"websocket": "websocket", "spdy/3.1": "SPDY/3.1"}.get(wanted[0], "")
 
@@ -247,15 +247,25 @@ def upgrade_of(headers: Headers) -> str:
 def framing_problem(headers: Headers) -> str:
     """The reason why this request's end or host is uncertain; "" when it is certain. The answer is 400 and a closed
     connection."""
-    listed = [(name.lower(), value) for name, value in headers]
-    if any(not _NAME.fullmatch(name.replace("_", "-")) for name, _ in listed):
+    listed = list(headers)
+    names = [name.lower() for name, _ in listed]
+    # All names in one match, and all values: every character counts by itself, and this is done for each request.
+    if "" in names or (names and not _NAME.fullmatch("".join(names).replace("_", "-"))):
         return "a header's name has an invalid character"
-    if any(not _VALUE.fullmatch(value) for _, value in listed):
+    if not _VALUE.fullmatch("".join([value for _, value in listed])):
         return "a header's value has an invalid character"
-    lengths = [value for name, value in listed if name == "content-length"]
-    encodings = [value for name, value in listed if name == "transfer-encoding"]
-    if any(name in ("content_length", "transfer_encoding") for name, _ in listed):
+    if "content_length" in names or "transfer_encoding" in names:
         return "a header is written with _ for -"
+    if ("content-length" in names or "transfer-encoding" in names) and (problem := _length_problem(names, listed)):
+        return problem
+    if names.count("host") != 1:
+        return "there must be one Host header"
+    return ""
+
+
+def _length_problem(names: list[str], listed: list[tuple[str, str]]) -> str:
+    lengths = [value for name, (_, value) in zip(names, listed, strict=True) if name == "content-length"]
+    encodings = [value for name, (_, value) in zip(names, listed, strict=True) if name == "transfer-encoding"]
     if lengths and encodings:
         return "there are both Content-Length and Transfer-Encoding"
     if len(lengths) > 1 or len(encodings) > 1:
@@ -264,8 +274,6 @@ def framing_problem(headers: Headers) -> str:
         return "Content-Length is not a number"
     if encodings and encodings[0].lower() != "chunked":
         return "Transfer-Encoding is not chunked"
-    if sum(name == "host" for name, _ in listed) != 1:
-        return "there must be one Host header"
     return ""
 
 
