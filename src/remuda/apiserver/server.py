@@ -54,7 +54,7 @@ from .cache.watch_cache import ValueTransformer, WatchCache
 from .config import Config
 from .crd.conversion import Converter, InProcess, WebhookConverter
 from .crd.custom_resources import CustomResources
-from .history.past import HistoryHandler
+from .history.history_handler import HistoryHandler
 from .http.connection_limits import ConnectionLimits
 from .http.handler import Handler
 from .http.listener import ConnectionObserver, Listener, reload_certificate, server_context

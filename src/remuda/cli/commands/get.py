@@ -21,7 +21,7 @@ _PAGE = "500"
 
 
 def check_moment(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
-    from remuda.apiserver.history.moments import parse
+    from remuda.apiserver.history.point_in_time import parse
 
     try:
         if text:

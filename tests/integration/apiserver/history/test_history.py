@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.history import moments, past
+from remuda.apiserver.history import history_handler, point_in_time
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Server
 from remuda.apiserver.storage.memory import MemoryStore
@@ -180,7 +180,7 @@ async def test_moments_are_revisions_times_and_durations() -> None:
     await clock.advance(30)
 
     async def at(text: str) -> tuple[int, float]:
-        found = await moments.resolve(store, clock, text)
+        found = await point_in_time.resolve(store, clock, text)
         return found.revision, found.time - begin
 
     assert await at("2") == (2, 120)
@@ -264,8 +264,8 @@ async def test_a_life_has_pages_and_each_step_is_compared_across_them(server: Se
 
 
 async def test_what_one_request_reads_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "MOST_BYTES", 2000)
-    monkeypatch.setattr(past, "MOST_ITEMS", 4)
+    monkeypatch.setattr(history_handler, "MOST_BYTES", 2000)
+    monkeypatch.setattr(history_handler, "MOST_ITEMS", 4)
     client, admin = InProcessClient(server), Asking(server)
     await client.create(CONFIG_MAPS, config_map("a", n="x" * 1000))
     for number in range(8):

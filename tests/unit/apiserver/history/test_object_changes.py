@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.history.changes import MOST_FIELDS, changed_fields, managers
+from remuda.apiserver.history.object_changes import MOST_FIELDS, changed_fields, managers
 
 Obj = dict[str, Any]
 

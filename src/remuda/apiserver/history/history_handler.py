@@ -44,8 +44,8 @@ from ..storage.store import Version as State
 from ..verbs.context import Api
 from ..verbs.list import Page, decode_continue, encode_continue
 from ..watch.selection import select
-from . import changes, moments
-from .moments import Moment
+from . import object_changes, point_in_time
+from .point_in_time import Moment
 
 Obj = dict[str, Any]
 # A function from an object to the form that the caller may see: the same when nothing is to be hidden.
@@ -86,9 +86,9 @@ class HistoryHandler:
                     return await self._then(request, target, action, self._history, since)
                 return await self._life(request, target, action, self._history, since)
             except Compacted as error:
-                raise moments.forgotten(self._history, error, target.resource) from None
+                raise point_in_time.forgotten(self._history, error, target.resource) from None
             except FutureRevision as error:
-                raise moments.in_future(error) from None
+                raise point_in_time.in_future(error) from None
 
     # --- at a moment ------------------------------------------------------------------------------------------------------
 
@@ -120,11 +120,11 @@ class HistoryHandler:
             if revision <= 0:
                 raise errors.bad_request("continue is not one of a list of the past")
             if revision > history.revision:
-                raise moments.in_future(FutureRevision(revision, history.revision))
+                raise point_in_time.in_future(FutureRevision(revision, history.revision))
             return Moment(revision, await history.time_of(revision))
         if not target.query.get("at"):
             raise errors.bad_request("at: give a revision, how long ago it was, or a time")
-        return await moments.resolve(history, self._api.clock, target.query["at"])
+        return await point_in_time.resolve(history, self._api.clock, target.query["at"])
 
     async def _list(self, target: Target, action: Action, history: HistoryStore, version: Version, moment: Moment) -> Page:
         listed = query_options.list_options(target.query)
@@ -307,14 +307,14 @@ def _visible(states: list[State], since: int) -> list[State]:
 def _item(state: State, previous: Obj | None, obj: Obj | None) -> Obj:
     item: Obj = {"revision": state.revision, "time": rfc3339_micro(state.at), "user": state.who}
     if state.kv is None:
-        return {**item, "change": changes.DELETED, "managers": [], **_identity(previous)}
+        return {**item, "change": object_changes.DELETED, "managers": [], **_identity(previous)}
     created = state.kv.create_revision == state.revision
-    item["change"] = changes.CREATED if created else changes.CHANGED
+    item["change"] = object_changes.CREATED if created else object_changes.CHANGED
     if obj is None:
         return {**item, "managers": [], "unreadable": True}
-    item |= {"managers": changes.managers(None if created else previous, obj), **_identity(obj)}
+    item |= {"managers": object_changes.managers(None if created else previous, obj), **_identity(obj)}
     if previous is not None and not created:
-        fields = changes.changed_fields(previous, obj)
+        fields = object_changes.changed_fields(previous, obj)
         item |= {"fields": fields.named, "moreFields": fields.more}
     elif not created:
         # The state before is not kept, so the changed fields and their managers are unknown.
