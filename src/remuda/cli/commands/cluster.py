@@ -103,9 +103,9 @@ def show(name: str, namespace: str, watch: bool, remote: Remote, output: Output)
 
 
 async def _follow(client: HttpsClient, namespace: str, name: str) -> None:
-    from ..remote import clusters, following
+    from ..remote import clusters
 
-    await following.follow(client, await clusters.find(client, namespace, name), sys.stdout, lambda _: None)
+    await clusters.follow(client, await clusters.find(client, namespace, name), sys.stdout, lambda _: None)
 
 
 def _now() -> float:

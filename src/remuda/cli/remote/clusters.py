@@ -1,4 +1,4 @@
-"""Reads clusters from a server, as the user who is logged in there.
+"""Reads clusters from a server, as the user who is logged in there, once or for as long as they change (:func:`follow`).
 
 The cluster itself has to be there and readable. What is beside it is shown as far as it is: a reader who may not see machines
 still sees the cluster, and a Kubernetes without a gateway before it knows nothing of hosts and waits.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
@@ -20,7 +21,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.interface import Client
 from remuda.kube.builtin_resources import SECRETS
-from remuda.kube.clock import SYSTEM_CLOCK, Clock
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of, uid_of
 from remuda.kube.owners import has_finalizer
@@ -29,7 +30,8 @@ from remuda.provisioning.well_known import UNINSTALL, plan_name
 
 from ..exit_codes import Code as ExitCode
 from ..exit_codes import Failure
-from ..views import states
+from ..views import cluster_tree, states
+from ..views.cluster_tree import Piece, Screen
 from ..views.states import ClusterView, LastLine
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ _T = TypeVar("_T")
 _PROGRESS, _WAITS = "/v3/connect/progress", "/v1-remuda/waits"
 # Whose plans are read to explain a cluster: of many that wait, the first say enough.
 _MOST_PLANS = 20
+_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,3 +302,46 @@ async def _taken_up(client: Client, wanted: Obj, clock: Clock) -> None:
 
 def _is_registered_host(machine: Obj) -> bool:
     return bool(dig(machine, "spec", "infrastructureRef", "kind") == "CustomMachine")
+
+
+async def follow(
+    client: Client, found: Obj, stream: TextIO, until: Callable[[ClusterView], _T | None], clock: Clock = SYSTEM_CLOCK
+) -> _T | None:
+    """Show a cluster while it changes: as a tree that is redrawn on a terminal, as one line for each change elsewhere.
+
+    Returns the first result of `until`, after it was shown; None if the cluster is gone. A server that is away is asked again.
+    Raises ApiError, and what `until` raises.
+    """
+    screen = Screen(stream)
+    sight, told, trouble = None, dict[str, str](), ""
+    while True:
+        try:
+            sight, trouble = await look(client, found), ""
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            # A server that is away comes back.
+            if error.code < 500 and error.code != 429:
+                raise
+            if not screen.live and not trouble:
+                print(f"remuda: {error.message}; trying again", file=sys.stderr, flush=True)
+            trouble = error.message
+        told = _shown(screen, stream, sight, told, trouble, clock.time())
+        if sight is not None and not trouble and (ended := until(sight)) is not None:
+            return ended
+        await clock.sleep(_EVERY)
+
+
+def _shown(
+    screen: Screen, stream: TextIO, sight: ClusterView | None, told: dict[str, str], trouble: str, now: float
+) -> dict[str, str]:
+    if screen.live:
+        picture = [] if sight is None else cluster_tree.drawn(cluster_tree.of_cluster(sight, now))
+        screen.show([*picture, *([(Piece(f"{trouble}; trying again", "red"),)] if trouble else [])])
+    elif sight is not None:
+        facts = cluster_tree.facts(sight)
+        for line in cluster_tree.news(told, facts):
+            print(f"{rfc3339(now)} {line}", file=stream)
+        stream.flush()
+        return facts
+    return told

@@ -23,7 +23,6 @@ from ..views import operations, states
 from ..views.operations import Operation
 from ..views.states import ClusterView
 from . import clusters
-from .following import follow
 
 Obj = dict[str, Any]
 
@@ -87,7 +86,7 @@ async def followed(client: Client, request: OperationRequest, stream: TextIO, cl
             raise Failure(f"request {asked} has replaced this one of the {title}, which was {request.generation}", Code.CONFLICT)
         return found if found is not None and found.has_ended else None
 
-    ended = await follow(client, request.cluster, stream, until, clock)
+    ended = await clusters.follow(client, request.cluster, stream, until, clock)
     if ended is None:
         raise Failure(f"cluster {name} was deleted meanwhile", Code.NOT_FOUND)
     return ended

@@ -1,4 +1,5 @@
-"""The instructions of operations on a simulated host: services that stop and start, certificates and keys that are rotated.
+"""Instructions on a simulated host: services that stop and start, certificates and keys that are rotated; the values that an
+instruction carries (version, settings), and the result of a failed one.
 
 Commands have the effect that they have on a host, once for their value, as the real script keeps it. What must never happen is
 recorded as a violation: certificates that are replaced beneath a running server, a step of a rotation that other servers are not
@@ -7,11 +8,15 @@ ready for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from remuda.provisioning.plans.plan import Instruction
+from remuda.agent.plans.apply import Result
+from remuda.provisioning.plans.machine_plan_secret import packed
+from remuda.provisioning.plans.plan import Instruction, Plan
 
 from .distribution import CannotStart, Distribution
 from .members import SimulatedMember
@@ -19,7 +24,10 @@ from .members import SimulatedMember
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+Obj = dict[str, Any]
+
 _IDEMPOTENT, _PREFIX = "idempotent-", 7
+_CONFIG = "/config.yaml.d/50-rancher.yaml"
 
 
 class CommandFailed(Exception):
@@ -90,3 +98,33 @@ def words(instruction: Instruction) -> list[str]:
     if not instruction.name.startswith(_IDEMPOTENT):
         return [instruction.command, *instruction.args]
     return [instruction.args[_PREFIX - 2], *instruction.args[_PREFIX:]]
+
+
+def restart_stamp(install: Instruction) -> str:
+    return next((each for each in install.env if each.startswith("RESTART_STAMP=")), "")
+
+
+def config_of(plan: Plan) -> Obj:
+    found: Obj = next((json.loads(file.data) for file in plan.files if file.path.endswith(_CONFIG)), {})
+    return found
+
+
+def version_of(image: str) -> str:
+    """The version in the tag of an installer's image."""
+    return image.rpartition(":")[2].replace("-", "+")
+
+
+def settings_of(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The arguments of a command as the settings that they stand for."""
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if equals:
+            yield name, value
+
+
+def base64_text(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def failed(name: str, why: str, before: Result) -> Result:
+    return Result(True, False, packed({name: base64_text(why)}), before.periodic, why)

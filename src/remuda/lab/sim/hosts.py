@@ -51,8 +51,7 @@ from remuda.runtime import Informers
 from .bucket import SimulatedBuckets
 from .delays_and_faults import Span
 from .distribution import CannotStart, Distribution
-from .host_commands import CommandFailed, HostCommands
-from .host_plans import base64_text, config_of, failed, restart_stamp, settings_of, version_of
+from .host_commands import CommandFailed, HostCommands, base64_text, config_of, failed, restart_stamp, settings_of, version_of
 from .members import SimulatedMember
 from .workload_clusters import CutableClient, SimulatedClusters, SimulatedDownstreams
 
