@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..exit_codes import Failure
+from ..options.node_roles import role_options
 from ..remote.connection import Remote, cluster_argument, remote_options
 from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Column, Output, output_option
 from . import recover
@@ -116,17 +117,7 @@ def _now() -> float:
 
 @command.command("registration-command")
 @cluster_argument
-@click.option(
-    "--etcd", "roles", flag_value="etcd", multiple=True, help="The host gets the role etcd: it stores the cluster's state."
-)
-@click.option(
-    "--controlplane",
-    "roles",
-    flag_value="controlplane",
-    multiple=True,
-    help="The host gets the role control plane: it serves the cluster's API.",
-)
-@click.option("--worker", "roles", flag_value="worker", multiple=True, help="The host gets the role worker: it runs pods.")
+@role_options
 @click.option("--all-roles", is_flag=True, help="The host gets all three roles; the default.")
 @click.option("--insecure", is_flag=True, help="Rancher's form: what it downloads and runs is not verified.")
 @click.option("--node-name", default="", metavar="NAME", help="The name of the node.  [default: the host's name]")

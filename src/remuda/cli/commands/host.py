@@ -14,6 +14,7 @@ import click
 
 from ..exit_codes import Code, Failure
 from ..options.locations import data_dir_option, default_data_dir, parse_interval
+from ..options.node_roles import role_options
 from ..remote.connection import Remote, complete_clusters, namespace_option, remote_options
 from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Column, Output, output_option
 
@@ -189,17 +190,7 @@ def exec_(name: str, words: tuple[str, ...], data_dir: Path) -> None:
 @click.argument("name", shell_complete=_complete)
 @click.argument("cluster", shell_complete=complete_clusters)
 @namespace_option
-@click.option(
-    "--etcd", "roles", flag_value="etcd", multiple=True, help="The host gets the role etcd: it stores the cluster's state."
-)
-@click.option(
-    "--controlplane",
-    "roles",
-    flag_value="controlplane",
-    multiple=True,
-    help="The host gets the role control plane: it serves the cluster's API.",
-)
-@click.option("--worker", "roles", flag_value="worker", multiple=True, help="The host gets the role worker: it runs pods.")
+@role_options
 @data_dir_option
 @remote_options
 def join(name: str, cluster: str, namespace: str, roles: tuple[str, ...], data_dir: Path, remote: Remote) -> None:
