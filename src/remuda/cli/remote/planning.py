@@ -1,4 +1,4 @@
-"""What `remuda plan` needs of a server: the kinds of the changed objects, its caller, and its surroundings."""
+"""Reads of `remuda plan` from a server: the kinds of the changed objects, its caller, and its surroundings."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _named(kinds: Sequence[Kind], text: str) -> tuple[Kind, str]:
 
 
 async def caller(client: HttpsClient) -> User:
-    """Who the server takes us for."""
+    """The user that the server takes us for."""
     from remuda.kube.authorization.users import User
     from remuda.kube.objects import GroupVersionResource
 

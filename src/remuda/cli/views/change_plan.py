@@ -65,7 +65,7 @@ def difference(change: FieldChange) -> str:
 
 
 def lines(plan: ChangePlan) -> Iterator[str]:
-    """What is shown below the table."""
+    """The lines below the table."""
     took = [f"in all about {human_duration(plan.seconds)}, by what these hosts took before"] if plan.waves else []
     yield from _section("Order", [*(_wave(each) for each in plan.waves), *took])
     if plan.snapshots:

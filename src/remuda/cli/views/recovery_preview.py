@@ -1,4 +1,4 @@
-"""What a recovery would do, for the person who is about to confirm it: what it begins with, what is lost, what is kept. Pure.
+"""The effects of a recovery, for the user who is about to confirm it: what it begins with, what is lost, what is kept. Pure.
 
 :mod:`.restore_preview` is the one of a restore, which loses no machines.
 """

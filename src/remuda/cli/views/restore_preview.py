@@ -1,4 +1,4 @@
-"""What a restore would do, for the person who is about to confirm it: the copy that is used, what is lost, what is kept. Pure."""
+"""The effects of a restore, for the user who is about to confirm it: the copy that is used, what is lost, what is kept. Pure."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ class Distribution:
         return report(self.snapshots.get(name, {}), self._clock.time())
 
     def file_work(self, name: str, script: str) -> str:
-        """What a host prints that works on the files in its directory."""
+        """The output of a host that works on the files in its directory."""
         return file_work(self.snapshots.setdefault(name, {}), script)
 
     def fetch(self, name: str, file: str, sha256: str) -> None:

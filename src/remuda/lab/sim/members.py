@@ -11,7 +11,7 @@ What = Literal["stopped", "started", "saved", "left"]
 
 
 class Move(NamedTuple):
-    """What happened to a host, when, and how many members etcd had then, and how many of them were up."""
+    """A change of a host: what, when, and how many members etcd had then, and how many of them were up."""
 
     at: float
     host: str

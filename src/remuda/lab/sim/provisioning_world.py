@@ -53,7 +53,7 @@ GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a server has besides its API: the CA of its certificate, and its environment."""
+    """The parts of a server besides its API: the CA of its certificate, and its environment."""
 
     ca: str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
     environment: Mapping[str, str] = field(default_factory=lambda: {"CATTLE_SERVER_URL": URL})

@@ -38,7 +38,7 @@ class SavedSnapshot:
 
 
 def file_work(saved: dict[str, SavedSnapshot], script: str) -> str:
-    """What a host prints that runs the script of :mod:`remuda.provisioning.planner.render.snapshots`."""
+    """The output of a host that runs the script of :mod:`remuda.provisioning.planner.render.snapshots`."""
     told = []
     for words in (shlex.split(line) for line in script.splitlines() if line.startswith(("remove ", "verify "))):
         if words[0] == "remove" and len(words) == 3:

@@ -53,7 +53,7 @@ class ExpiryWarning:
 
 
 def of_machine(machine: Machine) -> tuple[HostCertificate, ...]:
-    """What its host has printed last; while its plan has another task, what was known before."""
+    """The certificates that its host has printed last; while its plan has another task, what was known before."""
     printed = machine.node.periodic.get(NAME) if machine.node else None
     return _printed(printed.stdout) if printed and printed.stdout else in_annotations(machine.annotations)
 

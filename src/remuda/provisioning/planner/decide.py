@@ -227,7 +227,7 @@ class _Pass:
             self.pass_.machines[index] = machine.with_plan_metadata({}, wanted)
 
     def _report_certificates(self) -> None:
-        """Which certificates the hosts have, and which of them expire soon."""
+        """Report the certificates of the hosts, and those that expire soon."""
         now, machines = self.snapshot.now, self.pass_.machines
         for machine in machines:
             found = certificate_expiry.of_machine(machine)

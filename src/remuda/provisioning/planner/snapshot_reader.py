@@ -221,8 +221,8 @@ def _non_ready(obj: Obj) -> Iterable[str]:
 def file_requests(
     control_plane: ControlPlane, machines: Iterable[Machine], snapshots: Iterable[Obj]
 ) -> Mapping[str, tuple[FileRequest, ...]]:
-    """What the hosts do with files of snapshots now, by Machine (docs/reference/operations.md#files). `snapshots` are the
-    cluster's ETCDSnapshots.
+    """The requests about files of snapshots that hosts work on now, by Machine (docs/reference/operations.md#files).
+    `snapshots` are the cluster's ETCDSnapshots.
 
     Nothing while an operation runs, which may need the very files; and a plan that has failed is not written for them, since that
     would try it again.

@@ -284,7 +284,7 @@ def _lacking(present: Sequence[Machine], asked: RecoveryRequest) -> list[str]:
 
 
 def _counts(lost: Iterable[Mapping[str, Any]], present: Sequence[Machine]) -> str:
-    """How many machines have come in the place of the lost ones, by their roles."""
+    """The numbers of machines that have come in the place of the lost ones, by their roles."""
     wanted: dict[str, int] = {}
     for each in lost:
         wanted[str(each.get("roles"))] = wanted.get(str(each.get("roles")), 0) + 1

@@ -25,8 +25,11 @@ _FETCHES = 6
 
 @dataclass(frozen=True, slots=True)
 class OperationProgress:
-    """What an operation adds to a pass: fields of the status (None removes one), conditions, and waits. `blocking` ones end the
-    pass, `aside` ones only keep it from being complete, `notes` are only reported. `initialized` is None to stay as it is."""
+    """The additions of an operation to a pass: fields of the status (None removes one), conditions, and waits.
+
+    `blocking` waits end the pass, `aside` ones only keep it from being complete, `notes` are only reported. `initialized` is None
+    to stay as it is.
+    """
 
     status: Mapping[str, Any] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()

@@ -38,7 +38,7 @@ class SnapshotRequest(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the names of the snapshot's files begin with."""
+        """The prefix of the names of the snapshot's files."""
         return f"pre-upgrade-{_NOT_IN_NAMES.sub('-', self.before)}"
 
     def state(self, phase: str, message: str = "") -> dict[str, Any]:

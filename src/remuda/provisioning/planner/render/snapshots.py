@@ -1,4 +1,4 @@
-"""What the plan of a host does with snapshots of etcd: saves one, reports all, checks and deletes files
+"""The tasks of a host's plan with snapshots of etcd: save one, report all, check and delete files
 (docs/reference/operations.md#inventory, docs/reference/operations.md#files).
 
 The report and the work on files are periodic instructions: plain commands that every host and every version has, also with
