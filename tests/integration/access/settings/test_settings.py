@@ -79,7 +79,7 @@ async def test_what_cant_be_used_is_refused_with_the_field_named() -> None:
             assert name in caught.value.message
             assert value not in caught.value.message, "people paste secrets into the wrong field"
         # Others' settings are theirs.
-        other = {"apiVersion": API_VERSION, "kind": "Setting", "metadata": {"name": "ui-brand"}, "value": "anything"}
+        other = {"apiVersion": API_VERSION, "kind": "Setting", "metadata": {"name": "ui-plugins-own"}, "value": "anything"}
         assert (await client.create(SETTINGS, other))["value"] == "anything"
 
 
