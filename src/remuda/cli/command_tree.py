@@ -52,6 +52,7 @@ COMMANDS = {
     "support-bundle": CommandEntry("commands.support_bundle", "Write diagnostic data into FILE.tar.gz, without secrets."),
     "token": CommandEntry("commands.token", "List, make and remove your tokens."),
     "uninstall": CommandEntry("commands.install", "Remove the service that `remuda install` made.", "uninstall"),
+    "upgrade-check": CommandEntry("commands.upgrade_check", "Show which machines this version of Remuda would touch."),
     "user": CommandEntry("commands.user", "List, make and change users."),
     "version": CommandEntry("commands.version", "Print the versions of this program and of the server."),
     "versions": CommandEntry("commands.versions", "List the Kubernetes versions that a cluster can have."),

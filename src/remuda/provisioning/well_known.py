@@ -305,6 +305,12 @@ ASKED_AT: Final = "remuda.dev/asked-at"
 # Ours: the agent that a host was given in its plan, and the result. The other one, on the control plane, is a user's request
 # for another try.
 AGENT_UPDATE: Final = "remuda.dev/agent-update"
+# On a plan's Secret: the version of Remuda that rendered the plan; and, while the plan is held although the present version
+# would render another one, that version and the digest of its rendering.
+RENDERED_BY: Final = "remuda.dev/rendered-by"
+HELD_RENDERING: Final = "remuda.dev/held-rendering"
+# Written by users on a Cluster, copied to its RKEControlPlane: the version whose renderings they accept.
+ACCEPT_RENDERING: Final = "remuda.dev/accept-rendering"
 
 # On a Machine: the certificates of its host, as JSON, and the last warning that one of them expires.
 CERTIFICATES: Final = "remuda.dev/certificates"

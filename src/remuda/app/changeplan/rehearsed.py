@@ -51,11 +51,12 @@ class Rehearsed:
     problems: tuple[str, ...]
 
 
-async def rehearse(start: Start, changes: Sequence[Change], seed: int = 1) -> Rehearsed:
-    """Make the changes, and let the clusters come to rest. Raises ApiError where admission refuses a change."""
+async def rehearse(start: Start, changes: Sequence[Change], seed: int = 1, *, first_seconds: float = _FIRST_SECONDS) -> Rehearsed:
+    """Make the changes after the first seconds, and let the clusters come to rest. Raises ApiError where admission refuses a
+    change."""
     warnings: list[str] = []
     async with _world(start, seed) as (world, problems):
-        await world.settle(_FIRST_SECONDS)
+        await world.settle(first_seconds)
         since, began = await world.server.store.current(), world.clock.time()
         client = InProcessClient(world.server, manager=MANAGER, user=start.caller, warnings=warnings)
         for change in changes:

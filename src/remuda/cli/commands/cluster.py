@@ -60,7 +60,7 @@ def list_(namespace: str, remote: Remote, output: Output) -> None:
             [
                 each["name"],
                 each["id"] or "-",
-                output.paint(state.word, state.colour),
+                output.paint(f"{state.word},plans-held" if each["plansHeld"] else state.word, state.colour),
                 each["version"] or "-",
                 each["ready"] or "-",
                 human_age(each["created"], now),

@@ -95,11 +95,21 @@ def _is_missing(path: Path) -> bool:
 
 def remote_options(function: _Function) -> _Function:
     """`--kubeconfig` and `--login`; the function gets a `remote: Remote`."""
+    return _with_remote(function, "")
+
+
+def remote_unless(option: str) -> Callable[[_Function], _Function]:
+    """As `remote_options`, but with that option no server is needed: `remote` is None then."""
+    return lambda function: _with_remote(function, option)
+
+
+def _with_remote(function: _Function, unless: str) -> _Function:
     import functools
 
     @functools.wraps(function)
     def called(*args: Any, kubeconfig: Path | None, login: str, **options: Any) -> Any:
-        return function(*args, remote=remote_of(kubeconfig, login), **options)
+        remote = None if unless and options[unless] is not None else remote_of(kubeconfig, login)
+        return function(*args, remote=remote, **options)
 
     named = click.option("--login", default="", metavar="NAME", shell_complete=complete_names, help="The login to use.")
     by_file = click.option(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from remuda.kube import conditions
 from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, name_of, namespace_of
 from remuda.kube.waits import Wait
-from remuda.provisioning.planner.waits import AGENTS_RESPONDING
+from remuda.provisioning.planner.waits import AGENTS_RESPONDING, PLANS_HELD
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, WORKER_ROLE
 
 Obj = dict[str, Any]
@@ -58,7 +58,7 @@ def of_cluster(wanted: Obj, managed: Obj | None, plane: Obj | None = None) -> St
         return _in_use(managed) if dig(wanted, "status", "ready") else StateText(WAITING_FOR_AGENT, _AGENT)
     ready = conditions.get(wanted, "Ready") or {}
     if ready.get("status") == conditions.TRUE and not conditions.is_true(wanted, "Reconciling"):
-        return _in_use(managed, said_by(unanswered(plane)))
+        return _in_use(managed, said_by(unanswered(plane) or held_plans(plane)))
     message = said_by(ready) or _message(wanted, "Reconciling")
     if ready.get("status") == conditions.FALSE and ready.get("reason") == "Error":
         return StateText(ERROR, message)
@@ -78,6 +78,12 @@ def unanswered(plane: Obj | None) -> Obj | None:
     """The condition about hosts whose agents do not answer; None if all do."""
     found = conditions.get(plane or {}, AGENTS_RESPONDING)
     return found if found is not None and found.get("status") == conditions.FALSE else None
+
+
+def held_plans(plane: Obj | None) -> Obj | None:
+    """The condition about machines that keep the plans of another version of Remuda; None if there are none."""
+    found = conditions.get(plane or {}, PLANS_HELD)
+    return found if found is not None and found.get("status") == conditions.TRUE else None
 
 
 def _was_done(wanted: Obj, plane: Obj | None) -> bool:
@@ -184,6 +190,7 @@ def cluster_data(wanted: Obj, managed: Obj | None, plane: Obj | None, machines: 
         "id": identifier_of(wanted),
         "state": state.word,
         "message": state.message,
+        "plansHeld": held_plans(plane) is not None,
         "version": version_of(wanted, managed),
         "ready": count(wanted, managed, machines),
         "created": metadata(wanted).get("creationTimestamp"),

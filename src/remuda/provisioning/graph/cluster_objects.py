@@ -16,6 +16,7 @@ from remuda.kube.objects import GroupVersion, Key, annotations_of, dig, labels_o
 from remuda.kube.owners import reference
 
 from ..well_known import (
+    ACCEPT_RENDERING,
     AUTOSCALER_ENABLED,
     AUTOSCALER_PAUSED,
     CLUSTER_SPEC,
@@ -96,6 +97,8 @@ def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> 
     if again := spec.get("redeploySystemAgentGeneration"):
         annotations[REDEPLOY_AGENT] = str(again)
     annotations |= {key: said for key in (RESTORED_SPEC, RECOVER, RECOVERED) if (said := annotations_of(wanted).get(key))}
+    if accepted := annotations_of(wanted).get(ACCEPT_RENDERING):
+        annotations[ACCEPT_RENDERING] = accepted
     if (upgrade := annotations_of(wanted).get(UPGRADE_SNAPSHOT)) is not None:
         annotations[UPGRADE_SNAPSHOT] = upgrade
     annotations |= change_budgets(wanted)

@@ -67,7 +67,7 @@ from .operations.etcd_snapshot_create import CONDITION as SNAPSHOT_TAKEN
 from .operations.etcd_snapshot_restore import CONDITION as SNAPSHOT_RESTORED
 from .render import ignored_arguments, renderer
 from .snapshot import CannotRender, Cluster, ClusterSnapshot, Render, Tokens, unable
-from .waits import AGENTS_RESPONDING
+from .waits import AGENTS_RESPONDING, PLANS_HELD
 
 log = logger(__name__)
 
@@ -94,6 +94,7 @@ _TOLD = frozenset(
         "RollingOut",
         "Removed",
         AGENT_UPDATED,
+        PLANS_HELD,
         CERTIFICATES_EXPIRING,
         SNAPSHOT_TAKEN,
         SNAPSHOT_RESTORED,

@@ -16,7 +16,7 @@ from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
 from ..etcd.removal import LAST_ETCD
-from . import certificate_expiry, drain, election, etcd_liveness, machine_health, managesystemagent, operations, waits
+from . import certificate_expiry, drain, election, etcd_liveness, held_plans, machine_health, managesystemagent, operations, waits
 from .concurrency import InvalidConcurrency
 from .decision import Decision, Draft, MachineEvent
 from .operations import etcd_snapshot_restore, recover
@@ -433,7 +433,15 @@ class _Pass:
             self.draft.set_reconciled(machine, Condition("Reconciled", "Unknown", "Waiting", text))
             self.draft.wait([waits.of_machine(self.snapshot, machine, Code.TIER, Actor.REMUDA, text, on)])
 
+    def _report_held_plans(self) -> None:
+        unvisited = (each for each in self.pass_.machines if each.name not in self.pass_.visited)
+        noted = [each for each in unvisited if held_plans.is_noted(self.snapshot, each)]
+        condition = held_plans.condition(self.snapshot, [*self.pass_.held, *noted])
+        if condition is not None:
+            self._set_condition(condition)
+
     def _decision(self, found: tuple[Wait, ...], *, applied: bool = False, error: str = "") -> Decision:
+        self._report_held_plans()
         old = {condition.type: condition for condition in self.control_plane.conditions}
         news = tuple(condition for kind, condition in self.conditions.items() if not condition.says(old.get(kind)))
         return Decision(

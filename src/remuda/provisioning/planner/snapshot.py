@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from remuda import __version__
 from remuda.capi.change_budget import Holder
 from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Ref
@@ -345,6 +346,8 @@ class ClusterSnapshot:
     namespace_budget: Holder | None = None
     # Machines whose deletion has just begun, with a drain: `machines` may not show it yet.
     leaving: frozenset[str] = frozenset()
+    # The version of the program that renders the plans.
+    rendering: str = __version__
 
     def by_name(self) -> tuple[Machine, ...]:
         return tuple(sorted(self.machines, key=lambda machine: (machine.name, machine.uid)))

@@ -16,7 +16,17 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from .. import well_known
 from ..plans.plan import Plan, restarts_nothing, same
-from . import change_budgets, concurrency, drain, etcd_liveness, machine_health, managesystemagent, plan_failures, waits
+from . import (
+    change_budgets,
+    concurrency,
+    drain,
+    etcd_liveness,
+    held_plans,
+    machine_health,
+    managesystemagent,
+    plan_failures,
+    waits,
+)
 from .decision import Draft, MachineEvent
 from .snapshot import CannotRender, ClusterSnapshot, Condition, Join, Machine, Render
 
@@ -56,6 +66,8 @@ class Pass:
     endangering: set[str] = field(default_factory=set)
     # True while a restore brings back machines that are all stopped: no budget is needed for that.
     restores: bool = False
+    # Machines whose plans are held (:mod:`.held_plans`).
+    held: list[Machine] = field(default_factory=list)
     # Reports about machines, each once.
     events: list[MachineEvent] = field(default_factory=list)
 
@@ -132,12 +144,17 @@ def _entry(run: Pass, tier: Tier, machine: Machine) -> _Entry:
         return _Entry(machine, join, unmade=_State(_Group.ASIDE, Code.RENDER, Actor.USER, desired.error))
     if machine.node is None:
         return _Entry(machine, join, desired)
-    verdict = managesystemagent.judge(run.snapshot, machine)
-    found, whole = machine.node.plan, verdict.plan(desired)
+    verdict, rendering = managesystemagent.judge(run.snapshot, machine), held_plans.judge(run.snapshot, machine, desired)
+    if rendering.held:
+        run.held.append(machine)
+        if not held_plans.is_noted(run.snapshot, machine):
+            run.events.append(MachineEvent(machine.name, "PlanHeld", held_plans.text_of(run.snapshot, [machine])))
+    found, whole = machine.node.plan, verdict.plan(rendering.plan)
+    marks = {**verdict.annotations, **rendering.annotations}
     if same(found, whole):
-        return _Entry(machine, join, whole, marks=verdict.annotations)
-    passing = same(managesystemagent.lasting(found), managesystemagent.lasting(desired))
-    return _Entry(machine, join, whole, None, True, restarts_nothing(found, whole), passing, verdict.annotations)
+        return _Entry(machine, join, whole, marks=marks)
+    passing = same(managesystemagent.lasting(found), managesystemagent.lasting(rendering.plan))
+    return _Entry(machine, join, whole, None, True, restarts_nothing(found, whole), passing, marks)
 
 
 def _lags(run: Pass, entry: _Entry) -> bool:
@@ -323,6 +340,7 @@ def deliver(
         well_known.PLAN_UPDATED: rfc3339(run.snapshot.now),
         well_known.PROBES_PASSED: "",
         **drain.marks(machine, plan),
+        **({} if any(each is machine for each in run.held) else held_plans.marks(run.snapshot, machine)),
     }
     if well_known.PLAN_FAILURE in machine.plan_annotations:
         annotations[well_known.PLAN_FAILURE] = None

@@ -47,6 +47,8 @@ CLUSTER_AGENT = "waiting for cluster agent to connect"
 WITHOUT_EFFECT = "arguments without effect:"
 # The control plane's condition about agents of hosts that have nothing to do.
 AGENTS_RESPONDING = "SystemAgentsResponding"
+# The condition about machines that keep the plans of another version of Remuda (:mod:`.held_plans`).
+PLANS_HELD = "PlansHeld"
 NOT_RECONCILED = "RKEControlPlane has not been fully reconciled yet"
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from remuda import __version__
 from remuda.capi.well_known import HOLDS_DATA
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code
@@ -207,7 +208,12 @@ def test_tiers_come_in_order_and_those_who_wait_know_for_whom() -> None:
 def test_a_plan_is_written_with_whom_it_joins_and_when() -> None:
     decision = decide(snapshot(machine("a", marks={well_known.INIT_NODE: "true"})))
     change = decision.secrets["a"]
-    assert change.annotations == {well_known.JOINED_TO: "", well_known.PLAN_UPDATED: rfc3339(NOW), well_known.PROBES_PASSED: ""}
+    assert change.annotations == {
+        well_known.JOINED_TO: "",
+        well_known.PLAN_UPDATED: rfc3339(NOW),
+        well_known.PROBES_PASSED: "",
+        well_known.RENDERED_BY: __version__,
+    }
     assert (change.max_failures, change.failure_threshold) == (-1, 1)
 
 

@@ -112,6 +112,7 @@ def running(*members: tuple[str, str], spec: Mapping[str, Any] | None = None, **
             well_known.JOINED_TO: "" if init else url(first),
             well_known.JOIN_URL: url(member.name),
             keys.ASKED_AT: rfc3339(NOW),
+            keys.RENDERED_BY: bare.rendering,
         }
         marked = {well_known.INIT_NODE: "true"} if init else {}
         up.append(with_node(joined(member.with_plan_metadata(dict(marked), dict(notes)), VERSION), done(desired)))
