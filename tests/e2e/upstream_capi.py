@@ -90,12 +90,8 @@ class Manager:
 
     def start(self) -> None:
         self.directory.mkdir(parents=True)
-        certificates = self.directory / "certs"
-        certificates.mkdir()
-        authority = pki.Authority(certificates, "capi-webhooks")
-        authority.serving("tls", ("127.0.0.1",))
-        bundle = base64.b64encode(authority.pair.cert.read_bytes()).decode()
-        self._install(bundle)
+        certificates, bundle = self.certificates()
+        self.install(bundle)
         binary = build.programs(self.target)[self.program]
         self.process = subprocess.Popen(
             [
@@ -115,7 +111,15 @@ class Manager:
             env={**os.environ, "POD_NAMESPACE": self.namespace, "POD_NAME": "capi", "POD_UID": "1"},
         )
         self.until("webhooks of a ready manager", self._ready)
-        self._configure_webhooks(bundle)
+        self.configure_webhooks(bundle)
+
+    def certificates(self) -> tuple[Path, str]:
+        """The directory of the webhooks' certificate, and the CA that clients have to trust, in base64."""
+        directory = self.directory / "certs"
+        directory.mkdir()
+        authority = pki.Authority(directory, "capi-webhooks")
+        authority.serving("tls", ("127.0.0.1",))
+        return directory, base64.b64encode(authority.pair.cert.read_bytes()).decode()
 
     def stop(self) -> None:
         if self.process is not None:
@@ -138,7 +142,7 @@ class Manager:
         except (urllib.error.URLError, OSError):
             return False
 
-    def _install(self, bundle: str) -> None:
+    def install(self, bundle: str) -> None:
         self.call("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}}, ok=(409,))
         crds = [yaml.safe_load(path.read_text()) for path in sorted((sources(self.part) / "crd" / "bases").glob("*.yaml"))]
         for crd in crds:
@@ -154,18 +158,18 @@ class Manager:
         for crd in crds:
             self.apply(crd, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
         for crd in crds:
-            self.until(f"established {crd['metadata']['name']}", lambda crd=crd: self._established(crd))
+            self.until(f"established {crd['metadata']['name']}", lambda crd=crd: self.established(crd))
 
     def more_definitions(self) -> list[Obj]:
         """What the test needs besides its own."""
         return provider_crds()
 
-    def _established(self, crd: Obj) -> bool:
+    def established(self, crd: Obj) -> bool:
         found = self.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}")
         conditions = found.get("status", {}).get("conditions") or []
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
-    def _configure_webhooks(self, bundle: str) -> None:
+    def configure_webhooks(self, bundle: str) -> None:
         for document in yaml.safe_load_all((sources(self.part) / "webhook" / "manifests.yaml").read_text()):
             if not document:
                 continue

@@ -92,6 +92,12 @@ TARGETS = {
             folder=HERE / "capi",
         ),
         Target(
+            name="capi-controlplane",
+            package="sigs.k8s.io/cluster-api/controlplane/kubeadm",
+            binary="kubeadm-control-plane-manager",
+            pin=_CLUSTER_API,
+        ),
+        Target(
             name="clusterctl",
             package="sigs.k8s.io/cluster-api/cmd/clusterctl",
             binary="clusterctl",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import subprocess
@@ -16,9 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
+from remuda.api.clusterctl_cluster_x_k8s_io import GROUP as PROVIDERS_GROUP
 from remuda.apiserver.keys.pki import Pki
 from remuda.client.https import HttpsClient
+from remuda.clusterctl.providers import CORE
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
@@ -118,10 +122,19 @@ async def upstream(
     manager = Upstream("upstream", endpoint, kubeconfig, directory, *flags)
     try:
         await asyncio.to_thread(manager.start)
+        await asyncio.to_thread(_listed, manager)
         async with _furnished(kubeconfig, clusters, (), namespace) as world:
             yield Place("upstream", kubeconfig, world, endpoint, manager.log)
     finally:
         await asyncio.to_thread(manager.stop)
+
+
+def _listed(manager: Upstream) -> None:
+    """As clusterctl leaves the core that it installs: a move needs every provider of one place at the other, too."""
+    for definition in crds([PROVIDERS_GROUP]):
+        manager.apply(definition, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+        manager.until("the inventory", functools.partial(manager.established, definition))
+    manager.apply(CORE.entry(manager.namespace), f"/apis/{PROVIDERS_GROUP}/v1alpha3/namespaces/{manager.namespace}/providers")
 
 
 @contextlib.asynccontextmanager
