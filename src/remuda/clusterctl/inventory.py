@@ -18,7 +18,7 @@ from remuda.kube.builtin_resources import CRDS, NAMESPACES
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, namespace_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, changed, logger, synced
 
-from .providers import CORE, OURS, Provider, ProviderType
+from .providers import CORE, OURS, ClusterctlProvider, ProviderType
 
 log = logger(__name__)
 
@@ -29,10 +29,10 @@ _DEFINITION = Key("", f"providers.{GROUP}")
 KEPT = "remuda.dev/kept"
 
 
-class Inventory:
+class ProviderInventory:
     """Keeps `providers` in the inventory, in `namespace`, while the definition of the kind exists."""
 
-    def __init__(self, manager: Manager, name: str, providers: Iterable[Provider], namespace: str) -> None:
+    def __init__(self, manager: Manager, name: str, providers: Iterable[ClusterctlProvider], namespace: str) -> None:
         self._client = manager.client
         self._freshness = manager.freshness
         self._providers = tuple(providers)
@@ -57,7 +57,7 @@ class Inventory:
                 self._freshness.wrote(who, self._found, entry)
         return DONE
 
-    async def _keep(self, provider: Provider) -> Obj | None:
+    async def _keep(self, provider: ClusterctlProvider) -> Obj | None:
         """The entry as it was written; None if nothing was."""
         others = [each for each in self._found.objects() if _same(each, provider)]
         ours = self._found.get(self._namespace, provider.label)
@@ -71,7 +71,7 @@ class Inventory:
         return await self._applier.apply(PROVIDERS, _kept(provider.entry(self._namespace)), ours)
 
 
-def _same(entry: Obj, provider: Provider) -> bool:
+def _same(entry: Obj, provider: ClusterctlProvider) -> bool:
     """True if it takes the provider's place: there is one core, and one provider of each name and type."""
     if dig(entry, "type") != provider.type.value:
         return False
@@ -86,11 +86,11 @@ def _namespace(name: str) -> Obj:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def core_inventory(manager: Manager, namespace: str) -> Inventory:
+def core_inventory(manager: Manager, namespace: str) -> ProviderInventory:
     """For a program that runs the core's controllers."""
-    return Inventory(manager, "core-inventory", (CORE,), namespace)
+    return ProviderInventory(manager, "core-inventory", (CORE,), namespace)
 
 
-def provider_inventory(manager: Manager, namespace: str) -> Inventory:
+def provider_inventory(manager: Manager, namespace: str) -> ProviderInventory:
     """For a program that runs the controllers of our providers."""
-    return Inventory(manager, "provider-inventory", OURS, namespace)
+    return ProviderInventory(manager, "provider-inventory", OURS, namespace)

@@ -36,7 +36,7 @@ _PREFIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class ClusterctlProvider:
     """One entry of the inventory; `version` has a leading v."""
 
     name: str
@@ -65,8 +65,8 @@ class Provider:
 
 
 # Under upstream's name and version: clusterctl asks for the core by this name, and compares the contracts of others with it.
-CORE: Final = Provider("cluster-api", ProviderType.CORE, UPSTREAM_VERSION)
+CORE: Final = ClusterctlProvider("cluster-api", ProviderType.CORE, UPSTREAM_VERSION)
 OURS: Final = tuple(
-    Provider("remuda", kind, f"v{__version__}")
+    ClusterctlProvider("remuda", kind, f"v{__version__}")
     for kind in (ProviderType.BOOTSTRAP, ProviderType.CONTROL_PLANE, ProviderType.INFRASTRUCTURE)
 )

@@ -19,7 +19,7 @@ from remuda.api.cluster_x_k8s_io import VERSION as CONTRACT
 from remuda.api.clusterctl_cluster_x_k8s_io import API_VERSION
 from remuda.kube.encoding import yamlio
 
-from .providers import CORE, OURS, Provider, ProviderType
+from .providers import CORE, OURS, ClusterctlProvider, ProviderType
 
 Obj = dict[str, Any]
 
@@ -66,7 +66,7 @@ def documents(objects: Iterable[Obj]) -> str:
     return "---\n".join(map(yamlio.dumps, objects))
 
 
-def directory_of(provider: Provider) -> str:
+def directory_of(provider: ClusterctlProvider) -> str:
     return f"{provider.label}/{provider.version}"
 
 
@@ -83,7 +83,7 @@ def config(directory: Path) -> str:
     return yamlio.dumps({"providers": listed})
 
 
-def _metadata(provider: Provider) -> Obj:
+def _metadata(provider: ClusterctlProvider) -> Obj:
     major, minor = provider.version.removeprefix("v").split(".")[:2]
     series = {"major": int(major), "minor": int(minor), "contract": CONTRACT}
     return {"apiVersion": API_VERSION, "kind": "Metadata", "releaseSeries": [series]}

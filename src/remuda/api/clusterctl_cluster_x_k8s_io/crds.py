@@ -9,7 +9,7 @@ from ..schema import Doc, Object
 from . import GROUP, VERSION
 
 
-class Provider(Object, total=False):
+class InventoryEntry(Object, total=False):
     """An entry of clusterctl's inventory: one program of Cluster API that runs on this management cluster."""
 
     providerName: Annotated[str, Doc("The name, such as cluster-api or kubeadm.")]
@@ -24,7 +24,7 @@ PROVIDER = Kind(
     (
         Version(
             VERSION,
-            Provider,
+            InventoryEntry,
             (
                 age_column(),
                 Column("Type", ".type", "string", "What it provides"),
