@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.cli.remote.clusters import waits_in
+from tests.e2e.access.fronted import Fronted
 from tests.e2e.access.harness import Gateway
 from tests.e2e.serving import eventually
 from tests.real import need
@@ -49,7 +50,7 @@ class Explainer:
             **kept,
             "HOME": str(directory),
             "PATH": f"{programs}:{os.environ['PATH']}",
-            "KUBECONFIG": str(gateway.kubeconfig),
+            "KUBECONFIG": str(_kubeconfig(gateway, directory)),
             "REMUDA_DATA_DIR": str(gateway.directory),
         }
         self.gateway = gateway
@@ -62,10 +63,10 @@ class Explainer:
         assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
         return done.stdout + done.stderr
 
-    def apply(self, *objects: Obj) -> str:
+    def apply(self, *objects: Obj, as_user: str = "") -> str:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         done = subprocess.run(
-            ["kubectl", "apply", "-f", "-"],
+            ["kubectl", "apply", "-f", "-", *(("--as", as_user) if as_user else ())],
             env=self.environment,
             input=json.dumps(listed),
             capture_output=True,
@@ -116,6 +117,11 @@ class Explainer:
         """Run the commands of an advice literally."""
         assert cause.commands, cause
         return [self.run(command) for command in cause.commands]
+
+
+def _kubeconfig(gateway: Gateway, directory: Path) -> Path:
+    """In front of another Kubernetes it is the first user's, since only the gateway knows what waits."""
+    return gateway.administrator().kubeconfig(directory) if isinstance(gateway, Fronted) else gateway.kubeconfig
 
 
 def _causes(said: Obj) -> list[Cause]:

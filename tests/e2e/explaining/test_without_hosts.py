@@ -6,6 +6,7 @@ import base64
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from remuda.hosts.hosts import Hosts
 from tests.api.hooks import HookServer, allow, refusing
+from tests.e2e.access.fronted import fronted
 from tests.e2e.access.harness import CLUSTERS, Agent, Cluster, Embedded, Gateway
 from tests.e2e.clouds.ocean import TOKEN, Ocean, refused
 from tests.e2e.clouds.rig import Fault
@@ -35,12 +37,22 @@ def ocean() -> Iterator[Ocean]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory, ocean: Ocean) -> Iterator[Gateway]:
+def served(directory: Path, environ: dict[str, str]) -> Gateway:
+    return Gateway(directory / "server", "--controllers=*", environ=environ)
+
+
+def fronting(directory: Path, environ: dict[str, str]) -> AbstractContextManager[Gateway]:
+    return fronted(directory, environ, "--job-runner=local")
+
+
+@pytest.fixture(
+    scope="module", params=[served, pytest.param(fronting, marks=pytest.mark.variant)], ids=["embedded", "kubernetes"]
+)
+def gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ocean: Ocean) -> Iterator[Gateway]:
     environ = {"DIGITALOCEAN_API_URL": ocean.way.url, "REMUDA_OUTBOUND_POLICY": "allow:127.0.0.0/8"}
     environ["REMUDA_ETCD_BINARY"] = str(need.programs("etcd")["etcd"])
     environ["CATTLE_WHITELIST_ENVVARS"] = "HTTP_PROXY,HTTPS_PROXY,NO_PROXY,DIGITALOCEAN_API_URL"
-    with Gateway(tmp_path_factory.mktemp("explaining") / "server", "--controllers=*", environ=environ) as started:
+    with request.param(tmp_path_factory.mktemp("explaining"), environ) as started:
         started.announced()
         started.there(f"/api/v1/namespaces/{WORKSPACE}")
         started.there(CLUSTERS)
@@ -242,6 +254,43 @@ def test_a_pool_that_lacks_one_thing_after_the_other_becomes_ready(user: Explain
     user.gone("poor", lambda each: True)
     assert len(hosts.all()) == 1
     user.run("kubectl -n fleet-default delete clusters.provisioning.cattle.io poor --timeout=170s")
+
+
+def test_what_a_cluster_was_lent_is_accepted_again_by_the_command(user: Explainer, hosts: Hosts) -> None:
+    """Its author may read the Secret no more, the Secret is another, and a paused pool: each command is needed for the next."""
+    user.run("kubectl create clusterrolebinding lender --clusterrole=cluster-admin --user=lender")
+    user.run("kubectl -n cattle-global-data create secret generic cc-lent")
+    made = cluster("lent", pool(config="lentconfig"))
+    made["spec"]["cloudCredentialSecretName"] = "cattle-global-data:cc-lent"
+    user.apply(local_config("lentconfig"), made, as_user="lender")
+    goes_on(user, "lent", "it begins")
+
+    user.run("kubectl delete clusterrolebinding lender")
+    found = user.until(
+        "lent", says("may not read it any more"), "its author is no reader", actor="user", advice="If the cluster may"
+    )
+    assert found.code == "Reference" and "lender, who named " in found.message
+    user.does(found)
+    goes_on(user, "lent", "it was accepted")
+
+    secret = "kubectl -n cattle-global-data {} secret generic cc-lent"
+    user.run(f"{secret.format('delete').replace(' generic', '')} && {secret.format('create')} --from-literal=new=one")
+    found = user.until("lent", says("but a new one of its name"), "the Secret is new", actor="user", advice="If the cluster may")
+    assert found.code == "Reference" and found.on == "Secret cc-lent"
+    user.does(found)
+    goes_on(user, "lent", "the new one was accepted")
+
+    deployments = "kubectl -n fleet-default {} machinedeployments.cluster.x-k8s.io -l cluster.x-k8s.io/cluster-name=lent"
+    user.run(f"{deployments.format('annotate')} cluster.x-k8s.io/paused=true")
+    wanted = [{"op": "replace", "path": "/spec/rkeConfig/machinePools/0/quantity", "value": 1}]
+    user.run(f"kubectl -n fleet-default patch clusters.provisioning.cattle.io lent --type json -p '{json.dumps(wanted)}'")
+    found = user.until("lent", is_code("Paused"), "its pool is paused", actor="user", advice="Remove the pause")
+    assert found.kind == "MachineDeployment"
+    user.does(found)
+    user.run("kubectl -n fleet-default wait clusters.provisioning.cattle.io lent --for=condition=Ready --timeout=170s")
+    user.gone("lent", lambda each: True)
+    assert len(hosts.all()) == 1
+    user.run("kubectl -n fleet-default delete clusters.provisioning.cattle.io lent --timeout=170s")
 
 
 def test_what_a_provider_refuses_is_told_in_its_words_and_by_the_party_that_can_mend_it(user: Explainer, ocean: Ocean) -> None:

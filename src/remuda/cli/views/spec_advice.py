@@ -15,7 +15,7 @@ from typing import Final
 from remuda.kube.objects import Key, dig, labels_of, name_of
 from remuda.kube.waits import Wait
 from remuda.provisioning.planner.waits import IMAGE_MISSING, IMAGE_REFUSED, VALUE_REFUSED
-from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE
+from remuda.provisioning.well_known import CONFIG_GROUP, CONTROL_PLANE_ROLE, ETCD_ROLE
 
 from .states import ClusterView
 
@@ -116,7 +116,28 @@ _IMAGE_ADVICE: Final = (
 )
 
 
-def reference(wait: Wait) -> Advice | None:
+# An object that was replaced, or whose author may not read it any more; and an address of a machine config.
+_ACCEPTANCE: Final = re.compile(
+    r"annotation (remuda\.dev/accept-references)=true on the (?:cluster\b|([A-Za-z0-9]{1,63}Config) ([a-z0-9.-]{1,253}))"
+)
+
+
+def _acceptance(wait: Wait, sight: ClusterView) -> Advice | None:
+    named = _ACCEPTANCE.search(wait.evidence)
+    if named is None:
+        return None
+    annotation, kind, name = named.groups()
+    what = f"{kind.lower()}.{CONFIG_GROUP} {name}" if kind else f"clusters.provisioning.cattle.io {name_of(sight.wanted)}"
+    command = f"kubectl -n {workspace_of(sight)} annotate {what} {annotation}=true"
+    return Advice(
+        "If the cluster may use it, accept it as the command does: it takes a user who may read it. Else name another.",
+        (command,),
+    )
+
+
+def reference(wait: Wait, sight: ClusterView) -> Advice | None:
+    if (found := _acceptance(wait, sight)) is not None:
+        return found
     if IMAGE_MISSING in wait.evidence or IMAGE_REFUSED in wait.evidence:
         return Advice(_IMAGE_ADVICE)
     command = _ACTIVATION.search(wait.evidence)

@@ -125,7 +125,7 @@ def _particular(wait: Wait, sight: ClusterView) -> Advice | None:
         case Code.RELEASE:
             return spec_advice.version(wait, sight, _WHAT[wait.code])
         case Code.REFERENCE:
-            return spec_advice.reference(wait)
+            return spec_advice.reference(wait, sight)
         case Code.RENDER:
             return spec_advice.unauthorized(wait)
         case Code.FAILED | Code.REFUSED | Code.MALFORMED:

@@ -39,6 +39,7 @@ HOOKED = 'Internal error occurred: failed calling webhook "v.example.com": conne
 DENIED = 'admission webhook "v.example.com" denied the request: no label team'
 MUTATING = Ref(WEBHOOKS, "MutatingWebhookConfiguration", "", "policies")
 DEFINITION = Ref("apiextensions.k8s.io", "CustomResourceDefinition", "", "things.a.b")
+ACCEPTED = "accepts it with the annotation remuda.dev/accept-references=true"
 ACTIVATE = """kubectl patch nodedriver pod --type merge -p '{"spec":{"active":true}}'"""
 AGAIN = "request a restore once more, of this or another snapshot (with a new generation)"
 NO_ROLE = f"{texts.ROLES} (missing: etcd, control plane)"
@@ -82,6 +83,16 @@ STATES = {
         [told(Code.REFERENCE, CLUSTER, Actor.USER, f"machine pool a: activate the node driver pod: {ACTIVATE}")],
         (Code.REFERENCE, CLUSTER),
         [ACTIVATE],
+    ),
+    "a Secret that was replaced": (
+        [told(Code.REFERENCE, CLUSTER, Actor.USER, f"Secret a/cc is a new one: {ACCEPTED} on the cluster, or …")],
+        (Code.REFERENCE, CLUSTER),
+        ["kubectl -n fleet-default annotate clusters.provisioning.cattle.io demo remuda.dev/accept-references=true"],
+    ),
+    "an address whose author may not read the credential": (
+        [told(Code.REFERENCE, CLUSTER, Actor.USER, f"u-x may not read Secret fleet-default/cc: {ACCEPTED} on the PodConfig a")],
+        (Code.REFERENCE, CLUSTER),
+        ["kubectl -n fleet-default annotate podconfig.rke-machine-config.cattle.io a remuda.dev/accept-references=true"],
     ),
     "an infrastructure template of a missing kind": (
         [
@@ -444,6 +455,7 @@ def test_an_error_of_a_driver_says_what_to_do_by_its_reason(text: str, advice: s
         (Code.FINALIZERS, M1, "finalizers of other programs hold it: $(reboot)"),
         (Code.PLAN_FAILED, M1, f"{texts.VALUE_REFUSED} spec.$(reboot)"),
         (Code.REFERENCE, CLUSTER, "kubectl patch nodedriver pod --type merge -p '$(reboot)'"),
+        (Code.REFERENCE, CLUSTER, f"{ACCEPTED} on the PodConfig $(reboot)"),
         (Code.REFERENCE, CLUSTER, "kubectl patch nodedriver $(reboot) --type merge -p '{}'"),
     ],
 )
