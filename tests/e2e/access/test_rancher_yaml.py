@@ -12,9 +12,11 @@ import pytest
 
 from .fronted import fronted
 from .harness import Gateway, kubectl, until
-from .rancher_yaml import RANCHERS, Written
+from .rancher_clusters import CLUSTERS, Written
+from .rancher_machine_configs import MACHINE_CONFIGS
 
 Obj = dict[str, Any]
+RANCHERS = (*CLUSTERS, *MACHINE_CONFIGS)
 CONFIGS = "/apis/rke-machine-config.cattle.io/v1/namespaces/fleet-default"
 pytestmark = pytest.mark.timeout(600)
 
