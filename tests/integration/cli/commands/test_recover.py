@@ -81,7 +81,7 @@ async def test_without_anything_to_begin_with_it_says_what_there_is(tmp_path: Pa
         done = await found.run("cluster recover demo")
         assert done.code == 4
         assert done.err == (
-            "remuda: no snapshot of demo is known: import one from a bucket (--from-s3, or remuda snapshot import), or go on "
+            "remuda: no snapshot of demo is known: import one (--from-file, --from-s3, or remuda snapshot import), or go on "
             f"from a server that still answers (--from-machine M; with etcd: {machine}). "
             "Without any of these the cluster's state is lost\n"
         )
