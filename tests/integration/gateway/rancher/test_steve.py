@@ -67,6 +67,10 @@ async def ids(place: Standing, path: str, token: Presented) -> list[str]:
     return [each["id"] for each in (await answer.json())["data"]]
 
 
+async def _is_there(place: Standing, path: str, token: Presented) -> bool:
+    return (await place.get(path, token)).status == 200
+
+
 async def test_an_administrator_lists_filters_sorts_and_pages() -> None:
     async with standing() as place:
         admin = await user(place, "u-admin", EVERYTHING)
@@ -225,6 +229,7 @@ async def test_writes_take_the_callers_permissions_and_pass_admission() -> None:
         reader = await user(place, "u-reader", rule)
         admin = await user(place, "u-admin", EVERYTHING)
         path = "/v1/management.cattle.io.settings/server-url"
+        await until(lambda: _is_there(place, path, reader))
         shown = await (await place.get(path, reader)).json()
         assert set(shown["links"]) == {"self", "view"}
         for method in ("PUT", "PATCH", "DELETE"):
