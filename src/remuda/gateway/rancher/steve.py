@@ -26,6 +26,7 @@ from ..server.routing import LARGEST_BODY, Access, Answer, RequestContext
 from . import collections, login_page, query, schemas
 from .counts import counts
 from .kinds import Kind
+from .live.subscribe import Subscriber, Subscriptions
 from .login_page import LoginPage
 from .own_user import OwnUser
 from .query import Query
@@ -33,7 +34,6 @@ from .reading import Listed, Selector, listed
 from .requests import CallerRequest, Facade
 from .resources import Shape, shape_of, stored_form
 from .schemas import UsableKinds
-from .subscribe import Subscriber, Subscriptions
 
 Obj = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from remuda.gateway.rancher.outbox import Outbox
+from remuda.gateway.rancher.live.outbox import Outbox
 
 
 async def test_messages_are_sent_in_order() -> None:

@@ -18,9 +18,9 @@ from remuda.client.interface import Client, WatchEvent
 from remuda.kube.errors import ApiError, expired
 from remuda.kube.objects import resource_version_of
 
-from .kinds import Kind
-from .reading import MOST_PARTS, Selector, listed, parts_of, revision_of
-from .schemas import Permissions
+from ..kinds import Kind
+from ..reading import MOST_PARTS, Selector, listed, parts_of, revision_of
+from ..schemas import Permissions
 from .watch_requests import EVENTS, Notices, WatchRequest
 
 Obj = dict[str, Any]

@@ -2,7 +2,7 @@
 
 A client starts and stops watches (:mod:`.watch_requests`), each with the caller's permissions (:mod:`.object_watch`). Messages
 wait for a slow client in its own :class:`~.outbox.Outbox`: a watch whose events don't fit is ended, and the client lists again.
-The connection ends with its session, as every long request does (:mod:`..auth.session_revocation`).
+The connection ends with its session, as every long request does (:mod:`...auth.session_revocation`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, bad_request, too_many_requests
 from remuda.kube.objects import Key
 
-from ..server.routing import RequestContext
-from .kinds import Kind, Kinds
+from ...server.routing import RequestContext
+from ..kinds import Kind, Kinds
+from ..query import Path
+from ..resources import Shape, States
+from ..schemas import VIRTUAL, Permissions
 from .object_watch import NotAllowed, ObjectWatch, TooSlow
 from .outbox import Outbox
-from .query import Path
-from .resources import Shape, States
-from .schemas import VIRTUAL, Permissions
 from .watch_requests import (
     CHANGES,
     ERROR,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remuda.gateway.rancher.watch_requests import Notices, WatchName, parse
+from remuda.gateway.rancher.live.watch_requests import Notices, WatchName, parse
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
 
