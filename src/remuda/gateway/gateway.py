@@ -31,7 +31,7 @@ from remuda.tunnel import TunnelServer
 
 from .agents.tunnels import TunnelAgents, Tunnels
 from .auth.authenticator import Callers, TokenAuthenticator
-from .auth.kubeconfigs import Kubeconfigs
+from .auth.kubeconfigs import ACTION, CLUSTER_TYPE, Kubeconfigs
 from .auth.login import Login
 from .auth.login_providers import LocalProvider, Providers
 from .auth.tokens import Sessions, TokenApi
@@ -43,6 +43,7 @@ from .proxy.cluster_proxy import Proxy
 from .proxy.impersonation import Impersonation
 from .proxy.machine_access import MACHINE_TYPE, MachineAccessApi
 from .proxy.tunnel_downstreams import TunnelDownstreams
+from .rancher.kubeconfig_objects import KubeconfigObjects
 from .rancher.norman.routes import Norman
 from .rancher.releases import ReleaseApi
 from .rancher.requests import Facade
@@ -164,6 +165,8 @@ class Gateway:
         self.agents = TunnelAgents(services)
         self.downstreams = TunnelDownstreams(services)
         self.impersonation = Impersonation(services, self.downstreams)
+        # Before Steve, whose paths are for all types.
+        KubeconfigObjects(services, self.identity.kubeconfigs)
         # Before the proxy: its paths begin like those of clusters.
         facade = Facade(services)
         self.steve = Steve(facade)
@@ -171,6 +174,7 @@ class Gateway:
         machines.otherwise = lambda asked: self.steve.one(asked, MACHINE_TYPE)
         self.norman = Norman(facade)
         ReleaseApi(services)
+        self.steve.actions[CLUSTER_TYPE, ACTION] = self.identity.kubeconfigs.for_one
         self.identity.kubeconfigs.otherwise = self.norman.create_cluster
         self.proxy = Proxy(services, self.downstreams, self.impersonation)
 

@@ -36,6 +36,7 @@ from .tokens import Sessions, TokenApi
 Obj = dict[str, Any]
 
 ACTION = "generatekubeconfig"
+CLUSTER_TYPE = "management.cattle.io.cluster"
 DIRECT_PORT = 6443
 _BY_CLUSTER = "cluster"
 _MOST_WANTED = 10_000
@@ -190,7 +191,7 @@ class Kubeconfigs:
         credential = await self._credential(asked, base, identity)
         # A program that obtains a session's token must not send it to an address that the cluster's owner has set.
         kept = [endpoint for endpoint in found if credential.token or not endpoint.direct]
-        return _answer([Entry(endpoint, found[0].context, credential) for endpoint in kept])
+        return _answer(yamlio.dumps(kubeconfig([Entry(endpoint, found[0].context, credential) for endpoint in kept])))
 
     async def for_several(self, asked: RequestContext) -> web.StreamResponse:
         if self.otherwise is not None and not norman.action_of(asked):
@@ -200,12 +201,20 @@ class Kubeconfigs:
         wanted = body.get("clusters")
         if wanted is not None and not (isinstance(wanted, list) and all(isinstance(name, str) for name in wanted)):
             raise norman.invalid("clusters must be a list of names")
+        direct, server = (norman.flag_of(body, name) is True for name in ("direct", "server"))
+        return _answer(await self.text_for(asked, wanted, direct=direct, server=server))
+
+    async def text_for(
+        self, asked: RequestContext, wanted: list[str] | None, *, direct: bool = False, server: bool = False, seconds: float = 0
+    ) -> str:
+        """The kubeconfig for the clusters with these names, or for all that the caller may see. `seconds` is the lifetime of its
+        token, 0 for that of the settings."""
         found = await self._visible(asked)
         if wanted is not None:
             found = _chosen(found, wanted[:_MOST_WANTED])
         alone = wanted is not None and len(found) == 1
-        direct, server = (norman.flag_of(body, name) is True for name in ("direct", "server"))
-        return _answer(await self._entries(asked, found, direct, alone=alone, server=server and not alone))
+        entries = await self._entries(asked, found, direct, alone=alone, server=server and not alone, seconds=seconds)
+        return yamlio.dumps(kubeconfig(entries))
 
     @staticmethod
     def _check_action(asked: RequestContext) -> None:
@@ -229,7 +238,7 @@ class Kubeconfigs:
         return ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
 
     async def _entries(
-        self, asked: RequestContext, clusters: list[Obj], direct: bool, *, alone: bool, server: bool
+        self, asked: RequestContext, clusters: list[Obj], direct: bool, *, alone: bool, server: bool, seconds: float
     ) -> list[Entry]:
         """The server's own entry comes last: the first context is the current one."""
         base = norman.base_url(asked, self._services)
@@ -237,30 +246,30 @@ class Kubeconfigs:
         # where there is only one.
         here = f"{asked.user.name}@{base.removeprefix('https://')}"
         named = context_names(clusters, here if server else "")
-        credential = await self._credential(asked, base, name_of(clusters[0]) if alone else "")
+        credential = await self._credential(asked, base, name_of(clusters[0]) if alone else "", seconds)
         user = named[name_of(clusters[0])] if alone else here
         entries: list[Entry] = []
         for cluster in clusters:
             first, *others = self._endpoints(cluster, named[name_of(cluster)], base)
             entries.append(Entry(first, user, credential))
             if direct and others and credential.token:
-                bound = credential if alone else await self._credential(asked, base, name_of(cluster))
+                bound = credential if alone else await self._credential(asked, base, name_of(cluster), seconds)
                 # By its id, which can't imitate another cluster's name.
                 entries += [Entry(endpoint, name_of(cluster), bound) for endpoint in others]
         return [*entries, Entry(Endpoint(here, base, self._ca()), user, credential)] if server else entries
 
-    async def _credential(self, asked: RequestContext, base: str, bound: str) -> Credential:
+    async def _credential(self, asked: RequestContext, base: str, bound: str, seconds: float = 0) -> Credential:
         settings = self._services.settings()
         if not settings.flag("kubeconfig-generate-token"):
             return Credential(login=base)
         parent = self._tokens.shown_token(asked)
-        _, new = await self._sessions.derive(parent, 0, "Kubeconfig token", bound, kubeconfig=True)
+        _, new = await self._sessions.derive(parent, seconds, "Kubeconfig token", bound, kubeconfig=True)
         return Credential(token=new.presented.text)
 
 
-def _answer(entries: Sequence[Entry]) -> web.Response:
+def _answer(config: str) -> web.Response:
     kind = "generateKubeConfigOutput"
-    return norman.shown({"type": kind, "baseType": kind, "config": yamlio.dumps(kubeconfig(entries))})
+    return norman.shown({"type": kind, "baseType": kind, "config": config})
 
 
 def _chosen(visible: list[Obj], wanted: list[str]) -> list[Obj]:

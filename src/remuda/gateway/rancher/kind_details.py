@@ -25,6 +25,8 @@ def _feature(obj: Obj) -> Obj:
     }
 
 
+# Actions on an object, which other modules answer.
+ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {"management.cattle.io.cluster": ("generateKubeconfig",)}
 _DETAILS: Final[Mapping[str, Callable[[Obj], Obj]]] = {
     "management.cattle.io.setting": _setting,
     "management.cattle.io.feature": _feature,

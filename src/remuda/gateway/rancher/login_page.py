@@ -1,6 +1,7 @@
-"""The settings that Rancher's login page reads, for callers without a credential; users get the list that they may see.
+"""What Rancher's login page reads, for callers without a credential: settings, and the list of the page's extensions.
 
-A closed list of settings about the page itself: a new setting is not public because of its name.
+The settings are a closed list about the page itself: a new one is not public because of its name. Users get the settings that
+they may see.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ Obj = dict[str, Any]
 
 TYPE: Final = "management.cattle.io.setting"
 PATH: Final = f"/v1/{TYPE}s"
+PLUGINS: Final = "/v1/uiplugins"
 PUBLIC: Final = (
     "eula-agreed",
     "first-login",
@@ -41,7 +43,12 @@ class LoginPage:
     def __init__(self, services: Services, users: Callable[[RequestContext], Awaitable[web.StreamResponse]]) -> None:
         self._services = services
         self._users = users
+        services.routes.add("GET", PLUGINS, norman.told(self.plugins), Access.PUBLIC, largest=0, quiet=True)
         services.routes.add("GET", PATH, norman.told(self.settings), Access.ANYONE, largest=0, quiet=True)
+
+    async def plugins(self, asked: RequestContext) -> web.StreamResponse:
+        """Extensions of Rancher's page: this server has none."""
+        return norman.shown({"entries": {}})
 
     async def settings(self, asked: RequestContext) -> web.StreamResponse:
         if asked.caller is not None:

@@ -86,7 +86,9 @@ class Shape:
 
     def shown(self, kind: Kind, obj: Obj) -> Obj:
         obj = kind_details.shown(kind.id, obj)
-        found: Obj = {"id": id_of(obj), "type": kind.id, "links": self.links(kind, obj), "actions": {}}
+        links = self.links(kind, obj)
+        actions = {name: f"{links['self']}?action={name}" for name in kind_details.ACTIONS.get(kind.id, ())}
+        found: Obj = {"id": id_of(obj), "type": kind.id, "links": links, "actions": actions}
         found.update((f"_{key}" if key in _OURS else key, value) for key, value in obj.items())
         found.setdefault("apiVersion", kind.api_version)
         found.setdefault("kind", kind.kind)

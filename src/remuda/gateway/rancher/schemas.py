@@ -138,6 +138,7 @@ VIRTUAL: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
     "count": ("counts", ("GET",), ("GET",)),
     "schema": ("schemas", ("GET",), ("GET",)),
     "userpreference": ("userpreferences", ("GET",), ("GET", "PUT")),
+    "ext.cattle.io.kubeconfig": ("ext.cattle.io.kubeconfigs", ("POST",), ()),
     "ext.cattle.io.selfuser": ("ext.cattle.io.selfusers", ("POST",), ()),
 }
 

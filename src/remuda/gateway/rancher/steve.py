@@ -71,6 +71,8 @@ class Steve:
         self._states = facade.states
         self._usable = UsableKinds()
         self.more_links: dict[str, MoreLinks] = {}
+        # Of types without a namespace, by type and action in lower case; the object is the parameter `id`.
+        self.actions: dict[tuple[str, str], Answer] = {}
         self.subscriptions = Subscriptions(services.clock, facade.discovery.kinds, self._states, self.more_links, __version__)
         services.beside.append(self.subscriptions.keep_alive)
         # Its paths are more precise than those for all types.
@@ -269,8 +271,10 @@ class Steve:
 
     async def _create(self, request: _Request) -> web.StreamResponse:
         kind = self._kind(request)
-        if request.query.action or (request.namespace and not kind.namespaced):
-            raise not_found(kind.group, kind.resource, request.query.action[:64] or request.namespace)
+        if request.query.action:
+            return await self._act(request, kind)
+        if request.namespace and not kind.namespaced:
+            raise not_found(kind.group, kind.resource, request.namespace)
         obj = stored_form(kind, await _body(request.asked))
         namespace = request.namespace or namespace_of(obj)
         if namespace_of(obj) not in ("", namespace):
@@ -279,6 +283,13 @@ class Steve:
             kind.gvr, obj, namespace if kind.namespaced else "", dry_run=request.query.dry_run, field_manager=_FIELD_MANAGER
         )
         return await self._one(request, kind, made, 201)
+
+    async def _act(self, request: _Request, kind: Kind) -> web.StreamResponse:
+        answer = self.actions.get((kind.id, request.query.action.lower()))
+        if answer is None or not request.namespace:
+            raise not_found(kind.group, kind.resource, request.query.action[:64])
+        request.asked.parameters = {"id": request.namespace}
+        return await answer(request.asked)
 
     async def _update(self, request: _Request) -> web.StreamResponse:
         kind = self._kind(request)

@@ -56,3 +56,9 @@ async def test_versions_are_offered_with_their_arguments() -> None:
                 for each in (await (await place.get(f"/v1-{name}-release/channels", token)).json())["data"]
             }
             assert channels["latest"] == newest["version"]
+
+
+async def test_there_are_no_extensions_of_the_page() -> None:
+    async with standing() as place:
+        answer = await place.get("/v1/uiplugins")
+        assert (answer.status, await answer.json()) == (200, {"entries": {}})
