@@ -7,67 +7,18 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp import web
 
-from remuda.kube.clock import SYSTEM_CLOCK, Rng
-from remuda.tunnel import Announcer, NoSession, Server, Session, Stream, StreamError, TunnelClient, serve_relayed
-from tests.integration.tunnel.pair import Door, echo, listening, read_all, read_exactly, stopped
+from remuda.tunnel import NoSession, StreamError
+from tests.integration.tunnel.pair import echo, listening, read_all, read_exactly, stopped
+from tests.integration.tunnel.peer_door import PeerDoor
 from tests.waiting import until
-
-
-async def answer(about: str, argument: str) -> bytes:
-    if about != "echo":
-        raise StreamError(f"nothing is known about {about}")
-    return argument.encode() * 10_000
-
-
-class PeerDoor(Door):
-    """A tunnel server that other servers may call."""
-
-    async def __aenter__(self) -> PeerDoor:
-        async def called(request: web.Request) -> web.StreamResponse:
-            return await self.tunnels.accept_server(request, request.headers["X-API-Tunnel-ID"])
-
-        application = web.Application()
-        application.router.add_get("/v3/connect", self.tunnels.handle)
-        application.router.add_get("/peer", called)
-        self._runner = web.AppRunner(application, shutdown_timeout=1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.port = self._runner.addresses[0][1]
-        self.url = f"ws://127.0.0.1:{self.port}/v3/connect"
-        return self
-
-    def calling(self, other: PeerDoor, name: str) -> TunnelClient:
-        """As this server calls another one."""
-
-        async def connected(session: Session) -> None:
-            stop = self.tunnels.add_own_listener(Announcer(session))
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                stop()
-
-        async def serve(stream: Stream) -> None:
-            await serve_relayed(stream, self.tunnels.own, answer)
-
-        url = f"ws://127.0.0.1:{other.port}/peer"
-        return TunnelClient(
-            Server(url, proxy=""),
-            lambda: {"X-API-Tunnel-ID": name},
-            lambda *_: True,
-            SYSTEM_CLOCK,
-            Rng(4),
-            serve=serve,
-            connected=connected,
-        )
 
 
 @contextlib.asynccontextmanager
 async def pair() -> AsyncIterator[tuple[PeerDoor, PeerDoor, asyncio.Task[None]]]:
     """Two servers, and the call by which the second reaches the clients of the first."""
     async with PeerDoor() as first, PeerDoor() as second:
-        call = asyncio.create_task(first.calling(second, "first").run())
+        call = asyncio.create_task(first.calling(second.port, "first").run())
         await until(lambda: "first" in second.tunnels.servers())
         try:
             yield first, second, call
@@ -160,7 +111,7 @@ async def test_own_sessions_come_first_until_this_server_leaves() -> None:
 async def test_a_stream_of_another_server_goes_no_further() -> None:
     """Both call each other, and each has announced a client that only the other one has: there is no circle."""
     async with pair() as (first, second, _):
-        back = asyncio.create_task(second.calling(first, "second").run())
+        back = asyncio.create_task(second.calling(first.port, "second").run())
         _, task = await first.join("c-one")
         await until(lambda: second.tunnels.has_session("c-one") and "second" in first.tunnels.servers())
         remote = second.tunnels.preferred("c-one")[0]
@@ -209,7 +160,7 @@ async def test_a_new_session_of_a_server_replaces_the_last_one() -> None:
         await first.join("c-one")
         await until(lambda: second.tunnels.has_session("c-one"))
         before = second.tunnels.preferred("c-one")[0]
-        again = asyncio.create_task(first.calling(second, "first").connect_once())
+        again = asyncio.create_task(first.calling(second.port, "first").connect_once())
         await until(lambda: not before.alive and second.tunnels.has_session("c-one"))
         assert second.tunnels.servers() == {"first": 1}
         again.cancel()

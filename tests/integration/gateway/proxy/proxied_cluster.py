@@ -38,6 +38,8 @@ from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Informers
 from remuda.tunnel import Server as Endpoint
 from remuda.tunnel import TunnelClient, TunnelServer
+from tests.integration.tunnel.pair import TOKEN
+from tests.integration.tunnel.peer_door import PeerDoor
 from tests.waiting import until
 
 Obj = dict[str, Any]
@@ -105,6 +107,8 @@ class World:
     features: dict[str, bool] = field(default_factory=dict)
     asked: list[RequestContext] = field(default_factory=list)
     agents: dict[str, tuple[TunnelClient, asyncio.Task[None]]] = field(default_factory=dict)
+    # The server to which agents connect, if it is another one.
+    elsewhere: PeerDoor | None = None
 
     @property
     def url(self) -> str:
@@ -112,8 +116,8 @@ class World:
 
     def tunnel(self, cluster: str) -> tuple[TunnelClient, asyncio.Task[None]]:
         client = TunnelClient(
-            Endpoint(f"ws://127.0.0.1:{self.port}/v3/connect", proxy=""),
-            lambda: {"X-Key": cluster},
+            Endpoint(self.elsewhere.url if self.elsewhere else f"ws://127.0.0.1:{self.port}/v3/connect", proxy=""),
+            lambda: {"X-Key": cluster, "X-API-Tunnel-Token": TOKEN},
             lambda *_: True,
             SYSTEM_CLOCK,
             Rng(2),
@@ -145,6 +149,8 @@ class World:
     # --- the gateway's listener, with just enough of a door -----------------------------------------------------------
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/peer":
+            return await self.services.tunnels.accept_server(request, "elsewhere")
         if request.path == "/v3/connect":
             return await self.services.tunnels.handle(request)  # type: ignore[arg-type]
         asked = RequestContext(request, judge(request.raw_path), "127.0.0.1")
@@ -167,8 +173,10 @@ class World:
 
 
 @asynccontextmanager
-async def world(path: Path) -> AsyncIterator[World]:
+async def world(path: Path, *, elsewhere: bool = False) -> AsyncIterator[World]:
+    """`elsewhere`: agents connect to another server, and the gateway reaches them through that one."""
     async with AsyncExitStack() as stack:
+        other = await stack.enter_async_context(PeerDoor()) if elsewhere else None
         pki = Pki.ensure(path / "pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
         below = await Server.open(Config(data_dir=None, pki=pki, port=0))
         stack.push_async_callback(below.close)
@@ -182,7 +190,7 @@ async def world(path: Path) -> AsyncIterator[World]:
             if crd["spec"]["names"]["plural"] in KINDS:
                 await client.create(CRDS, crd)
         await until(lambda: _served(management))
-        made = await _assembled(management, client, below, there, pki, stack)
+        made = await _assembled(management, client, below, there, pki, stack, other)
         await made.known()
         yield made
         for _, task in made.agents.values():
@@ -201,7 +209,13 @@ def _served(server: Server) -> bool:
 
 
 async def _assembled(
-    management: Server, client: InProcessClient, below: Server, there: InProcessClient, pki: Pki, stack: AsyncExitStack
+    management: Server,
+    client: InProcessClient,
+    below: Server,
+    there: InProcessClient,
+    pki: Pki,
+    stack: AsyncExitStack,
+    elsewhere: PeerDoor | None,
 ) -> World:
     rng = Rng(1)
     services = Services(
@@ -232,6 +246,7 @@ async def _assembled(
         below.url,
         pki,
         features=features,
+        elsewhere=elsewhere,
     )
     listener = Listener(made.handle, None)
     await listener.open("127.0.0.1", 0)
@@ -241,6 +256,8 @@ async def _assembled(
 
     stack.push_async_callback(_stopped, running)
     await _stock(made)
+    if elsewhere is not None:
+        stack.push_async_callback(_stopped, [asyncio.create_task(elsewhere.calling(made.port, "elsewhere").run())])
     await made.join()
     return made
 

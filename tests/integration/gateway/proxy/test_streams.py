@@ -1,4 +1,5 @@
-"""Upgrades and long streams through the proxy, the tunnel and TLS: what exec, attach, cp and port-forward stand on."""
+"""Upgrades and long streams through the proxy, the tunnel and TLS: what exec, attach, cp and port-forward stand on. All of it
+twice: with the agent's tunnel at this server, and at another one."""
 
 from __future__ import annotations
 
@@ -89,9 +90,10 @@ async def _kubelet(found: World) -> AsyncIterator[Kubelet]:
     await listener.close(0)
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[World, Kubelet]]:
-    async with world(tmp_path_factory.mktemp("world")) as found, _kubelet(found) as made:
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["here", "elsewhere"])
+async def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[World, Kubelet]]:
+    elsewhere = request.param == "elsewhere"
+    async with world(tmp_path_factory.mktemp("world"), elsewhere=elsewhere) as found, _kubelet(found) as made:
         yield found, made
 
 
@@ -177,7 +179,7 @@ async def test_many_at_once_do_not_disturb_each_other(place: tuple[World, Kubele
 async def test_a_tunnel_that_is_cut_cuts_what_was_upgraded(place: tuple[World, Kubelet]) -> None:
     found, kubelet = place
     reader, writer = await _spdy(found)
-    found.services.tunnels.drop(CLUSTER, "cut")
+    (found.elsewhere or found.services).tunnels.drop(CLUSTER, "cut")
     with pytest.raises((EOFError, ConnectionError)):
         await reader.readexactly(1)
     writer.close()
