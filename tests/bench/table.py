@@ -21,7 +21,7 @@ class Goal:
         """With `several` others beside us, which of them is meant."""
         sign = "≥" if self.at_least else "≤"
         if self.absolute:
-            return f"{sign} {self.bound:,.0f}"
+            return f"{sign} {self.bound:,g}"
         return f"{sign} {self.bound:.2f} ×" + (f" {self.against}" if several else "")
 
     def reached(self, value: float) -> bool:

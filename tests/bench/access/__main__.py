@@ -25,6 +25,8 @@ Found = dict[str, Any]
 HALF_OF_GO = Goal(0.5, True, against=THEIRS)
 PER_AGENT = Goal(150, False, absolute=True)
 ADDED = Goal(1, False, absolute=True)
+HOP_ADDED = Goal(1.5, False, absolute=True)
+HALF = Goal(0.5, True, absolute=True)
 BACK = Goal(60, False, absolute=True)
 
 
@@ -113,9 +115,12 @@ def _proxy_rows(quick: bool) -> list[Row]:
     return [
         Row("p50_ms", "GET of 1 KB, p50, ms", 2),
         Row("added_ms", "… added to the direct one, ms", 2, ADDED),
+        Row("hop_p50_ms", "GET of 1 KB through another server, p50, ms", 2),
+        Row("hop_added_ms", "… added to the server with the tunnel, ms", 2, HOP_ADDED),
         Row("p99_ms", "GET of 1 KB, p99, ms", 2),
         Row("request_us", "CPU per GET, gateway and agent, µs", 0),
         Row("rate", "one large answer, MB/s", 0),
+        Row("hop_share", "… through another server, share of that", 2, HALF),
         Row("cpu", "CPU per GiB, gateway and agent, s", 1),
         Row("watches_open_s", f"{watches:,} watches opened one after the other, s", 1),
         Row("watches_heard_s", f"one event heard by {watches:,} watches, s", 2),

@@ -34,11 +34,13 @@ class Place:
     context: ssl.SSLContext
     direct: int
     proxied: int
+    # A gateway that reaches the cluster through the first one.
+    other: int
     gateway: Process
     agent: Process
 
-    def open(self, direct: bool) -> Asker:
-        return Asker(self, direct)
+    def open(self, direct: bool, other: bool = False) -> Asker:
+        return Asker(self, direct, other)
 
     def cpu(self) -> float:
         return processes.cpu_seconds((self.gateway.pid, self.agent.pid))
@@ -47,8 +49,8 @@ class Place:
 class Asker:
     """One connection that is kept."""
 
-    def __init__(self, place: Place, direct: bool) -> None:
-        port = place.direct if direct else place.proxied
+    def __init__(self, place: Place, direct: bool, other: bool = False) -> None:
+        port = place.other if other else place.direct if direct else place.proxied
         self._prefix = "" if direct else f"/k8s/clusters/{CLUSTER}"
         self._connection = http.client.HTTPSConnection("127.0.0.1", port, context=place.context, timeout=300)
         self._headers = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json"}
@@ -80,11 +82,14 @@ def place(scratch: Path) -> Iterator[Place]:
     with ExitStack() as stack:
         context = trusting(scratch)
         direct = line(stack.enter_context(started(*_SIDE, "upstream", str(scratch))))
-        gateway = stack.enter_context(started(*_SIDE, "gateway", str(scratch), direct))
+        another = stack.enter_context(started(*_SIDE, "gateway", str(scratch), direct))
+        line(another)
+        other = line(another)
+        gateway = stack.enter_context(started(*_SIDE, "gateway", str(scratch), direct, other))
         plain, proxied = line(gateway), line(gateway)
         agent = stack.enter_context(started(*_AGENT, "client", f"ws://127.0.0.1:{plain}/connect", CLUSTER))
         line(agent)
-        yield Place(context, int(direct), int(proxied), gateway, agent)
+        yield Place(context, int(direct), int(proxied), int(other), gateway, agent)
 
 
 def measured(scratch: Path, quick: bool) -> tuple[Found, Found]:
@@ -94,6 +99,7 @@ def measured(scratch: Path, quick: bool) -> tuple[Found, Found]:
     with place(scratch) as where:
         for found in (
             latency(where, 500 if quick else 3000),
+            hop(where, 500 if quick else 3000, (128 if quick else 1024) * MIB),
             bulk(where, (128 if quick else 1024) * MIB),
             slow_reader(where, 1024 * MIB, 3.0 if quick else 10.0),
             watches(where, 100 if quick else 1000),
@@ -128,6 +134,30 @@ def latency(where: Place, count: int) -> Found:
         "proxied_p99_ms": statistics.quantiles(taken[False], n=100)[98] * 1000,
         "request_us": cpu / count * 1e6,
     }
+
+
+def hop(where: Place, count: int, size: int) -> Found:
+    """A small GET and a large answer through a gateway whose agent is at another one, in turns with one at which it is."""
+    here, there = where.open(False), where.open(False, other=True)
+    taken: dict[str, list[float]] = {"here": [], "there": []}
+    for number in range(count + 50):
+        for name, asker in (("here", here), ("there", there)):
+            began = time.perf_counter()
+            asker.get("/small")
+            if number >= 50:
+                taken[name].append(time.perf_counter() - began)
+    rates: dict[str, float] = {}
+    for name, asker in (("here", here), ("there", there)):
+        began, read = time.perf_counter(), 0
+        answer, buffer = asker.begin(f"/bulk?{size}"), bytearray(256 * 1024)
+        while got := answer.readinto(buffer):
+            read += got
+        if read != size:
+            raise ServerError(f"{read} of {size} bytes came")
+        rates[name] = size / (time.perf_counter() - began) / 1e6
+        asker.close()
+    p50 = {name: statistics.median(found) * 1000 for name, found in taken.items()}
+    return {"hop_p50_ms": p50["there"], "hop_added_ms": p50["there"] - p50["here"], "hop_share": rates["there"] / rates["here"]}
 
 
 def bulk(where: Place, size: int) -> Found:

@@ -1,8 +1,9 @@
 """The processes of the proxy's measurements, each a program: an upstream that costs next to nothing, and a gateway before it.
 
 `… proxy_side upstream DIRECTORY` serves `/small`, `/bulk?<bytes>` and `/watch` over TLS and knows as much of a Kubernetes API as
-accounts for users need; `… proxy_side gateway DIRECTORY PORT` is the part of a gateway that requests to that cluster go through.
-Both print their port. The agent in between is :mod:`.tunnel_side`'s client, its key the cluster's name.
+accounts for users need; `… proxy_side gateway DIRECTORY PORT` is the part of a gateway that requests to that cluster go through,
+and with the port of another gateway the latter reaches the cluster, too. Both print their port. The agent in between is
+:mod:`.tunnel_side`'s client, its key the cluster's name.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Informers
-from remuda.tunnel import TunnelServer
+from remuda.tunnel import Announcer, Session, Stream, TunnelClient, TunnelServer, serve_relayed
+from remuda.tunnel import Server as Endpoint
 from tests.waiting import until
 
 CLUSTER = "c-m-bench"
@@ -156,6 +158,8 @@ def handler(services: Services) -> Callable[[web.BaseRequest], Any]:
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/connect":
             return await services.tunnels.handle(cast(web.Request, request))
+        if request.path == "/peer":
+            return await services.tunnels.accept_server(request, "another")
         asked = RequestContext(request, judge(request.raw_path), "127.0.0.1")
         found = services.routes.find(request.method, asked.target)
         if request.headers.get("Authorization") != f"Bearer {TOKEN}" or not isinstance(found, tuple):
@@ -170,7 +174,7 @@ def handler(services: Services) -> Callable[[web.BaseRequest], Any]:
     return handle
 
 
-async def gateway(directory: Path, port: str) -> None:
+async def gateway(directory: Path, port: str, other: str = "") -> None:
     made = pki(directory)
     server = await Server.open(Config(data_dir=None))
     client, rng = InProcessClient(server, manager="bench"), Rng()
@@ -200,7 +204,22 @@ async def gateway(directory: Path, port: str) -> None:
     await secured.open("127.0.0.1", 0)
     print(plain.port, flush=True)
     print(secured.port, flush=True)
-    await asyncio.gather(keeper, services.informers.run(), *(run() for run in services.beside))
+    calling = [call(services, made, other)] if other else []
+    await asyncio.gather(keeper, services.informers.run(), *(run() for run in services.beside), *calling)
+
+
+async def call(services: Services, made: Pki, port: str) -> None:
+    """Announce the agents of this gateway to another one, which listens with TLS at this port."""
+
+    async def connected(session: Session) -> None:
+        services.tunnels.add_own_listener(Announcer(session))
+
+    async def serve(stream: Stream) -> None:
+        await serve_relayed(stream, services.tunnels.own, services.others.answer)
+
+    there = Endpoint(f"wss://127.0.0.1:{port}/peer", ca=made.ca_pem, proxy="")
+    client = TunnelClient(there, dict, lambda *_: True, SYSTEM_CLOCK, services.rng, serve=serve, connected=connected)
+    await client.run()
 
 
 async def stock(client: InProcessClient, endpoint: str, made: Pki) -> None:
@@ -229,10 +248,10 @@ def main(arguments: list[str]) -> None:
     match arguments:
         case ["upstream", directory]:
             uvloop.run(upstream(Path(directory)))
-        case ["gateway", directory, port]:
-            uvloop.run(gateway(Path(directory), port))
+        case ["gateway", directory, port, *other]:
+            uvloop.run(gateway(Path(directory), port, *other))
         case _:
-            sys.exit("upstream DIRECTORY | gateway DIRECTORY PORT")
+            sys.exit("upstream DIRECTORY | gateway DIRECTORY PORT [PORT OF ANOTHER GATEWAY]")
 
 
 if __name__ == "__main__":
