@@ -17,12 +17,11 @@ import pytest
 
 from tests.e2e.replicas import TOKEN
 from tests.real import need
-from tests.real.cluster import RealCluster
 from tests.real.etcd import EtcdCluster
 
 from .balancer import Balancer
-from .fronted import FROM_NOWHERE, Fronted
-from .harness import MANAGEMENT, Agent, Cluster, Embedded, Gateway, Person, kubectl, until
+from .fronted import FROM_NOWHERE, Fronted, fronted
+from .harness import Agent, Cluster, Embedded, Gateway, Person, kubectl, until
 from .test_agent import registered
 
 pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(900)]
@@ -139,21 +138,32 @@ def test_a_cluster_is_reached_through_each_server(servers: Servers, downstream: 
         assert 'remuda_tunnel_clients{here="false"} 2' in metrics
 
 
-def test_the_holder_dies_and_the_agent_is_reached_elsewhere(servers: Servers, downstream: Embedded) -> None:
-    holder, second, third = servers.all
-    cluster = Cluster(second, "two", holder.cluster("two").id)
-    checksum = holder.ca_checksum()
-    with Agent(cluster, downstream, server=holder.url):
-        cluster.until("Ready", "True")
-        until(lambda: all(reached(person, cluster) for person in servers.people))
-        holder.kill()
-        until(lambda: "others: 1\n" in second.endpoint.request("GET", "/healthz/peers").raw.decode() or "[-]" in _told(second))
-        assert servers.people[1].request("GET", cluster.path(NAMESPACES)).status == 503
-    with Agent(cluster, downstream, server=third.url, checksum=checksum, called="again"):
-        until(lambda: reached(servers.people[1], cluster) and reached(servers.people[2], cluster), log=second)
-        holder.start()
-        servers.until_healthy()
-        until(lambda: reached(servers.people[0], cluster), log=holder)
+def test_a_server_that_is_killed_fails_no_later_request(servers: Servers, downstream: Embedded) -> None:
+    """Its agent comes back through the load balancer to another server, and requests wait for that."""
+    with Balancer(servers.all) as balancer:
+        cluster = servers.all[0].cluster("two")
+        with Agent(cluster, downstream, server=balancer.url):
+            cluster.until("Ready", "True")
+            until(lambda: all(reached(person, cluster) for person in servers.people))
+            for _ in range(2):
+                # Both tunnels, or the main one.
+                holder = next(each for each in servers.all if _has_tunnel(each, cluster))
+                others = [person for person in servers.people if person.gateway is not holder]
+                holder.kill()
+                answers = [person.request("GET", cluster.path(NAMESPACES)).status for person in others]
+                assert answers == [200, 200], others[0].gateway.told()[-4000:]
+                assert "[-]" in _told(others[0].gateway) or "others: 1\n" in _told(others[0].gateway)
+                holder.start()
+                servers.until_healthy()
+                until(lambda: all(reached(person, cluster) for person in servers.people))
+
+
+def _has_tunnel(server: Gateway, cluster: Cluster) -> bool:
+    """Whether the last that it said of the cluster's tunnel is that it is connected."""
+    said = [
+        line for line in server.told().splitlines() if f"client={cluster.id} " in line and "remuda.tunnel.server: tunnel " in line
+    ]
+    return bool(said) and "tunnel connected" in said[-1]
 
 
 def test_a_rolling_restart_fails_no_request(servers: Servers, downstream: Embedded) -> None:
@@ -203,15 +213,12 @@ def _told(server: Gateway) -> str:
 
 
 def test_gateways_in_front_of_one_kubernetes_reach_each_others_clusters(downstream: Embedded, tmp_path: Path) -> None:
-    need.programs("etcd", "kubernetes")
-    with RealCluster(controllers=True, fsync=False) as real:
-        first, second = (Fronted(real, tmp_path / f"g{number}", FROM_NOWHERE) for number in range(2))
+    with fronted(tmp_path) as first:
+        second = Fronted(first.real, tmp_path / "second", FROM_NOWHERE)
+        # Several gateways have one certificate.
+        shutil.copytree(first.directory / "pki", second.directory / "pki")
+        second.start()
         try:
-            first.start()
-            first.there(f"{MANAGEMENT}/globalroles/admin")
-            # Several gateways have one certificate.
-            shutil.copytree(first.directory / "pki", second.directory / "pki")
-            second.start()
             cluster = registered(first, "c-front")
             token = first.administrator().token
             people = [Person(each, token, each.directory.name) for each in (first, second)]
@@ -225,7 +232,6 @@ def test_gateways_in_front_of_one_kubernetes_reach_each_others_clusters(downstre
             assert second.stop() == 0
             until(lambda: "others: 0\n" in _shown(people[0]), log=first)
         finally:
-            first.end()
             second.end()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urljoin, urlsplit
@@ -38,8 +39,10 @@ from .impersonation import Impersonation, headers_for
 from .reverse_proxy import Exchange
 from .tunnel_downstreams import LOCAL, Reach, TunnelDownstreams
 
-# The time to wait for an agent that is not connected.
+# The time to wait for an agent that is not connected; and for one that has lost its server a moment ago, and connects to another.
 WAIT_SECONDS = 5.0
+RECONNECT_SECONDS = 15.0
+_MOST_LOST = 10_000
 RETRY_AFTER = 5
 
 PROVISIONED = "Provisioned"
@@ -60,6 +63,8 @@ class Proxy:
         self._impersonation = impersonation
         self._clusters = services.informers.of(CLUSTERS)
         self._arrivals: dict[str, set[asyncio.Event]] = {}
+        # When clusters were lost that were connected.
+        self._lost: OrderedDict[str, float] = OrderedDict()
         downstreams.on_change(self._arrived)
         for route in ("/k8s/clusters/{cluster}/{path*}", "/k8s/proxy/{cluster}/{path*}"):
             services.routes.add(_METHODS, route, self.answer, Access.USER, largest=None)
@@ -139,7 +144,7 @@ class Proxy:
         waiting = self._arrivals.setdefault(cluster, set())
         waiting.add(came)
         try:
-            async with deadline(self._services.clock, WAIT_SECONDS):
+            async with deadline(self._services.clock, self._patience(cluster)):
                 while (reach := self._downstreams.reach(cluster)) is None:
                     await came.wait()
                     came.clear()
@@ -151,7 +156,19 @@ class Proxy:
             if not waiting:
                 self._arrivals.pop(cluster, None)
 
+    def _patience(self, cluster: str) -> float:
+        lost = self._lost.get(cluster)
+        left = 0.0 if lost is None else lost + RECONNECT_SECONDS - self._services.clock.monotonic()
+        return max(WAIT_SECONDS, left)
+
     def _arrived(self, cluster: str) -> None:
+        """Its agent has connected or disconnected, or other facts have changed."""
+        if self._services.tunnels.has_session(cluster):
+            self._lost.pop(cluster, None)
+        else:
+            self._lost.setdefault(cluster, self._services.clock.monotonic())
+            if len(self._lost) > _MOST_LOST:
+                self._lost.popitem(last=False)
         for event in self._arrivals.get(cluster, ()):
             event.set()
 
