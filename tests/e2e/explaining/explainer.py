@@ -13,7 +13,7 @@ from typing import Any
 
 from remuda.cli.remote.clusters import waits_in
 from tests.e2e.access.fronted import Fronted
-from tests.e2e.access.harness import Gateway
+from tests.e2e.access.harness import Gateway, Person
 from tests.e2e.serving import eventually
 from tests.real import need
 
@@ -50,10 +50,19 @@ class Explainer:
             **kept,
             "HOME": str(directory),
             "PATH": f"{programs}:{os.environ['PATH']}",
-            "KUBECONFIG": str(_kubeconfig(gateway, directory)),
+            "KUBECONFIG": str(gateway.kubeconfig),
             "REMUDA_DATA_DIR": str(gateway.directory),
         }
         self.gateway = gateway
+        if isinstance(gateway, Fronted):
+            self._log_in(gateway.administrator(), directory)
+
+    def _log_in(self, person: Person, directory: Path) -> None:
+        """In front of another Kubernetes only the gateway knows what waits, and it has users."""
+        self.environment["KUBECONFIG"] = str(person.kubeconfig(directory))
+        token = directory / "token"
+        token.write_text(f"{person.token}\n")
+        self.run(f"remuda login {self.gateway.url} --ca-file {self.gateway.ca} --token - < {token}")
 
     def run(self, command: str) -> str:
         """A line as a user copies it into a shell."""
@@ -117,11 +126,6 @@ class Explainer:
         """Run the commands of an advice literally."""
         assert cause.commands, cause
         return [self.run(command) for command in cause.commands]
-
-
-def _kubeconfig(gateway: Gateway, directory: Path) -> Path:
-    """In front of another Kubernetes it is the first user's, since only the gateway knows what waits."""
-    return gateway.administrator().kubeconfig(directory) if isinstance(gateway, Fronted) else gateway.kubeconfig
 
 
 def _causes(said: Obj) -> list[Cause]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from remuda.hosts.hosts import Hosts
+from remuda.hosts.hosts import Host, Hosts
+from remuda.provisioning.well_known import ASKED_AT, PLAN_UPDATED
 from tests.api.hooks import HookServer, allow, refusing
 from tests.e2e.access.fronted import fronted
 from tests.e2e.access.harness import CLUSTERS, Agent, Cluster, Embedded, Gateway
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 Obj = dict[str, Any]
 WORKSPACE, VERSION = "fleet-default", "v1.34.1+remuda1"
+AGENT = "rancher-system-agent"
 CREDENTIAL = "digitaloceancredentialConfig-accessToken"
 
 
@@ -289,8 +291,26 @@ def test_what_a_cluster_was_lent_is_accepted_again_by_the_command(user: Explaine
     user.does(found)
     user.run("kubectl -n fleet-default wait clusters.provisioning.cattle.io lent --for=condition=Ready --timeout=170s")
     user.gone("lent", lambda each: True)
-    assert len(hosts.all()) == 1
+    (host,) = hosts.all()
+    _restarts_a_silent_agent(user, "lent", host)
     user.run("kubectl -n fleet-default delete clusters.provisioning.cattle.io lent --timeout=170s")
+
+
+def _restarts_a_silent_agent(user: Explainer, cluster: str, host: Host) -> None:
+    """On a machine that can be entered the command does it."""
+    assert host.systemctl("stop", AGENT, seconds=60)[0] == 0
+    (secret,) = user.run(f"kubectl -n {WORKSPACE} get secrets -o name | grep '/{cluster}-.*-machine-plan$'").split()
+    long_ago = " ".join(f"{name}=2026-01-01T00:00:00Z" for name in (PLAN_UPDATED, ASKED_AT))
+
+    def is_told() -> bool:
+        user.run(f"kubectl -n {WORKSPACE} annotate --overwrite {secret} {long_ago}")
+        return any(each.code == "Silent" for each in user.causes(cluster))
+
+    eventually(is_told, 120, "the agent is silent", every=1.0)
+    found = user.until(cluster, is_code("Silent"), "its agent is stopped", actor="user", advice="Start the host if it is off")
+    user.does(found)
+    assert host.systemctl("is-active", AGENT, seconds=60)[1].strip() == "active"
+    user.gone(cluster, lambda each: True)
 
 
 def test_what_a_provider_refuses_is_told_in_its_words_and_by_the_party_that_can_mend_it(user: Explainer, ocean: Ocean) -> None:
