@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from . import (
+    addons_cluster_x_k8s_io,
     cert_manager_io,
     cluster_cattle_io,
     cluster_x_k8s_io,
@@ -25,6 +26,7 @@ from . import (
 from .crd import Kind, definition
 
 _GROUPS = {
+    addons_cluster_x_k8s_io.GROUP: "addons_cluster_x_k8s_io",
     cert_manager_io.GROUP: "cert_manager_io",
     cluster_cattle_io.GROUP: "cluster_cattle_io",
     cluster_x_k8s_io.GROUP: "cluster_x_k8s_io",
@@ -60,6 +62,7 @@ def placeholders(group: str) -> list[dict[str, Any]]:
 
 
 __all__ = [
+    "addons_cluster_x_k8s_io",
     "cert_manager_io",
     "cluster_cattle_io",
     "cluster_x_k8s_io",

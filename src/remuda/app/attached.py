@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from remuda import api
-from remuda.api import clusterctl_cluster_x_k8s_io
+from remuda.api import addons_cluster_x_k8s_io, clusterctl_cluster_x_k8s_io
 from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.api.crd_installation import InstallError, NotConverted, Outcome, established, install, install_missing, migrate
 from remuda.capi.admission import admitted
+from remuda.capi.admission.resource_sets import admitted_resource_sets
 from remuda.capi.clustercache import HttpsConnector
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import ControllerOptions
@@ -41,7 +42,7 @@ from remuda.runtime.webhook_certificates import SharedCertificates
 from remuda.runtime.webhook_server import Registration, WebhookAddress, WebhookServer, conversion_of
 
 from . import controllers as table
-from .controllers import CAPI, Program
+from .controllers import ADDONS, CAPI, Program
 from .parts import Parts
 
 log = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ class Attached:
     Cluster API's core; a gateway is another such replica.
     """
 
-    groups: tuple[str, ...] = (GROUP,)
+    groups: tuple[str, ...] = (GROUP, addons_cluster_x_k8s_io.GROUP)
     placeholders: tuple[str, ...] = (GROUP,)
     # Those of other programs, which are installed only where they are missing.
     foreign: tuple[str, ...] = (clusterctl_cluster_x_k8s_io.GROUP,)
@@ -151,7 +152,8 @@ class Attached:
         connector = HttpsConnector(self._clock, policy=lambda: self.settings.outbound)
         namespace, choice = self.settings.namespace, self.settings.choice
         parts = Parts(self._manager, connector=connector, options=self.settings.options, namespace=namespace)
-        table.add(parts, (*choice.of(table.names(CAPI)), *table.inventory(choice, core=True)))
+        wanted = (*choice.of(table.names(CAPI)), *choice.of(table.names(ADDONS)), *table.inventory(choice, core=True))
+        table.add(parts, wanted)
 
     async def _install(self, webhooks: _Webhooks) -> dict[str, Outcome]:
         definitions = api.crds(self.groups)
@@ -218,7 +220,7 @@ class Attached:
         contracts = Contracts(informers)
         async with beside(informers.run()):
             await contracts.crds.synced.wait()
-            yield admitted(converter(contracts))
+            yield (*admitted(converter(contracts)), *admitted_resource_sets())
 
     async def _migrate(self, names: list[str]) -> None:
         """Runs while this replica leads. Failures are retried: a version that stays stored for longer does no harm."""

@@ -41,7 +41,7 @@ class Program(StrEnum):
 
 # The groups, as `--controllers` names them. Those of Kubernetes have no word: each is named by itself.
 KUBERNETES, CAPI, ACCESS, PROVISIONING = "", "capi", "access", "provisioning"
-CLUSTERCTL, CERT_MANAGER = "clusterctl", "cert-manager"
+CLUSTERCTL, CERT_MANAGER, ADDONS = "clusterctl", "cert-manager", "addons"
 CORE_INVENTORY, PROVIDER_INVENTORY = "core-inventory", "provider-inventory"
 
 
@@ -240,6 +240,12 @@ GROUPS = (
                 runs=lambda p: p.jobs.runner == LOCAL,
             ),
         ),
+    ),
+    # Objects for every cluster of the core, under the name that upstream's manager gives its controller.
+    Group(
+        ADDONS,
+        (Program.SERVE, Program.CONTROLLERS),
+        (_row("clusterresourceset", "remuda.capi.clusterresourceset:ClusterResourceSets", lambda p: (p.core,)),),
     ),
     # Certificates for webhooks of providers, where cert-manager itself can't run. They run beside the core or access.
     Group(

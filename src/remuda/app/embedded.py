@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from remuda import api, kcm
 from remuda.api import (
+    addons_cluster_x_k8s_io,
     cert_manager_io,
     clusterctl_cluster_x_k8s_io,
     management_cattle_io,
@@ -47,7 +48,7 @@ from remuda.runtime import Informers, LeaseTerm, Manager, Registry
 from remuda.runtime.controller_table import ControllerChoice
 
 from . import controllers as table
-from .controllers import ACCESS, CAPI, CERT_MANAGER, KUBERNETES, PROVISIONING, Program, names
+from .controllers import ACCESS, ADDONS, CAPI, CERT_MANAGER, KUBERNETES, PROVISIONING, Program, names
 from .parts import LOCAL, Jobs, Parts
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 async def _admission(server: Server) -> AsyncIterator[None]:
     """The rules of the core's kinds, before the first request; conversion knows the kinds of providers by their definitions."""
     from remuda.capi.admission import admitted
+    from remuda.capi.admission.resource_sets import admitted_resource_sets
     from remuda.capi.conversion import converter
 
     config = server.config
@@ -218,7 +220,7 @@ async def _admission(server: Server) -> AsyncIterator[None]:
     following = asyncio.create_task(informers.run(), name="definitions")
     try:
         await contracts.crds.synced.wait()
-        install_admission(admitted(converter(contracts)), server.hooks, server.converters)
+        install_admission((*admitted(converter(contracts)), *admitted_resource_sets()), server.hooks, server.converters)
         yield
     finally:
         await _ended(following)
@@ -297,6 +299,7 @@ class _Ours:
         # Registration of hosts needs a gateway.
         self._provisioning = choice.of(names(PROVISIONING)) if embedded is not None else ()
         self._inventory = table.inventory(choice, core=bool(self._core), providers=bool(self._core and self._provisioning))
+        self._addons = choice.of(names(ADDONS)) if self._core else ()
         self._certificates = choice.of(names(CERT_MANAGER)) if self._core or embedded is not None else ()
         self.parts = [part for part, there in ((CAPI, bool(self._core)), (ACCESS, embedded is not None)) if there]
         for part in self.parts:
@@ -307,7 +310,7 @@ class _Ours:
         await self._insist(self._install_cert_manager)
         manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
         parts = self._parts(manager, machines=bool(self._core) or self._gateway is None or await self._has_machines())
-        others = (*self._inventory, *self._certificates)
+        others = (*self._addons, *self._inventory, *self._certificates)
         table.add(parts, (*self._core, *others, *self._access, *(self._provisioning if self._core else ())))
         if self._gateway is not None:
             table.tell_waits(parts)
@@ -375,7 +378,7 @@ class _Ours:
 
     async def _install_core(self) -> None:
         client, clock = self._client, self._config.clock
-        names = list(await install(client, clock, api.crds([GROUP]), in_process=True))
+        names = list(await install(client, clock, api.crds([GROUP, addons_cluster_x_k8s_io.GROUP]), in_process=True))
         await install_missing(client, api.placeholders(GROUP))
         await install_missing(client, api.crds([clusterctl_cluster_x_k8s_io.GROUP]))
         await established(client, clock, names)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from remuda.api import (
+    addons_cluster_x_k8s_io,
     cluster_x_k8s_io,
     clusterctl_cluster_x_k8s_io,
     management_cattle_io,
@@ -35,6 +36,7 @@ GATEWAY: Final = "remuda-gateway"
 AGGREGATE: Final = "cluster.x-k8s.io/aggregate-to-manager"
 # The groups whose definitions the two parts install.
 DEFINED: Final = (
+    addons_cluster_x_k8s_io.GROUP,
     cluster_x_k8s_io.GROUP,
     management_cattle_io.GROUP,
     plan_cattle_io.GROUP,
@@ -42,7 +44,7 @@ DEFINED: Final = (
     rke_cattle_io.GROUP,
 )
 _PROVIDERS = ("bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io")
-_OURS = (*DEFINED[1:], MACHINE_GROUP, CONFIG_GROUP)
+_OURS = (*DEFINED[2:], MACHINE_GROUP, CONFIG_GROUP)
 _READ = ("get", "list", "watch")
 _WRITE = (*_READ, "create", "update", "patch", "delete")
 _RBAC = "rbac.authorization.k8s.io"
@@ -149,7 +151,9 @@ def _installing() -> list[Obj]:
 
 def _controllers_rules() -> list[Obj]:
     return [
-        _whole(cluster_x_k8s_io.GROUP, *_PROVIDERS),
+        _whole(cluster_x_k8s_io.GROUP, addons_cluster_x_k8s_io.GROUP, *_PROVIDERS),
+        # What ClusterResourceSets put into clusters.
+        _rule("", "configmaps", *_READ, "patch"),
         *_installing(),
         # Kubeconfigs of clusters, bootstrap data, certificates.
         _rule("", "secrets", *_READ, "create", "patch"),

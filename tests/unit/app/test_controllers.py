@@ -11,6 +11,7 @@ from remuda import kcm
 from remuda.app import rehearsal
 from remuda.app.controllers import (
     ACCESS,
+    ADDONS,
     CAPI,
     CERT_MANAGER,
     CLUSTERCTL,
@@ -105,13 +106,18 @@ async def test_jobs_that_are_pods_have_no_runner_here() -> None:
                 *names(CAPI),
                 *names(ACCESS),
                 *names(PROVISIONING),
+                *names(ADDONS),
                 *names(CERT_MANAGER),
                 *names(CLUSTERCTL),
             ),
         ),
-        (Program.SERVE, f"-{CAPI},-{ACCESS},-{PROVISIONING},-{CLUSTERCTL},-{CERT_MANAGER}", names(KUBERNETES, required=False)),
+        (
+            Program.SERVE,
+            f"-{CAPI},-{ACCESS},-{PROVISIONING},-{CLUSTERCTL},-{CERT_MANAGER},-{ADDONS}",
+            names(KUBERNETES, required=False),
+        ),
         (Program.SERVE, f"-{PROVISIONING},planner", ("planner",)),
-        (Program.CONTROLLERS, "*", (*names(CAPI), "core-inventory")),
+        (Program.CONTROLLERS, "*", (*names(CAPI), *names(ADDONS), "core-inventory")),
         (
             Program.GATEWAY,
             "-machine-drain",

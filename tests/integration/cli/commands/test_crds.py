@@ -20,7 +20,7 @@ def test_print_writes_every_definition_as_yaml(shell: Shell) -> None:
 def test_a_group_that_is_not_ours_is_one_line(shell: Shell) -> None:
     done = shell.run("crds", "print", "--groups", "example.com")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no such API group: example.com; there are: cert-manager.io, cluster.cattle.io" in done.stderr
+    assert "no such API group: example.com; there are: addons.cluster.x-k8s.io, cert-manager.io" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

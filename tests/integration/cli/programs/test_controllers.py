@@ -15,7 +15,7 @@ from .test_serve import serving
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--controllers", "machin"], "there is no controller 'machin'; there are capi, cluster, clusterctl, core-inventory,"),
+        (["--controllers", "machin"], "there is no controller 'machin'; there are addons, capi, cluster, clusterctl,"),
         (["--controllers", "-capi"], "nothing is left to run"),
         (["--webhook-url", "http://x:1"], "'http://x:1' is not https://HOST:PORT"),
         (["--webhook-url", "https://x:1", "--webhook-service", "a/b"], "exclude each other"),
