@@ -238,7 +238,8 @@ def _is_server(machine: Machine) -> bool:
 
 
 def _as(argument: Argument, value: Any) -> Any:
-    if argument.is_boolean and isinstance(value, str):
+    # An empty text is no value, as for every other argument.
+    if argument.is_boolean and isinstance(value, str) and value:
         return value.lower() == "true"
     return list(value) if isinstance(value, tuple) else value
 

@@ -126,6 +126,63 @@ def test_nothing_and_empty_are_the_same(name: str, roles: str) -> None:
         assert plan.encode(inputs.plan(machine(roles), JOINED, {name: empty})) == without
 
 
+# Fields that may be absent, by the path of the object that has them.
+OPTIONAL: dict[tuple[str | int, ...], tuple[str, ...]] = {
+    (): ("networking", "upgradeStrategy", "additionalManifest"),
+    ("agentEnvVars", 0): ("valueFrom",),
+    ("dataDirectories",): ("systemAgent",),
+    ("etcd",): ("disableSnapshots", "snapshotScheduleCron"),
+    ("etcd", "s3"): ("folder", "region", "endpoint", "cloudCredentialName", "skipSSLVerify"),
+    ("localClusterAuthEndpoint",): ("fqdn", "caCerts"),
+    ("machineGlobalConfig",): ("disable", "kube-apiserver-arg", "debug", "node-label"),
+    ("machineSelectorConfig", 0, "config"): ("protect-kernel-defaults", "kube-proxy-arg"),
+    ("machineSelectorConfig", 0, "machineLabelSelector"): ("matchExpressions",),
+    ("machineSelectorFiles", 0, "fileSources", 0): ("configMap",),
+    ("machineSelectorFiles", 0, "fileSources", 0, "secret"): ("defaultPermissions",),
+    ("machineSelectorFiles", 0, "fileSources", 0, "secret", "items", 0): ("permissions", "hash", "dynamic"),
+    ("registries", "configs", "a"): ("caBundle", "tlsSecretName"),
+    ("registries", "configs", "z"): ("authConfigSecretName", "insecureSkipVerify"),
+    ("registries", "mirrors", "a"): ("rewrite",),
+}
+# What is nothing for them, where that is more or less than null and "".
+_NOTHING: dict[str, tuple[Any, ...]] = {
+    "configMap": (None,),
+    "valueFrom": (None,),
+    "disable": (None, "", []),
+    "kube-apiserver-arg": (None, "", []),
+    "matchExpressions": (None, []),
+    "rewrite": (None, {}),
+    "skipSSLVerify": (None, False),
+    "insecureSkipVerify": (None, False),
+}
+
+
+def respelled(spec: dict[str, Any], by: random.Random) -> dict[str, Any]:
+    """The same spec as another program writes it: maps in another order, absent fields as null or empty, booleans of arguments
+    as text, and lists of one as their member."""
+    found = shuffled(spec, by)
+    for path, fields in OPTIONAL.items():
+        place = found
+        for part in path:
+            place = place[part]
+        for field in fields:
+            if by.random() < 0.5:
+                place[field] = by.choice(_NOTHING.get(field, (None, "")))
+    arguments = found["machineGlobalConfig"]
+    arguments["selinux"] = by.choice((True, "true", "True"))
+    arguments["tls-san"] = by.choice(("x", ["x"], ["x", ""], ["x", None]))
+    return shuffled(found, by)  # type: ignore[no-any-return]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(), roles=st.sampled_from(["etcd,control-plane", "worker", "etcd,control-plane,worker"]))
+def test_every_spelling_of_a_spec_gives_the_same_bytes(seed: int, roles: str) -> None:
+    one = machine(roles, labels={"k": "2", "l": "1"}, annotations=ANNOTATIONS)
+    straight = plan.encode(desired_plan(KNOWN, snapshot(SPEC), one, JOINED))
+    other = plan.encode(desired_plan(KNOWN, snapshot(respelled(SPEC, random.Random(seed))), one, JOINED))
+    assert straight == other
+
+
 def test_one_renderer_does_not_mix_up_machines_or_clusters() -> None:
     render = renderer(KNOWN)
     one, other = snapshot(SPEC), snapshot({"machineGlobalConfig": {"selinux": True}})
