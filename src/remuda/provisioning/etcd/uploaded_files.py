@@ -112,6 +112,7 @@ class UploadedFiles:
             raise
         if complete is None:
             source.rename(self._place(upload))
+            _settle(source.parent)
         return found
 
     def remove(self, upload: Upload) -> None:
@@ -137,3 +138,12 @@ class UploadedFiles:
 
     def _part(self, upload: Upload) -> Path:
         return self._place(upload).with_suffix(_PART)
+
+
+def _settle(directory: Path) -> None:
+    """The names in it outlive a crash: an ETCDSnapshot must not stand for a file that is lost."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
