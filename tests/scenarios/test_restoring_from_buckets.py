@@ -23,7 +23,8 @@ from remuda.provisioning.etcd.snapshot_specs import SPEC_KEY
 from remuda.provisioning.well_known import CLUSTER_SPEC
 
 from .provisioned import DEMO, build, init_nodes, message, ready
-from .test_restoring import add_map, ended, maps, request, save, status, why
+from .soaking import SOAK
+from .test_restoring import add_map, ended, listed, maps, request, save, status, why
 
 BUCKET, FOLDER, CREDENTIAL = "backups", "demo", "keys-of-s3"
 OF_HOSTS = {"bucket": BUCKET, "folder": FOLDER}
@@ -125,7 +126,52 @@ async def test_where_only_hosts_have_a_credential_one_of_them_lists_the_bucket()
         assert world.distribution(DEMO).violations == []
 
 
-@pytest.mark.parametrize("trouble", [Why.BUSY, None])
+# What a service, or the way to it, may say for good.
+_DEFINITE = [Why.NO_BUCKET, Why.WRONG_REGION, Why.UNTRUSTED, Why.UNREACHABLE, Why.OTHER]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("reason", _DEFINITE if SOAK else _DEFINITE[-1:])
+async def test_a_bucket_that_can_not_be_used_refuses_the_restore_and_another_one_goes_on(reason: Why) -> None:
+    async with provisioned() as world:
+        bucket = await saved(world, THREE)
+        bucket.trouble = reason
+        started = list(world.distribution(DEMO).starts)
+        await request(world, "snap")
+        assert await ended(world) == "Failed" and "the cluster goes on without it" in await why(world)
+        assert world.distribution(DEMO).starts == started and await maps(world) == {"before", "after"}
+        bucket.trouble = None
+        await request(world, "snap", 2)
+        assert await ended(world, 2) == "Finished", await why(world)
+        await ready(world)
+        assert await maps(world) == {"before"} and world.distribution(DEMO).violations == []
+
+
+_ANY = [Why.FULL, Why.DENIED, Why.BUSY, Why.CUT, Why.UNREACHABLE]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("reason", _ANY if SOAK else _ANY[:1])
+async def test_a_bucket_that_takes_no_copy_does_not_lose_the_snapshot(reason: Why) -> None:
+    """The files of the hosts are there, the copy is told as failed, and the next snapshot has one again."""
+    async with provisioned() as world:
+        bucket = await saved(world, THREE)
+        before = set(bucket.objects)
+        bucket.trouble = reason
+        await save(world, 2)
+        (host,) = [host for host in world.hosts.hosts.values() if host.name == "h0"]
+        newest = max(world.distribution(DEMO).snapshots[host.name])
+        assert set(bucket.objects) == before and newest in world.distribution(DEMO).failed_uploads
+        await request(world, await listed(world, host))
+        assert await ended(world) == "Finished", await why(world)
+        bucket.trouble = None
+        await ready(world)
+        assert await maps(world) == {"before", "after"} and world.distribution(DEMO).violations == []
+        await save(world, 3)
+        assert set(bucket.objects) > before
+
+
+@pytest.mark.parametrize("trouble", [Why.BUSY, Why.CUT, None] if SOAK else [Why.BUSY, None])
 async def test_a_bucket_that_does_not_answer_is_waited_for(trouble: Why | None) -> None:
     """One that says so, and one that is only slow."""
     async with provisioned() as world:
