@@ -25,7 +25,7 @@ from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.storage.sqlite.files import holder_of
 from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
-from remuda.gateway.auth.acting import ImpersonatingActing
+from remuda.gateway.auth.user_clients import ImpersonatingActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.gateway.peers.lease_directory import LeaseDirectory, shared_envelope
 from remuda.gateway.peers.peering import PeerSetup

@@ -35,7 +35,7 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Front, Server
 from remuda.apiserver.watch.filtered_list import FilteredLists
 from remuda.gateway.auth.access_review import LocalAccess
-from remuda.gateway.auth.acting import LocalActing
+from remuda.gateway.auth.user_clients import LocalActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.gateway.peers.peering import HEALTH_PATH, Peering, PeerSetup
 from remuda.gateway.server.change_plans import ChangePlans

@@ -24,7 +24,7 @@ from remuda.apiserver.server import Server
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.gateway.auth.access_review import LocalAccess
-from remuda.gateway.auth.acting import LocalActing
+from remuda.gateway.auth.user_clients import LocalActing
 from remuda.gateway.gateway import Gateway, GatewayDependencies
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import Key, dig, name_of
