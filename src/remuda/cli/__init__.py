@@ -1,10 +1,10 @@
 """The `remuda` command: :mod:`.command_tree` lists all commands and imports each when it is called.
 
-`commands/` has the commands, `programs/` those that run until stopped; `options/` is shared, `remote/` reads from a server,
-`views/` draws what was read; `demo/`, `systemd` and `support_bundle/` are the parts of one command each. `exit_codes` turns
-errors into one sentence and an exit code. No server, client or aiohttp at import: `--help` must feel instant. Not here: what runs
-in a program (`app`), the command line of the system agent (`agent/cli`). Read :mod:`.command_tree`, then one module of
-`commands/`.
+`commands/` has the commands, `programs/` those that run until stopped, `demo/` and `support_bundle/` one command each with its
+parts; `systemd` is the part of `install`. `options/` is shared, `remote/` reads from a server, `views/` draws what was read.
+`exit_codes` turns errors into one sentence and an exit code. No server, client or aiohttp at import: `--help` must feel instant.
+Not here: what runs in a program (`app`), the command line of the system agent (`agent/cli`). Read :mod:`.command_tree`, then one
+module of `commands/`.
 """
 
 from __future__ import annotations

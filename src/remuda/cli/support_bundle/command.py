@@ -1,6 +1,4 @@
-"""`remuda support-bundle`: the information for support, without secrets. What goes in is
-:mod:`remuda.cli.support_bundle`.
-"""
+"""`remuda support-bundle`: the information for support, without secrets. :mod:`.collector` collects it."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from ..remote.login_file import complete_names
 if TYPE_CHECKING:
     from remuda.client.kubeconfig import KubeTarget
 
-    from ..support_bundle.collector import Collector
+    from .collector import Collector
 
 _MIB = 1 << 20
 
@@ -77,8 +75,8 @@ def command(
     from remuda.client.kubeconfig import ConfigError
     from remuda.kube.clock import SYSTEM_CLOCK, rfc3339
 
-    from ..support_bundle.collector import Collector, opened
-    from ..support_bundle.scrubbing import Scrubber
+    from .collector import Collector, opened
+    from .scrubbing import Scrubber
 
     now = SYSTEM_CLOCK.time()
     path = file or Path(f"remuda-support-{rfc3339(now).replace(':', '')}.tar.gz")
@@ -117,7 +115,7 @@ async def _collect(
     from remuda.client.https import HttpsClient
     from remuda.kube.clock import SYSTEM_CLOCK
 
-    from . import doctor
+    from ..commands import doctor
 
     collector.learn_files(data_dir)
     if target is not None:

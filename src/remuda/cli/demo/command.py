@@ -1,4 +1,4 @@
-"""`remuda demo`: what Remuda does, on this machine and within minutes. The steps are in :mod:`..demo.tour`."""
+"""`remuda demo`: what Remuda does, on this machine and within minutes. The steps are in :mod:`.tour`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..options.locations import parse_interval
 from ..views.output import is_terminal
 
 if TYPE_CHECKING:
-    from ..demo.cluster import Declared
-    from ..demo.stage import Stage
-    from ..demo.tour import Tour
+    from .cluster import Declared
+    from .stage import Stage
+    from .tour import Tour
 
 _MOST = 9
 
@@ -55,7 +55,7 @@ def command(servers: int | None, workers: int | None, data_dir: Path | None, lea
     worker and has it replaced. The cluster's nodes are simulated: its control plane is real, but its pods start no containers.
     Ctrl-C removes everything, at any time. Linux only.
     """
-    from ..demo import cluster
+    from . import cluster
 
     if not sys.platform.startswith("linux"):
         raise Failure("the demo makes hosts on this machine, which needs Linux")
@@ -83,8 +83,8 @@ async def _show(wanted: Declared, directory: Path, timeout: float, *, staying: b
     from remuda.hosts import processes
     from remuda.kube.clock import SYSTEM_CLOCK
 
-    from ..demo.stage import Stage
-    from ..demo.tour import Tour
+    from .stage import Stage
+    from .tour import Tour
 
     # All processes that are started from here stay below this one, and can be counted at the end.
     processes.become_subreaper()
