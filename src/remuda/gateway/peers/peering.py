@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -277,6 +278,10 @@ def opened_all(envelope: Envelope, texts: dict[str, str], complained: dict[str, 
 
 
 def _why(error: BaseException) -> str:
+    """In words that stay the same from one try to the next, and that the other servers can be told."""
     if isinstance(error, aiohttp.ServerFingerprintMismatch):
         return "another certificate is served there than it tells of: its address must lead to itself, not to a load balancer"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        found = error.os_error
+        return (os.strerror(found.errno) if found.errno is not None and found.errno > 0 else str(found)).lower()
     return str(error) or type(error).__name__

@@ -211,7 +211,8 @@ async def test_a_server_that_left_the_directory_is_forgotten(tmp_path: Path) -> 
     async with nodes(first):
         async with nodes(second):
             await until(lambda: first.peering.health()[0] and "b" in first.peering.view().servers)
-        await until(lambda: not first.peering.health()[0])
+        await until(lambda: "connection refused" in first.peering.health()[1])
+        assert not first.peering.health()[0]
         del shared.texts["b"]
         await until(lambda: first.peering.health()[0] and "b" not in first.peering.view().servers)
 
