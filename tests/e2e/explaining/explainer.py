@@ -67,7 +67,7 @@ class Explainer:
     def run(self, command: str) -> str:
         """A line as a user copies it into a shell."""
         done = subprocess.run(
-            ["sh", "-ec", command], env=self.environment, capture_output=True, text=True, timeout=180, check=False
+            ["sh", "-ec", command], env=self.environment, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, (command, done.stdout[-2000:], done.stderr[-2000:])
         return done.stdout + done.stderr
