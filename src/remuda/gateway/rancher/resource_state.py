@@ -101,6 +101,8 @@ FALSE_IS_TRANSITION: Final[Mapping[str, str]] = {
     "Progressing": "inactive",
     "Ready": "unavailable",
 }
+# Cluster API has a condition of the same name for an activity: without it there is nothing wrong.
+_AT_REST: Final[Mapping[str, str]] = {"Updating": "NotUpdating"}
 # Conditions whose given status is an error, by group and kind.
 ERRORS: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
     ("", "Node"): {
@@ -185,6 +187,8 @@ def judged(condition: Mapping[str, Any]) -> Judged:
     """The meaning of one condition by the three tables."""
     type_, status = condition.get("type"), condition.get("status")
     if type(type_) is not str:
+        return _CALM
+    if status == "False" and type_ in _AT_REST and condition.get("reason") == _AT_REST[type_]:
         return _CALM
     word = UNKNOWN_IS_TRANSITION.get(type_)
     if word is not None:

@@ -210,6 +210,12 @@ def test_the_meaning_of_one_condition(type_: str, status: str, error: bool, tran
     assert (meaning.error, meaning.transitioning) == (error, transitioning)
 
 
+def test_an_activity_that_rests_is_no_error() -> None:
+    resting = condition("Updating", "False", reason="NotUpdating")
+    assert judged(resting) == ("", False, False) and shown_conditions([resting])[0]["error"] is False
+    assert judged(condition("Updating", "False", reason="Other")).error
+
+
 def test_conditions_are_shown_with_their_meaning_and_the_time_of_their_change() -> None:
     given = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     assert shown_conditions([given]) == [
