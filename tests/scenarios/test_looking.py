@@ -7,8 +7,9 @@ from dataclasses import replace
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.cli.remote import clusters
-from remuda.cli.views import cluster_tree, states, wait_chain, waits
-from remuda.cli.views.states import ClusterView
+from remuda.cli.views import chain_tree, cluster_tree
+from remuda.gateway.explain import states, wait_chain, waits
+from remuda.gateway.explain.states import ClusterView
 from remuda.kube.objects import Key
 from remuda.kube.waits import Code
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
@@ -50,7 +51,7 @@ class Onlooker:
         now = self._world.clock.time()
         for found in (sight, replace(sight, waits=None)):
             links = wait_chain.chain(found, now)
-            drawn = [cluster_tree.plain(line) for line in cluster_tree.drawn(wait_chain.of_chain(found, links, now))]
+            drawn = [cluster_tree.plain(line) for line in cluster_tree.drawn(chain_tree.of_chain(found, links, now))]
             assert all(line == line.rstrip() and line for line in drawn)
             if word != states.ACTIVE:
                 assert wait_chain.to_do(links, found), (word, drawn, self.told[-5:])

@@ -43,9 +43,14 @@ CLUSTER = "c-m-bcdfg245"
 # What a path of a pattern is asked for with.
 FILLED = {"cluster": CLUSTER, "id": CLUSTER, "kind": "localProviders", "provider": "local", "namespace": "fleet-default"}
 # Where a user may ask without any role, for what is their own or nobody's.
-OWN_AFFAIRS = {"GET /v3/tokens", "POST /v3/tokens", "GET /v3/users", "POST /v1/logout", "GET /v1-remuda/versions"} | {
-    f"GET {root}{path}" for root in ("/v1", "/k8s/clusters/local/v1") for path in ("", "/schemas", "/counts")
-}
+OWN_AFFAIRS = {
+    "GET /v3/tokens",
+    "POST /v3/tokens",
+    "GET /v3/users",
+    "POST /v1/logout",
+    "GET /v1-remuda/versions",
+    "GET /v1-remuda/attention",
+} | {f"GET {root}{path}" for root in ("/v1", "/k8s/clusters/local/v1") for path in ("", "/schemas", "/counts")}
 OWN_AFFAIRS |= {
     f"{request}{plural}" for request in ("GET /v1/userpreference", "POST /v1/ext.cattle.io.selfuser") for plural in ("", "s")
 }

@@ -36,6 +36,7 @@ from .auth.login import Login
 from .auth.login_providers import LocalProvider, Providers
 from .auth.tokens import Sessions, TokenApi
 from .auth.users_api import UserApi
+from .explain.explanations import Explanations
 from .handler import Auditing, GatewayHandler, Unaudited
 from .peers.peering import HEALTH_PATH, Peering, PeerSetup
 from .proxy.cluster_connector import DownstreamConnector
@@ -156,6 +157,7 @@ class Gateway:
         self.uploads = SnapshotUploads(services, hosts, wrong, self._uploaded_files())
         machines = MachineAccessApi(services)
         self.waits = Waits(services)
+        Explanations(services, self.waits, self.progress.rings)
         Versions(services)
         self.tunnels = Tunnels(services, self.registrations, departed)
         self.peering = Peering(services, self.ground.peers, self.registry) if self.ground.peers is not None else None

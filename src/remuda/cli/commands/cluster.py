@@ -15,9 +15,8 @@ from . import recover
 
 if TYPE_CHECKING:
     from remuda.client.https import HttpsClient
+    from remuda.gateway.explain.states import ClusterView
     from remuda.provisioning.etcd.snapshot_sets import SnapshotSet
-
-    from ..views.states import ClusterView
 
 Obj = dict[str, Any]
 
@@ -44,11 +43,11 @@ def command() -> None:
 @output_option(TABLE, WIDE, JSON, YAML, NAME)
 def list_(namespace: str, remote: Remote, output: Output) -> None:
     """List the clusters that you may see."""
+    from remuda.gateway.explain import states
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.kube.duration import human_age
 
     from ..remote import clusters
-    from ..views import states
 
     found = remote.run(lambda client: clusters.overview(client, namespace))
     data, rows, now = [], [], SYSTEM_CLOCK.time()
@@ -146,8 +145,9 @@ def registration_command(
     Run it on the host, as a user that may use sudo. For an imported cluster it is the kubectl command that connects it. It
     compares the server's CA with its checksum before it runs anything. It contains a token: anyone who has it can add hosts.
     """
+    from remuda.gateway.explain import states
+
     from ..remote import clusters
-    from ..views import states
 
     details = clusters.Details(() if all_roles else roles, node_name, address, internal_address, labels, taints)
     try:
@@ -220,11 +220,13 @@ def certificates(name: str, namespace: str, remote: Remote, output: Output) -> N
 
     CLUSTER is its name in the workspace, or its id. Hosts report them twice a day, and after each change.
     """
+    from remuda.gateway.explain.cluster_reader import machines_of
+
     from ..remote import clusters
     from ..views.machine import CERTIFICATE_COLUMNS, certificate_rows, certificates_data
 
     async def look(client: HttpsClient) -> list[Obj]:
-        return await clusters.machines_of(client, await clusters.find(client, namespace, name))
+        return await machines_of(client, await clusters.find(client, namespace, name))
 
     data = certificates_data(remote.run(look), _now())
     output.show(data, CERTIFICATE_COLUMNS, certificate_rows(data, output))
@@ -288,16 +290,17 @@ def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
     CLUSTER is its name in the workspace, or its id. The object that another one waits for is shown below it, with its observed
     state; at the end is what to do, with commands that can be run as they are.
     """
+    from remuda.gateway.explain import cluster_reader, states, wait_chain
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.kube.objects import name_of
 
     from ..remote import clusters
-    from ..views import cluster_tree, states, wait_chain
+    from ..views import chain_tree, cluster_tree
     from ..views.cluster_tree import painted
 
     async def look(client: HttpsClient) -> Any:
         sight = await clusters.look(client, await clusters.find(client, namespace, name))
-        return await clusters.with_plans(client, sight, lambda each: states.of_machine(each).word != states.READY)
+        return await cluster_reader.with_plans(client, sight, lambda each: states.of_machine(each).word != states.READY)
 
     sight = remote.run(look)
     now = SYSTEM_CLOCK.time()
@@ -317,7 +320,7 @@ def explain(name: str, namespace: str, remote: Remote, output: Output) -> None:
             }
         )
         return
-    for line in cluster_tree.drawn(wait_chain.of_chain(sight, links, now), output.width):
+    for line in cluster_tree.drawn(chain_tree.of_chain(sight, links, now), output.width):
         output.line(painted(line, output.stream))
     if not links:
         output.paragraph(state.message or "It waits for nothing.")

@@ -206,8 +206,9 @@ def join(name: str, cluster: str, namespace: str, roles: tuple[str, ...], data_d
 
 
 def _registration_command(remote: Remote, namespace: str, cluster: str) -> str:
+    from remuda.gateway.explain import states
+
     from ..remote import clusters
-    from ..views import states
 
     wanted = remote.run(lambda client: clusters.find(client, namespace, cluster))
     return clusters.commands(remote, states.identifier_of(wanted), cluster, "nodeCommand")

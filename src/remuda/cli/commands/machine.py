@@ -67,16 +67,17 @@ def list_(name: str, namespace: str, remote: Remote, output: Output) -> None:
 
     CLUSTER is its name in the workspace, or its id.
     """
+    from remuda.gateway.explain import states
+    from remuda.gateway.explain.cluster_reader import machines_of
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.kube.duration import human_age
 
     from ..remote import clusters, machines
-    from ..views import states
 
     async def look(client: HttpsClient) -> Any:
         if not name:
             return await machines.every(client, namespace)
-        return await clusters.machines_of(client, await clusters.find(client, namespace or WORKSPACE, name))
+        return await machines_of(client, await clusters.find(client, namespace or WORKSPACE, name))
 
     found = remote.run(look)
     data = [{**states.machine_data(each), "cluster": machines.cluster_of(each)} for each in found]

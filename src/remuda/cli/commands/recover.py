@@ -130,8 +130,9 @@ def _confirm(preview: Preview) -> None:
 
 
 async def _requested(client: HttpsClient, namespace: str, name: str, preview: Preview, config: str) -> OperationRequest:
+    from remuda.gateway.explain.operations import RECOVERY
+
     from ..remote import clusters, operations
-    from ..views.operations import RECOVERY
     from ..views.restore_preview import MODES
 
     asked = {"machine": preview.machine}

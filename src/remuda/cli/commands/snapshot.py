@@ -13,10 +13,10 @@ from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Output, output_option
 
 if TYPE_CHECKING:
     from remuda.client.https import HttpsClient
+    from remuda.gateway.explain.states import ClusterView
     from remuda.provisioning.etcd.snapshot_sets import SnapshotCopy, SnapshotSet
 
     from ..remote.operations import OperationRequest
-    from ..views.states import ClusterView
 
 
 @click.group()
@@ -71,9 +71,11 @@ def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Out
     CLUSTER is its name in the workspace, or its id. Nothing stops meanwhile. The progress is shown on stderr; the snapshot, with
     its copies, on stdout.
     """
+    from remuda.gateway.explain.cluster_reader import machines_of
+    from remuda.gateway.explain.operations import CREATE
+
     from ..remote import clusters, operations, restoring, snapshots
     from ..views import snapshots as telling
-    from ..views.operations import CREATE
 
     async def begin(client: HttpsClient) -> tuple[OperationRequest, frozenset[str]]:
         wanted = await clusters.find(client, namespace, name)
@@ -87,7 +89,7 @@ def create(name: str, namespace: str, no_wait: bool, remote: Remote, output: Out
 
     async def taken(client: HttpsClient) -> tuple[str, SnapshotSet | None]:
         said = operations.told(await operations.followed(client, request, sys.stderr))
-        machines = await clusters.machines_of(client, request.cluster)
+        machines = await machines_of(client, request.cluster)
         return said, await snapshots.taken_since(client, request.cluster, machines, known)
 
     with restoring.going_on(name):

@@ -18,6 +18,8 @@ from typing import Any
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import load, select
+from remuda.gateway.explain import cluster_reader, states, wait_chain
+from remuda.gateway.explain.states import ClusterView
 from remuda.hosts import HostError
 from remuda.hosts.hosts import Hosts
 from remuda.kube.clock import Clock
@@ -28,8 +30,7 @@ from ..exit_codes import Failure
 from ..remote import clusters
 from ..remote.connection import WORKSPACE
 from ..remote.kubeconfigs import of_clusters
-from ..views import cluster_tree, states, wait_chain
-from ..views.states import ClusterView
+from ..views import chain_tree, cluster_tree
 from . import cluster, leftovers, server
 from .cluster import NAME, SERVERS, WORKERS, Declared, next_minor
 from .server import DemoServer
@@ -217,9 +218,9 @@ class Tour:
         """Shows why the tour ended early: what the cluster waits for, and the server's last output."""
         if self._client is not None and self._server.running:
             with contextlib.suppress(ApiError):
-                sight = await clusters.with_plans(self._client, await self._look(), lambda each: True)
+                sight = await cluster_reader.with_plans(self._client, await self._look(), lambda each: True)
                 now = self._clock.time()
-                picture = cluster_tree.drawn(wait_chain.of_chain(sight, wait_chain.chain(sight, now), now))
+                picture = cluster_tree.drawn(chain_tree.of_chain(sight, wait_chain.chain(sight, now), now))
                 self._stage.block(map(cluster_tree.plain, picture), "")
         self._stage.block(self._server.told().splitlines())
 

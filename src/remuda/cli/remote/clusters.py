@@ -10,7 +10,7 @@ import asyncio
 import re
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -18,21 +18,21 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.interface import Client
-from remuda.kube.builtin_resources import SECRETS
+from remuda.gateway.explain import states
+from remuda.gateway.explain.cluster_reader import if_any, machines_of, read_view
+from remuda.gateway.explain.states import ClusterView, LastLine
+from remuda.gateway.explain.waits import waits_in
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, rfc3339
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of, uid_of
+from remuda.kube.objects import Key, dig, name_of, namespace_of, uid_of
 from remuda.kube.owners import has_finalizer
-from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.provisioning.well_known import UNINSTALL, plan_name
+from remuda.provisioning.well_known import UNINSTALL
 
 from ..exit_codes import Code as ExitCode
 from ..exit_codes import Failure
-from ..views import cluster_tree, states
+from ..views import cluster_tree
 from ..views.cluster_tree import Piece, Screen
-from ..views.states import ClusterView, LastLine
 
 if TYPE_CHECKING:
     from .connection import Remote
@@ -41,8 +41,6 @@ Obj = dict[str, Any]
 _T = TypeVar("_T")
 
 _PROGRESS, _WAITS = "/v3/connect/progress", "/v1-remuda/waits"
-# Whose plans are read to explain a cluster: of many that wait, the first say enough.
-_MOST_PLANS = 20
 _EVERY = 1.0
 
 
@@ -65,9 +63,9 @@ class Overview:
 async def overview(client: Client, namespace: str = "") -> Overview:
     wanted, managed, planes, machines = await asyncio.gather(
         client.list(provisioning.CLUSTERS, namespace),
-        _if_any(client.list(management.CLUSTERS)),
-        _if_any(client.list(rke.RKE_CONTROL_PLANES, namespace)),
-        _if_any(client.list(capi.MACHINES, namespace)),
+        if_any(client.list(management.CLUSTERS)),
+        if_any(client.list(rke.RKE_CONTROL_PLANES, namespace)),
+        if_any(client.list(capi.MACHINES, namespace)),
     )
     by_cluster: dict[Key, list[Obj]] = {}
     for machine in _items(machines):
@@ -88,7 +86,7 @@ async def find(client: Client, namespace: str, name: str) -> Obj:
     except ApiError as error:
         if not error.is_not_found:
             raise
-        managed = await _if_any(client.get(management.CLUSTERS, name))
+        managed = await if_any(client.get(management.CLUSTERS, name))
         ref = dig(managed or {}, "status", "info", "provisioningClusterRef") or {}
         if not ref.get("name"):
             # Else it is the kind that is not there.
@@ -100,58 +98,19 @@ async def find(client: Client, namespace: str, name: str) -> Obj:
 
 async def look(client: Client, wanted: Obj) -> ClusterView:
     """At a cluster that :func:`find` gave, as it is now. Raises ApiError, also when it is gone."""
-    namespace, name = Key.of(wanted)
-    fresh = await client.get(provisioning.CLUSTERS, name, namespace)
-    identifier = states.identifier_of(fresh)
-    managed, cluster, plane, machines, said, waits = await asyncio.gather(
-        _if_any(client.get(management.CLUSTERS, identifier)) if identifier else _nothing(),
-        _if_any(client.get(capi.CLUSTERS, name, namespace)),
-        _if_any(client.get(rke.RKE_CONTROL_PLANES, name, namespace)),
-        _if_any(machines_of(client, fresh)),
-        _if_any(client.raw("GET", _PROGRESS, query={"cluster": f"{namespace}/{name}"})),
-        _if_any(client.raw("GET", _WAITS, query={"cluster": f"{namespace}/{name}"})),
+    query = {"cluster": "/".join(Key.of(wanted))}
+    view: ClusterView
+    view, said, waits = await asyncio.gather(
+        read_view(client, *Key.of(wanted)),
+        if_any(client.raw("GET", _PROGRESS, query=query)),
+        if_any(client.raw("GET", _WAITS, query=query)),
     )
     leader = states.one_line(str(waits.get("leader") or "")) if isinstance(waits, dict) else ""
-    return ClusterView(fresh, managed, cluster, plane, tuple(machines or ()), said_in(said), waits_in(waits), leader)
-
-
-async def machines_of(client: Client, wanted: Obj) -> list[Obj]:
-    """Raises ApiError."""
-    namespace, name = key = Key.of(wanted)
-    listed = await client.list(capi.MACHINES, namespace, labels=f"{CLUSTER_NAME}={name}")
-    return sorted((each for each in _items(listed) if _is_of(each, key)), key=name_of)
-
-
-async def with_plans(client: Client, sight: ClusterView, wanted: Callable[[Obj], bool]) -> ClusterView:
-    """The view with the plan Secrets of some machines, as far as this user may read them."""
-    chosen = [each for each in sight.machines if wanted(each)][:_MOST_PLANS]
-    names = {name_of(each): plan_name(str(dig(each, "spec", "bootstrap", "configRef", "name") or "")) for each in chosen}
-    namespace = namespace_of(sight.wanted)
-    found = await asyncio.gather(*(_if_any(client.get(SECRETS, secret, namespace)) for secret in names.values()))
-    return replace(sight, plans={name: each for name, each in zip(names, found, strict=True) if each is not None})
-
-
-async def _if_any(asking: Awaitable[_T]) -> _T | None:
-    """The object; None if it does not exist, or if this user may not read it."""
-    try:
-        return await asking
-    except ApiError as error:
-        if error.code in (403, 404, 405):
-            return None
-        raise
-
-
-async def _nothing() -> None:
-    return None
+    return replace(view, said=said_in(said), waits=waits_in(waits), leader=leader)
 
 
 def _items(listed: Obj | None) -> list[Obj]:
     return list((listed or {}).get("items") or ())
-
-
-def _is_of(machine: Obj, cluster: Key) -> bool:
-    said = dig(machine, "spec", "clusterName") or labels_of(machine).get(CLUSTER_NAME)
-    return (namespace_of(machine), said) == cluster
 
 
 def said_in(answer: Any) -> dict[str, LastLine]:
@@ -161,24 +120,6 @@ def said_in(answer: Any) -> dict[str, LastLine]:
         for name, line in (found or {}).items()
         if isinstance(line, dict)
     }
-
-
-def waits_in(answer: Any) -> tuple[Wait, ...] | None:
-    """The waits; None when the server does not know: an older one, or one whose controllers work elsewhere."""
-    if not isinstance(answer, dict) or answer.get("complete") is not True:
-        return None
-    return tuple(wait for each in answer.get("waits") or () if (wait := _wait(each)) is not None)
-
-
-def _wait(said: Obj) -> Wait | None:
-    try:
-        code, actor = Code(said["code"]), Actor(said["actor"])
-        on = Ref(**said["on"]) if said.get("on") else None
-        evidence = states.one_line(str(said.get("evidence") or ""))
-        return Wait(code, Ref(**said["subject"]), actor, on, evidence, str(said.get("since") or ""))
-    except (KeyError, TypeError, ValueError):
-        # Of a newer server; its conditions say it in words.
-        return None
 
 
 # --- registration commands -------------------------------------------------------------------------------------------------

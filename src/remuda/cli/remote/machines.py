@@ -9,6 +9,7 @@ from remuda.access.rancher_conditions import UNKNOWN
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.interface import Client
+from remuda.gateway.explain.cluster_reader import if_any, machines_of
 from remuda.kube import conditions
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
@@ -30,7 +31,6 @@ from remuda.provisioning.well_known import CLUSTER_NAME, MACHINE_API_VERSION, MA
 
 from ..exit_codes import Code, Failure
 from ..views.machine import MachineView
-from .clusters import machines_of
 
 Obj = dict[str, Any]
 _T = TypeVar("_T")
@@ -64,7 +64,7 @@ async def find(client: Client, namespace: str, name: str) -> Obj:
 
 async def _all_in(client: Client, namespace: str) -> list[Obj]:
     """All objects that this user may read."""
-    return list((await _if_any(client.list(capi.MACHINES, namespace)) or {}).get("items") or ())
+    return list((await if_any(client.list(capi.MACHINES, namespace)) or {}).get("items") or ())
 
 
 def _other_names(machine: Obj) -> tuple[str, str]:
@@ -88,7 +88,7 @@ async def every(client: Client, namespace: str = "") -> list[Obj]:
         if error.code != 403:
             raise
         clusters = (await client.list(provisioning.CLUSTERS, namespace)).get("items") or ()
-        found = [each for wanted in clusters for each in await _if_any(machines_of(client, wanted)) or ()]
+        found = [each for wanted in clusters for each in await if_any(machines_of(client, wanted)) or ()]
     return sorted(found, key=lambda each: (namespace_of(each), cluster_of(each), name_of(each)))
 
 
@@ -96,25 +96,25 @@ async def look(client: Client, machine: Obj) -> MachineView:
     namespace, kind, name = namespace_of(machine), dig(machine, "spec", "infrastructureRef", "kind"), _infrastructure(machine)
     if dig(machine, "spec", "infrastructureRef", "apiGroup") != MACHINE_GROUP or not kind or not name:
         return MachineView(machine)
-    infra = await _if_any(client.get(resource_of(MACHINE_API_VERSION, kind), name, namespace))
+    infra = await if_any(client.get(resource_of(MACHINE_API_VERSION, kind), name, namespace))
     template_name = annotations_of(infra or {}).get(_TEMPLATE, "")
     resource = resource_of(MACHINE_API_VERSION, f"{kind}Template")
-    template = await _if_any(client.get(resource, template_name, namespace)) if template_name else None
-    job = await _if_any(client.get(JOBS, job_name(name), namespace))
+    template = await if_any(client.get(resource, template_name, namespace)) if template_name else None
+    job = await if_any(client.get(JOBS, job_name(name), namespace))
     tried = await attempts(client, namespace, dig(machine, "spec", "clusterName") or "", labels_of(machine).get(POOL_NAME) or "")
     return MachineView(machine, infra, template, job, tuple(each for each in tried if each.machine == name_of(machine)))
 
 
 async def attempts(client: Client, namespace: str, cluster: str, *pools: str) -> list[JobAttempt]:
     """The attempts to make machines of some pools of a cluster; the oldest first."""
-    found = [await _if_any(client.get(CONFIG_MAPS, attempts_name(cluster, pool), namespace)) for pool in pools]
+    found = [await if_any(client.get(CONFIG_MAPS, attempts_name(cluster, pool), namespace)) for pool in pools]
     return _in_order(found)
 
 
 async def all_attempts(client: Client, wanted: Obj) -> list[JobAttempt]:
     """The same for all pools of a cluster. Who may not list is given those of the pools that there are now, by name."""
     namespace, cluster = namespace_of(wanted), name_of(wanted)
-    listed = await _if_any(client.list(CONFIG_MAPS, namespace, labels=f"{ATTEMPTS}=true,{CLUSTER_NAME}={cluster}"))
+    listed = await if_any(client.list(CONFIG_MAPS, namespace, labels=f"{ATTEMPTS}=true,{CLUSTER_NAME}={cluster}"))
     if listed is not None:
         return _in_order(listed.get("items") or ())
     pools = [str(each.get("name") or "") for each in dig(wanted, "spec", "rkeConfig", "machinePools") or ()]
@@ -129,10 +129,10 @@ def _in_order(found: Iterable[Obj | None]) -> list[JobAttempt]:
 async def log_of(client: Client, machine: Obj) -> str | None:
     """The output of the program that made the machine, or removes it; None when none is kept. Raises ApiError."""
     infra, namespace = _infrastructure(machine), namespace_of(machine)
-    kept = await _if_any(client.get(CONFIG_MAPS, log_name(infra), namespace))
+    kept = await if_any(client.get(CONFIG_MAPS, log_name(infra), namespace))
     if kept is not None:
         return str(dig(kept, "data", _LOG) or "")
-    pods = await _if_any(client.list(_PODS, namespace, labels=f"batch.kubernetes.io/job-name={job_name(infra)}"))
+    pods = await if_any(client.list(_PODS, namespace, labels=f"batch.kubernetes.io/job-name={job_name(infra)}"))
     newest = sorted((pods or {}).get("items") or (), key=lambda pod: str(dig(pod, "metadata", "creationTimestamp") or ""))
     if not newest:
         return None
@@ -147,21 +147,21 @@ async def log_of(client: Client, machine: Obj) -> str | None:
 
 async def log_of_the_past(client: Client, namespace: str, name: str) -> str | None:
     """The same for a machine that is gone: its log stays for a while, under the name that its infrastructure had."""
-    kept = await _if_any(client.get(CONFIG_MAPS, log_name(name), namespace))
+    kept = await if_any(client.get(CONFIG_MAPS, log_name(name), namespace))
     return str(dig(kept, "data", _LOG) or "") if kept is not None and LOG in labels_of(kept) else None
 
 
 async def is_worked_on(client: Client, machine: Obj) -> bool:
     """True if a Job that makes or removes the machine exists, or is about to. Raises ApiError."""
     ref, namespace = dig(machine, "spec", "infrastructureRef") or {}, namespace_of(machine)
-    fresh = await _if_any(client.get(capi.MACHINES, name_of(machine), namespace))
+    fresh = await if_any(client.get(capi.MACHINES, name_of(machine), namespace))
     if fresh is None or ref.get("apiGroup") != MACHINE_GROUP:
         return False
     infra_name = _infrastructure(machine)
-    job = await _if_any(client.get(JOBS, job_name(infra_name), namespace))
+    job = await if_any(client.get(JOBS, job_name(infra_name), namespace))
     if job is not None:
         return outcome_of(job).ended is JobEnd.NOT_YET
-    infra = await _if_any(client.get(resource_of(MACHINE_API_VERSION, str(ref.get("kind") or "")), infra_name, namespace))
+    infra = await if_any(client.get(resource_of(MACHINE_API_VERSION, str(ref.get("kind") or "")), infra_name, namespace))
     if infra is None:
         # It is gone; or it is not for this reader, and the Machine says enough.
         return is_being_deleted(fresh) or not conditions.is_true(fresh, "InfrastructureReady")
@@ -174,15 +174,6 @@ _PODS = GroupVersionResource("", "v1", "pods")
 
 def _infrastructure(machine: Obj) -> str:
     return str(dig(machine, "spec", "infrastructureRef", "name") or "")
-
-
-async def _if_any(asking: Awaitable[_T]) -> _T | None:
-    try:
-        return await asking
-    except ApiError as error:
-        if error.code in (403, 404, 405):
-            return None
-        raise
 
 
 # --- log follow -----------------------------------------------------------------------------------------------------------

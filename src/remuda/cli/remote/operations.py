@@ -12,6 +12,9 @@ from typing import Any, TextIO
 
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.interface import Client
+from remuda.gateway.explain import operations, states
+from remuda.gateway.explain.operations import Operation
+from remuda.gateway.explain.states import ClusterView
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, name_of, resource_version_of
@@ -19,9 +22,6 @@ from remuda.provisioning.etcd import recovery_request
 from remuda.provisioning.well_known import RECOVER
 
 from ..exit_codes import Code, Failure
-from ..views import operations, states
-from ..views.operations import Operation
-from ..views.states import ClusterView
 from . import clusters
 
 Obj = dict[str, Any]

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from remuda.gateway.explain import states
+from remuda.gateway.explain.operations import RESTORE
+from remuda.gateway.explain.states import ClusterView
 from remuda.kube.clock import SYSTEM_CLOCK, time_of
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, metadata, name_of
 from remuda.provisioning.etcd.snapshot_sets import SnapshotSet
 
 from ..exit_codes import Code, Failure
-from ..views import restore_preview, states
-from ..views.operations import RESTORE
+from ..views import restore_preview
 from ..views.restore_preview import CreatedSince, Preview
-from ..views.states import ClusterView
 from . import clusters, operations, snapshots
 from .connection import Remote
 from .resource_kinds import Kind, served

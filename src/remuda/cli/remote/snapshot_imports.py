@@ -9,6 +9,7 @@ from remuda.access.rancher_conditions import condition_of
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.client.interface import Client
+from remuda.gateway.explain import states
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, rfc3339
 from remuda.kube.objects import Key, annotations_of, name_of
 from remuda.provisioning.etcd.import_request import ImportRequest, ImportRequestError, request_for
@@ -17,7 +18,6 @@ from remuda.provisioning.etcd.snapshot_sets import SnapshotCopy, copy_of
 from remuda.provisioning.well_known import IMPORT_SNAPSHOT
 
 from ..exit_codes import Code, Failure
-from ..views import states
 from ..views.snapshots import is_valid
 from . import clusters, snapshot_files, snapshot_uploads, snapshots
 from .snapshot_files import Told

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from remuda.api import rke_cattle_io as rke
 from remuda.client.interface import Client
+from remuda.gateway.explain.states import ClusterView
 from remuda.kube.builtin_resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.errors import ApiError
@@ -17,7 +18,6 @@ from remuda.provisioning.well_known import CLUSTER_NAME, ETCD_ROLE, INIT_NODE, M
 
 from ..exit_codes import Code, Failure
 from ..views.restore_preview import no_way_back
-from ..views.states import ClusterView
 
 Obj = dict[str, Any]
 

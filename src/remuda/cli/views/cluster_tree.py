@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TextIO
 
+from remuda.gateway.explain import operations, states
+from remuda.gateway.explain.states import ClusterView, StateText
 from remuda.kube.duration import human_age
 from remuda.kube.objects import dig, metadata, name_of, namespace_of
 
-from . import operations, states
 from .output import is_terminal, paint
-from .states import ClusterView, StateText
 
 Obj = dict[str, Any]
 

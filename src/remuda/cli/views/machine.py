@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.gateway.explain import states
 from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, namespace_of
@@ -16,7 +17,6 @@ from remuda.machines.machineprovision.job_outcome import JobAttempt
 from remuda.provisioning.planner import certificate_expiry
 from remuda.provisioning.well_known import CLONED_FROM_KIND, CLONED_FROM_NAME, MACHINE_GROUP, POOL_NAME
 
-from . import states
 from .output import Column, Output
 
 Obj = dict[str, Any]

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from remuda.gateway.explain import states
+from remuda.gateway.explain.states import one_line
 from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.kube.objects import dig, is_being_deleted, labels_of, name_of
 from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, LOCAL, SnapshotCopy, SnapshotSet
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, NODE_NAME, WORKER_ROLE
 
-from . import states
 from .restore_preview import NoCopy, of_another
 from .snapshots import size, source
-from .states import one_line
 
 Obj = dict[str, Any]
 

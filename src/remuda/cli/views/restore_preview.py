@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from remuda.capi.kubernetes_versions import VersionError, parse
+from remuda.gateway.explain.states import one_line
 from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.kube.objects import is_being_deleted, name_of
@@ -16,7 +17,6 @@ from remuda.provisioning.etcd.snapshot_specs import NONE, restored
 from remuda.provisioning.planner.join_tokens import state_name
 
 from .snapshots import place, size, source
-from .states import one_line
 
 Obj = dict[str, Any]
 

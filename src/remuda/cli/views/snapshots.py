@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from remuda.gateway.explain.states import one_line
 from remuda.kube.clock import rfc3339
 from remuda.kube.duration import human_age
 from remuda.provisioning.etcd import snapshot_sets as sets
 from remuda.provisioning.etcd.snapshot_sets import AVAILABLE, FAILED, LOCAL, MISSING, SnapshotCopy, SnapshotSet
 
 from .output import Column, Output
-from .states import one_line
 
 COLUMNS = (
     Column("NAME"),

@@ -147,23 +147,26 @@ class Waits:
         action = Action(asked.user, "get", *provisioning.CLUSTERS, namespace=namespace, name=name)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
-        body: Obj = {"cluster": said, **await self._known(Key(namespace, name))}
-        if not body["complete"] and (leader := await self._leader()):
-            body["leader"] = leader
-        return norman.shown(body)
+        return norman.shown({"cluster": said, **await self.known(Key(namespace, name))})
 
-    async def _known(self, cluster: Key) -> Obj:
-        """What the server knows that runs the controllers: this one, or one that it asks."""
+    async def known(self, cluster: Key) -> Obj:
+        """What the server knows that runs the controllers: this one, or one that it asks; else where that is."""
         if not self._sources:
             for answer in await self._services.others.ask(_WAITS_OF_CLUSTER, str(cluster)):
                 if answer["complete"]:
                     return dict(answer)
-        return await self._own(str(cluster))
+        found = await self._own(str(cluster))
+        leader = "" if found["complete"] else await self._leader()
+        return found | ({"leader": leader} if leader else {})
 
     async def _own(self, cluster: str) -> Obj:
         namespace, _, name = cluster.partition("/")
         found = await self.about(Key(namespace, name))
         return {"complete": bool(self._sources), "waits": [shown(wait) for wait in found]}
+
+    def subjects(self) -> set[Ref]:
+        """All objects that wait for something."""
+        return {wait.subject for source in self._sources for wait in source()}
 
     async def _leader(self) -> str:
         """The host on which the controllers run, by the Lease that servers of one store share."""

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.cli.demo import cluster
 from remuda.cli.demo.tour import facts, program, settled
-from remuda.cli.views.states import ClusterView
+from remuda.gateway.explain.states import ClusterView
 from remuda.kube.objects import with_path
 from tests.unit.cli.views.shown_clusters import (
     NOW,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.cli.views.states import ClusterView
+from remuda.gateway.explain.states import ClusterView
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.waits import Actor, Code, Ref, Wait
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from remuda.cli.views import cluster_tree
-from remuda.cli.views.states import LastLine
+from remuda.gateway.explain.states import LastLine
 
 from .shown_clusters import DEMO, ID, NOW, VERSION, ago, condition, done, machine, managed, plane, sight, waiting, wanted
 

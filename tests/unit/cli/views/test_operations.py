@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from remuda.cli.views import cluster_tree, operations, wait_chain
-from remuda.cli.views.operations import BEFORE_UPGRADE, CERTIFICATES, CREATE, KEYS, RECOVERY, RESTORE
-from remuda.cli.views.states import ClusterView
+from remuda.cli.views import cluster_tree
+from remuda.gateway.explain import operations, wait_chain
+from remuda.gateway.explain.operations import BEFORE_UPGRADE, CERTIFICATES, CREATE, KEYS, RECOVERY, RESTORE
+from remuda.gateway.explain.states import ClusterView
 from remuda.kube.waits import Actor, Code
 from remuda.provisioning.etcd.recovery_request import RecoveryRequest
 from remuda.provisioning.planner.operations import etcd_snapshot_create, etcd_snapshot_restore, recover, upgrade_snapshot

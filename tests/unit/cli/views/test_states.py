@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.cli.views import states
+from remuda.gateway.explain import states
 
 from .shown_clusters import VERSION, condition, done, machine, managed, plane, waiting, wanted
 

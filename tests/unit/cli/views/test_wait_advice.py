@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from remuda.api.rke_cattle_io import AUTHORIZED
-from remuda.cli.views import wait_advice, wait_chain
-from remuda.cli.views.states import ClusterView
-from remuda.cli.views.wait_chain import Link
+from remuda.gateway.explain import wait_advice, wait_chain
+from remuda.gateway.explain.states import ClusterView
+from remuda.gateway.explain.wait_chain import Link
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.planner import waits as texts
 from remuda.provisioning.well_known import plan_name

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from remuda.cli.remote.clusters import waits_in
-from remuda.cli.views import cluster_tree, states, wait_advice, wait_chain, waits
-from remuda.cli.views.states import ClusterView, LastLine
-from remuda.cli.views.wait_chain import Link
+from remuda.cli.views import chain_tree, cluster_tree
+from remuda.gateway.explain import states, wait_advice, wait_chain, waits
+from remuda.gateway.explain.states import ClusterView, LastLine
+from remuda.gateway.explain.wait_chain import Link
+from remuda.gateway.explain.waits import waits_in
 from remuda.gateway.server.remuda_api import shown
 from remuda.kube.waits import Actor, Code, Ref
 from remuda.provisioning.planner import waits as texts
@@ -51,7 +52,7 @@ MACHINES = (waiting("m1", CHECK_IN, "etcd"), waiting("m2", TIER, "etcd"))
 
 def explained(found: ClusterView) -> str:
     links = wait_chain.chain(found, NOW)
-    lines = [cluster_tree.plain(line) for line in cluster_tree.drawn(wait_chain.of_chain(found, links, NOW))]
+    lines = [cluster_tree.plain(line) for line in cluster_tree.drawn(chain_tree.of_chain(found, links, NOW))]
     return "\n".join([*lines, *_to_do(links, found)])
 
 

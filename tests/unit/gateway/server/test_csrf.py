@@ -121,6 +121,7 @@ def test_a_browser_that_remembers_basic_is_asked_for_its_origin() -> None:
         ("/v3-public/localProviders/local?action=login", True),
         ("/v1-public/login", True),
         ("/v1-rke2-release/releases", True),
+        ("/v1-remuda/waits", True),
         ("/", False),
         ("/api/v1/secrets", False),
         ("/apis/management.cattle.io/v3/users", False),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from remuda.cli.views.waits import meaning
+from remuda.gateway.explain.waits import meaning
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code
 from remuda.provisioning import well_known

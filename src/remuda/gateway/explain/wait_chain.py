@@ -20,16 +20,13 @@ from remuda.provisioning.plans.machine_plan_secret import PlanSecretError, decod
 from remuda.provisioning.well_known import PLAN_FAILURE, PLAN_UPDATED
 
 from . import states
-from .cluster_tree import Branch, Line, Piece
 from .states import ClusterView
-from .wait_advice import about, who
+from .wait_advice import about
 from .waits import EFFECTS, FOR_OTHERS, all_waits, in_order, is_trouble, machine_ref
 
 Obj = dict[str, Any]
 
-_OUTPUT_LINES, _WIDEST, _MOST_BEHIND = 8, 300, 10
-# Three kinds of the same name.
-_WHOSE = {"management.cattle.io": "management ", "cluster.x-k8s.io": "Cluster API's "}
+_OUTPUT_LINES, _WIDEST = 8, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +113,8 @@ def of_plan(secret: Obj, now: float) -> Iterable[str]:
     facts += [f"written {human_age(written, now)} ago"] if written else []
     facts += [f"last applied {found.last_apply}"] if found.last_apply else []
     facts += [f"failed {found.failure_count} times"] if found.failure_count else []
-    facts += _next_try(annotations_of(secret).get(PLAN_FAILURE))
+    again = next_try(secret)
+    facts += [f"next try at {again}"] if again else []
     yield f"plan: {', '.join(facts)}"
     if found.unhealthy:
         yield f"probes that fail: {', '.join(found.unhealthy)}"
@@ -127,57 +125,17 @@ def of_plan(secret: Obj, now: float) -> Iterable[str]:
             yield f"{name}: {states.one_line(redacted(line))[:_WIDEST]}"
 
 
-def _next_try(note: str | None) -> list[str]:
+def next_try(secret: Obj) -> str:
+    """When a plan that failed is applied again, as far as that is known."""
     try:
-        found = json.loads(note or "{}")
+        found = json.loads(annotations_of(secret).get(PLAN_FAILURE) or "{}")
     except ValueError:
-        return []
+        return ""
     said = found.get("retryAt") if isinstance(found, dict) else None
-    return [f"next try at {said}"] if isinstance(said, str) else []
+    return said if isinstance(said, str) else ""
 
 
-# --- showing it -----------------------------------------------------------------------------------------------------------
-
-
-def of_chain(sight: ClusterView, links: tuple[Link, ...], now: float) -> Branch:
-    state = states.of_cluster(sight.wanted, sight.managed, sight.plane)
-    line = (Piece("cluster "), Piece(f"{name_of(sight.wanted)}  ", "bold"), Piece(state.word, state.colour))
-    below = [_branch(link, now) for link in links if link.below or not link.again]
-    behind = [link for link in links if link.again and not link.below]
-    if behind:
-        below.append(Branch((Piece("behind that", "bold"),), (), tuple(_behind(behind, now))))
-    return Branch(line, (), tuple(below))
-
-
-def _branch(link: Link, now: float) -> Branch:
-    wait = link.wait
-    more: list[Line] = [(Piece(f"{wait.code}{_since(wait, now)}; action: {who(wait)}", "dim"),)]
-    if wait.on is not None and not link.below:
-        more.append((Piece(f"waits on {wait.on}{', see above' if link.again else ''}", "dim"),))
-    also = sorted({str(each.code) for each in link.effects} - {str(wait.code)})
-    if also:
-        more.append((Piece(f"therefore also: {', '.join(also)}", "dim"),))
-    more += [(Piece(text, "dim"),) for text in link.evidence]
-    return Branch(_said(wait), tuple(more), tuple(_branch(each, now) for each in link.below))
-
-
-def _behind(links: list[Link], now: float) -> Iterable[Branch]:
-    """One line for each that only waits for what was told above: there may be hundreds."""
-    for link in links[:_MOST_BEHIND]:
-        yield Branch((*_said(link.wait), Piece(f"  {link.wait.code}{_since(link.wait, now)}", "dim")))
-    if len(links) > _MOST_BEHIND:
-        yield Branch((Piece(f"and {len(links) - _MOST_BEHIND} more", "dim"),))
-
-
-def _said(wait: Wait) -> Line:
-    colour = "yellow" if wait.actor is Actor.USER else ""
-    subject = wait.subject
-    kind = f"{_WHOSE.get(subject.group, '')}{subject.kind}" if subject.kind == "Cluster" else subject.kind
-    return Piece(f"{kind} "), Piece(subject.name, "bold"), Piece(": "), Piece(wait.evidence or "waits", colour)
-
-
-def _since(wait: Wait, now: float) -> str:
-    return f", for {human_age(wait.since, now)}" if wait.since else ""
+# --- its causes, and what to do about them ---------------------------------------------------------------------------------
 
 
 def causes(links: Iterable[Link]) -> list[Wait]:
@@ -240,8 +198,8 @@ def data(link: Link, sight: ClusterView) -> Obj:
     wait, advice = link.wait, about(link.wait, sight)
     return {
         "code": str(wait.code),
-        "subject": _ref(wait.subject),
-        "on": _ref(wait.on) if wait.on else None,
+        "subject": shown_ref(wait.subject),
+        "on": shown_ref(wait.on) if wait.on else None,
         "actor": str(wait.actor),
         "since": wait.since or None,
         "message": wait.evidence,
@@ -253,5 +211,5 @@ def data(link: Link, sight: ClusterView) -> Obj:
     }
 
 
-def _ref(ref: Ref) -> Obj:
+def shown_ref(ref: Ref) -> Obj:
     return {"group": ref.group, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}

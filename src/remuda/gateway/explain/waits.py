@@ -277,3 +277,24 @@ def in_order(sight: ClusterView) -> Iterable[Ref]:
     yield Ref(capi.GROUP, "Cluster", *key)
     yield Ref(management.GROUP, "Cluster", "", states.identifier_of(sight.wanted))
     yield from (machine_ref(each) for each in sight.machines)
+
+
+# --- as the API has them ---------------------------------------------------------------------------------------------------
+
+
+def waits_in(answer: Any) -> tuple[Wait, ...] | None:
+    """The waits; None when the server does not know: an older one, or one whose controllers work elsewhere."""
+    if not isinstance(answer, dict) or answer.get("complete") is not True:
+        return None
+    return tuple(wait for each in answer.get("waits") or () if (wait := _read(each)) is not None)
+
+
+def _read(said: Obj) -> Wait | None:
+    try:
+        code, actor = Code(said["code"]), Actor(said["actor"])
+        on = Ref(**said["on"]) if said.get("on") else None
+        evidence = states.one_line(str(said.get("evidence") or ""))
+        return Wait(code, Ref(**said["subject"]), actor, on, evidence, str(said.get("since") or ""))
+    except (KeyError, TypeError, ValueError):
+        # Of a newer server; its conditions say it in words.
+        return None
