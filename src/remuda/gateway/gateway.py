@@ -63,7 +63,7 @@ from .server.dashboard import Dashboard
 from .server.dependencies import Access, Acting, Authority, Live, Services
 from .server.image_registry import ImageRegistry
 from .server.rate_limit import LoginThrottle
-from .server.remuda_api import Versions, Waits
+from .server.remuda_api import Snapshots, Versions, Waits
 from .server.routing import Access as RouteAccess
 from .server.routing import Backend
 
@@ -157,7 +157,8 @@ class Gateway:
         self.uploads = SnapshotUploads(services, hosts, wrong, self._uploaded_files())
         machines = MachineAccessApi(services)
         self.waits = Waits(services)
-        Explanations(services, self.waits, self.progress.rings)
+        Explanations(services, self.waits, self.progress)
+        Snapshots(services)
         Versions(services)
         self.tunnels = Tunnels(services, self.registrations, departed)
         self.peering = Peering(services, self.ground.peers, self.registry) if self.ground.peers is not None else None

@@ -23,15 +23,15 @@ from remuda.kube import conditions
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import rfc3339_micro
-from remuda.kube.errors import ApiError, bad_request, unavailable
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, name_of
 from remuda.kube.redaction import redacted
 from remuda.provisioning.graph.cluster_status import EXPIRING
 
-from ..registration.node_progress import Rings
+from ..registration.node_progress import NodeProgress
 from ..server import norman
 from ..server.dependencies import Services
-from ..server.remuda_api import Waits
+from ..server.remuda_api import Waits, acting_client, cluster_of
 from ..server.routing import Access, RequestContext
 from . import attention, operations, states, wait_chain
 from .cluster_reader import if_any, read_view, with_plans
@@ -47,24 +47,22 @@ _MOST, _AT_ONCE = 50, 8
 
 
 class Explanations:
-    def __init__(self, services: Services, waits: Waits, rings: Rings) -> None:
+    def __init__(self, services: Services, waits: Waits, progress: NodeProgress) -> None:
         self._services = services
         self._waits = waits
-        self._rings = rings
+        self._progress = progress
         services.routes.add("GET", EXPLAIN, self.explain, Access.USER, largest=0, quiet=True)
         services.routes.add("GET", ATTENTION, self.attention, Access.USER, largest=0, quiet=True)
 
     async def explain(self, asked: RequestContext) -> web.StreamResponse:
         """The chain of waits of `?cluster=NAMESPACE/NAME`, a provisioning Cluster, as `remuda explain` has it."""
-        namespace, slash, name = norman.parameters_of(asked).get("cluster", "").partition("/")
-        if not (slash and namespace and name) or "/" in name:
-            raise bad_request("cluster must be NAMESPACE/NAME")
-        view = await self._view(self._client(asked), Key(namespace, name))
+        cluster = cluster_of(asked)
+        view = await self._view(acting_client(self._services, asked), cluster)
         now = self._services.clock.time()
         links = wait_chain.chain(view, now)
         state = states.of_cluster(view.wanted, view.managed, view.plane)
         body: Obj = {
-            "cluster": f"{namespace}/{name}",
+            "cluster": str(cluster),
             "state": state.word,
             "message": redacted(state.message),
             "complete": view.waits is not None,
@@ -75,7 +73,7 @@ class Explanations:
 
     async def attention(self, asked: RequestContext) -> web.StreamResponse:
         """What needs a person in the clusters that the caller may see."""
-        client = self._client(asked)
+        client = acting_client(self._services, asked)
         wanted = await self._readable(client, asked.user)
         unsettled = await self._unsettled(client, wanted)
         some = asyncio.Semaphore(_AT_ONCE)
@@ -109,17 +107,11 @@ class Explanations:
         allowed = await asyncio.gather(*map(self._services.access.allowed, actions))
         return [each for each, may in zip(found, allowed, strict=True) if may]
 
-    def _client(self, asked: RequestContext) -> Client:
-        acting = self._services.acting
-        if acting is None:
-            raise unavailable("this server can't act for its users: remuda explain shows the waits of a cluster", 0)
-        return acting.client(asked.user)
-
     async def _view(self, client: Client, cluster: Key) -> ClusterView:
         """Raises ApiError when the caller may not read the cluster."""
         view = await read_view(client, *cluster)
         told = await self._waits.known(cluster)
-        last = self._rings.of_cluster(*cluster)
+        last = await self._progress.of_cluster(cluster)
         readable = {name_of(each) for each in view.machines}
         said = {
             name: LastLine(rfc3339_micro(line.time), states.one_line(line.text))

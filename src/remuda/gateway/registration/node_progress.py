@@ -180,7 +180,7 @@ class NodeProgress:
             lines = await self._of_machine(machine, after)
             return norman.shown({"machine": said["machine"], "lines": [line.shown() for line in lines]})
         cluster = _key(said.get("cluster", ""))
-        last = await self._readable(asked, cluster.namespace, await self._of_cluster(cluster))
+        last = await self._readable(asked, cluster.namespace, await self.of_cluster(cluster))
         return norman.shown({"cluster": said["cluster"], "machines": {name: line.shown() for name, line in sorted(last.items())}})
 
     async def _of_machine(self, machine: Key, after: int) -> list[ProgressLine]:
@@ -190,7 +190,8 @@ class NodeProgress:
         ordered = sorted(found, key=lambda line: line.number)[-MOST_LINES:]
         return [line for line in ordered if line.number > after]
 
-    async def _of_cluster(self, cluster: Key) -> dict[str, ProgressLine]:
+    async def of_cluster(self, cluster: Key) -> dict[str, ProgressLine]:
+        """The last line of each of its hosts, from all servers."""
         found = self.rings.of_cluster(*cluster)
         for answer in await self._services.others.ask(_OF_CLUSTER, str(cluster)):
             for name, line in msgspec.convert(answer, dict[str, ProgressLine]).items():

@@ -1,4 +1,4 @@
-"""Answers below `/v1-remuda/`: the waits of controllers about a cluster, and the Kubernetes versions with release data.
+"""Answers below `/v1-remuda/`: waits of controllers about a cluster, its backups, and the Kubernetes versions with release data.
 
 `/v1-remuda/waits` is for callers who may read that cluster. Waits are not stored (:mod:`remuda.kube.waits`); conditions have some
 of them as text. This serves all of them, from the memory of the controllers in this process; when another server is the leader,
@@ -26,12 +26,14 @@ from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.idempotent import find
+from remuda.client.interface import Client
 from remuda.kube.authorization.actions import Action, forbidden_action
 from remuda.kube.builtin_resources import CRDS, LEASES
-from remuda.kube.errors import ApiError, bad_request
+from remuda.kube.errors import ApiError, bad_request, unavailable
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of
 from remuda.kube.redaction import redacted
 from remuda.kube.waits import Ref, Wait
+from remuda.provisioning.etcd.snapshot_sets import grouped
 from remuda.provisioning.releases import distributions
 from remuda.provisioning.releases.release_data import kept
 from remuda.runtime.webhook_server import MUTATING, VALIDATING
@@ -140,14 +142,11 @@ class Waits:
 
     async def read(self, asked: RequestContext) -> web.StreamResponse:
         """The waits for `?cluster=NAMESPACE/NAME`, a provisioning Cluster."""
-        said = norman.parameters_of(asked).get("cluster", "")
-        namespace, slash, name = said.partition("/")
-        if not (slash and namespace and name) or "/" in name:
-            raise bad_request("cluster must be NAMESPACE/NAME")
-        action = Action(asked.user, "get", *provisioning.CLUSTERS, namespace=namespace, name=name)
+        cluster = cluster_of(asked)
+        action = Action(asked.user, "get", *provisioning.CLUSTERS, namespace=cluster.namespace, name=cluster.name)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
-        return norman.shown({"cluster": said, **await self.known(Key(namespace, name))})
+        return norman.shown({"cluster": str(cluster), **await self.known(cluster)})
 
     async def known(self, cluster: Key) -> Obj:
         """What the server knows that runs the controllers: this one, or one that it asks; else where that is."""
@@ -257,6 +256,39 @@ def _parts(machine: Obj) -> Iterable[Ref]:
     for path in (("spec", "bootstrap", "configRef"), ("spec", "infrastructureRef")):
         found = dig(machine, *path) or {}
         yield Ref(found.get("apiGroup") or "", found.get("kind") or "", namespace, found.get("name") or "")
+
+
+SNAPSHOTS: Final = "/v1-remuda/snapshots"
+
+
+class Snapshots:
+    """Backups of a cluster, each with its copies, read with the caller's own permissions."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        services.routes.add("GET", SNAPSHOTS, self.read, Access.USER, largest=0, quiet=True)
+
+    async def read(self, asked: RequestContext) -> web.StreamResponse:
+        """Those of `?cluster=NAMESPACE/NAME`, the newest first."""
+        cluster = cluster_of(asked)
+        client = acting_client(self._services, asked)
+        label = f"{CLUSTER_NAME}={cluster.name}"
+        found = (await client.list(rke.ETCD_SNAPSHOTS, cluster.namespace, labels=label)).get("items") or ()
+        return norman.shown({"cluster": str(cluster), "snapshots": [each.data() for each in grouped(found)]})
+
+
+def cluster_of(asked: RequestContext) -> Key:
+    """The provisioning Cluster that `?cluster=NAMESPACE/NAME` names."""
+    namespace, slash, name = norman.parameters_of(asked).get("cluster", "").partition("/")
+    if not (slash and namespace and name) or "/" in name:
+        raise bad_request("cluster must be NAMESPACE/NAME")
+    return Key(namespace, name)
+
+
+def acting_client(services: Services, asked: RequestContext) -> Client:
+    if services.acting is None:
+        raise unavailable("this server can't act for its users: use the command remuda with a kubeconfig of its API", 0)
+    return services.acting.client(asked.user)
 
 
 VERSIONS: Final = "/v1-remuda/versions"

@@ -34,7 +34,7 @@ class AsItself:
 def explaining(place: Hosted) -> Waits:
     place.services.acting = AsItself(place.made.client)
     waits = Waits(place.services)
-    Explanations(place.services, waits, place.progress.rings)
+    Explanations(place.services, waits, place.progress)
     return waits
 
 
@@ -78,5 +78,5 @@ async def test_which_cluster_is_asked_for(query: str, status: int) -> None:
 
 async def test_a_gateway_that_can_not_act_for_its_users_says_so() -> None:
     async with hosted() as place:
-        Explanations(place.services, Waits(place.services), place.progress.rings)
+        Explanations(place.services, Waits(place.services), place.progress)
         assert (await place.ask(ATTENTION, user="ann"))[0] == 503

@@ -7,13 +7,15 @@ import json
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.capi.well_known import CLUSTER_NAME
-from remuda.gateway.server.remuda_api import ClusterObjects, Versions, Waits
+from remuda.gateway.server.remuda_api import SNAPSHOTS, ClusterObjects, Snapshots, Versions, Waits
 from remuda.kube.builtin_resources import CRDS, LEASES
 from remuda.kube.objects import Key
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime.webhook_server import VALIDATING
+from tests.unit.gateway.explain.test_explanations import AsItself
 from tests.unit.gateway.registration.waiting_hosts import hosted
 from tests.unit.provisioning.rke_machines import DEMO, FLEET
 
@@ -219,3 +221,24 @@ async def test_every_user_reads_the_versions_that_a_cluster_can_have() -> None:
         status, body = await place.ask("/v1-remuda/versions", user="ann")
         found = json.loads(body)["versions"]
         assert status == 200 and set(found) == {"k3s", "rke2", "remuda"} and "v1.34.1+remuda1" in found["remuda"]
+
+
+async def test_the_files_of_one_backup_are_one_snapshot_of_its_cluster() -> None:
+    async with hosted() as place:
+        place.services.acting = AsItself(place.made.client)
+        Snapshots(place.services)
+        for number, (cluster, node) in enumerate([(DEMO, "a"), (DEMO, "b"), ("other", "c")]):
+            await place.made.create(
+                rke.ETCD_SNAPSHOTS,
+                {
+                    "apiVersion": "rke.cattle.io/v1",
+                    "kind": "ETCDSnapshot",
+                    "metadata": {"name": f"s{number}", "namespace": FLEET, "labels": {CLUSTER_NAME: cluster}},
+                    "spec": {"clusterName": cluster},
+                    "snapshotFile": {"name": f"on-demand-{node}-1767225600", "nodeName": node, "location": f"file:///{node}"},
+                },
+            )
+        found = json.loads((await place.ask(f"{SNAPSHOTS}?cluster={FLEET}/{DEMO}", user="ann"))[1])["snapshots"]
+        assert [(each["cluster"], [copy["name"] for copy in each["copies"]]) for each in found] == [(DEMO, ["s0", "s1"])]
+        place.services.acting = None
+        assert (await place.ask(f"{SNAPSHOTS}?cluster={FLEET}/{DEMO}", user="ann"))[0] == 503
