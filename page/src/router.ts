@@ -9,7 +9,12 @@ declare module 'vue-router' {
 }
 
 const routes: RouteRecordRaw[] = [
-  { path: '/', redirect: '/clusters' },
+  {
+    path: '/',
+    name: 'attention',
+    component: () => import('@/views/AttentionView.vue'),
+    meta: { title: words.attention.title }
+  },
   {
     path: '/clusters',
     name: 'clusters',
@@ -23,9 +28,19 @@ const routes: RouteRecordRaw[] = [
     children: [
       { path: '', redirect: (to) => `${to.path.replace(/\/$/, '')}/now` },
       { path: 'now', name: 'cluster-now', component: () => import('@/views/cluster/NowTab.vue') },
+      { path: 'machines', name: 'cluster-machines', component: () => import('@/views/cluster/MachinesTab.vue') },
       { path: 'register', name: 'cluster-register', component: () => import('@/views/cluster/RegisterTab.vue') },
+      { path: 'snapshots', name: 'cluster-snapshots', component: () => import('@/views/cluster/SnapshotsTab.vue') },
+      { path: 'access', name: 'cluster-access', component: () => import('@/views/cluster/AccessTab.vue') },
       { path: 'related', name: 'cluster-related', component: () => import('@/views/cluster/RelatedTab.vue') }
     ]
+  },
+  {
+    path: '/:kind(machines|machinedeployments|machinesets)',
+    name: 'machines',
+    component: () => import('@/views/MachinesView.vue'),
+    props: true,
+    meta: { title: words.lists.titles.machines }
   },
   {
     path: '/:rest(.*)*',

@@ -6,18 +6,23 @@ export const MANAGED = 'management.cattle.io.cluster'
 export const CAPI_CLUSTER = 'cluster.x-k8s.io.cluster'
 export const MACHINE = 'cluster.x-k8s.io.machine'
 export const MACHINE_DEPLOYMENT = 'cluster.x-k8s.io.machinedeployment'
+export const MACHINE_SET = 'cluster.x-k8s.io.machineset'
+export const CONTROL_PLANE = 'rke.cattle.io.rkecontrolplane'
+export const SNAPSHOT = 'rke.cattle.io.etcdsnapshot'
+export const MEMBER = 'management.cattle.io.clusterroletemplatebinding'
 export const EVENT = 'event'
 
 export interface MachinePool {
   name: string
   quantity?: number
+  machineConfigRef?: { kind?: string; name?: string }
 }
 
 /** The cluster as users declare it. */
 export type Cluster = Resource<
   {
     kubernetesVersion?: string
-    rkeConfig?: { machinePools?: MachinePool[] }
+    rkeConfig?: { machinePools?: MachinePool[]; etcdSnapshotCreate?: { generation?: number } }
   },
   { clusterName?: string; ready?: boolean; agentDeployed?: boolean }
 >
@@ -54,6 +59,21 @@ export type MachineDeployment = Resource<
   { replicas?: number; readyReplicas?: number; availableReplicas?: number; upToDateReplicas?: number }
 >
 
+/** The plans of a cluster's machines come from it; operations on the whole cluster are reported in it. */
+export type ControlPlane = Resource<
+  unknown,
+  { etcdSnapshotCreate?: { generation?: number }; etcdSnapshotCreatePhase?: string; etcdSnapshotRestorePhase?: string }
+>
+
+/** A role of a user or group in a cluster. */
+export interface Member extends Resource {
+  userName?: string
+  userPrincipalName?: string
+  groupName?: string
+  groupPrincipalName?: string
+  roleTemplateName?: string
+}
+
 /** Kubernetes' event; `type` is the type of the resource, so the event's own is `_type`. */
 export interface Event extends Resource {
   _type?: string
@@ -70,6 +90,8 @@ export interface Event extends Resource {
 }
 
 export const CLUSTER_NAME_LABEL = 'cluster.x-k8s.io/cluster-name'
+/** The set that a machine belongs to deletes it first when it has one too many. */
+export const DELETE_FIRST = 'cluster.x-k8s.io/delete-machine'
 export const POOL_LABEL = 'rke.cattle.io/rke-machine-pool-name'
 
 const ROLES: [string, string][] = [

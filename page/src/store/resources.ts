@@ -11,14 +11,18 @@ import { follow, unfollow, watchFrom, type Message, type Watcher } from './socke
 
 export type Phase = 'idle' | 'loading' | 'ready' | 'failed'
 
-export interface LiveList<T extends Resource> {
+/** Something that is kept up to date. */
+export interface LiveSource {
   readonly phase: Phase
-  readonly items: readonly T[]
   readonly failure: Failure | undefined
-  /** Since when the list is no longer live, in milliseconds. */
+  /** Since when it is no longer live, in milliseconds. */
   readonly staleSince: number | undefined
-  get(id: string): T | undefined
   reload(): void
+}
+
+export interface LiveList<T extends Resource> extends LiveSource {
+  readonly items: readonly T[]
+  get(id: string): T | undefined
 }
 
 const LINGER = 20_000

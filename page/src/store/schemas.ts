@@ -32,6 +32,10 @@ export function mayCreate(type: string): boolean {
   return known.value?.get(type)?.collectionMethods.includes('POST') ?? false
 }
 
+export function mayRemove(type: string): boolean {
+  return known.value?.get(type)?.resourceMethods.includes('DELETE') ?? false
+}
+
 /** Links are permissions: `update`, `remove`, and others of a kind. */
 export function may(object: Resource, link: string): boolean {
   return link in object.links

@@ -21,6 +21,13 @@ export function age(milliseconds: number): string {
   return rest ? `${first}${words.units[unit]}${rest}${words.units[next[0]]}` : `${first}${words.units[unit]}`
 }
 
+/** A size as people read it, in powers of 1024. */
+export function bytes(count: number): string {
+  const units = words.sizes
+  const at = count > 0 ? Math.min(units.length - 1, Math.floor(Math.log2(count) / 10)) : 0
+  return `${(count / 1024 ** at).toFixed(at === 0 ? 0 : 1)} ${units[at]}`
+}
+
 const FORMAT = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' })
 
 export function moment(milliseconds: number): string {

@@ -1,4 +1,5 @@
 // All texts of the page. What the server says (states, messages, errors) is shown as it is.
+import type { Actor } from '@/api/explain'
 import type { FailureKind } from '@/api/http'
 
 export const words = {
@@ -48,7 +49,8 @@ export const words = {
     loading: (what: string) => `Loading ${what}…`,
     partial: (what: string) => `Without ${what}:`,
     unreachable: 'The server does not answer',
-    again: 'Try again'
+    again: 'Try again',
+    readOnly: 'You may look at this, but not change it.'
   },
 
   failures: {
@@ -85,6 +87,42 @@ export const words = {
     sort: (column: string) => `Sort by ${column}`
   },
 
+  actors: {
+    user: 'you',
+    remuda: 'Remuda (automatic)',
+    provider: 'the infrastructure provider',
+    machine: 'the host (automatic)',
+    'other-controller': 'another controller'
+  } satisfies Record<Actor, string>,
+
+  attention: {
+    title: 'Attention',
+    what: 'what needs attention',
+    none: 'Nothing needs you',
+    noneHint: 'What is stuck, has failed or will expire soon appears here, with what to do about it.',
+    summary: (problems: number, clusters: number) =>
+      `${problems === 1 ? '1 problem' : `${problems} problems`} in ${clusters === 1 ? '1 cluster' : `${clusters} clusters`}.`,
+    changing: (count: number) => `${count === 1 ? '1 cluster is' : `${count} clusters are`} being changed and ${count === 1 ? 'needs' : 'need'} nothing.`,
+    unexplained: (count: number) => `${count} more are not settled; this shows the oldest.`,
+    problem: (code: string, on: string | undefined) => (on ? `${code}: ${on}` : code),
+    places: (count: number) => (count === 1 ? 'in 1 place' : `in ${count} places`),
+    more: (count: number) => `and ${count} more`,
+    notes: 'Also reported'
+  },
+
+  explain: {
+    title: 'What it waits for',
+    what: 'what the cluster waits for',
+    toDo: 'To do:',
+    waits: 'waits',
+    since: 'for',
+    action: (who: string) => `action: ${who}`,
+    nextTry: (time: string) => `next try at ${time}`,
+    command: 'A command to run',
+    incomplete: (leader: string) =>
+      `Only conditions were read, since the controllers run ${leader ? `on ${leader}` : 'on another server'}.`
+  },
+
   clusters: {
     title: 'Clusters',
     what: 'clusters',
@@ -107,7 +145,7 @@ export const words = {
 
   cluster: {
     what: 'the cluster',
-    tabs: { now: 'Now', register: 'Register', related: 'Related' },
+    tabs: { now: 'Now', machines: 'Machines', register: 'Register', snapshots: 'Snapshots', access: 'Access', related: 'Related' },
     tabList: 'Parts of the cluster',
     health: 'Health',
     operation: 'Operation',
@@ -129,6 +167,86 @@ export const words = {
     conditions: 'Conditions',
     noConditions: 'The server has not reported a condition yet.',
     condition: { type: 'Condition', status: 'Status', since: 'Since', message: 'Message' }
+  },
+
+  confirm: {
+    type: (word: string) => `Type ${word} to confirm`,
+    busy: 'Sending…',
+    cancel: 'Cancel'
+  },
+
+  machines: {
+    columns: {
+      name: 'Name',
+      state: 'State',
+      roles: 'Roles',
+      node: 'Node',
+      version: 'Version',
+      address: 'Address',
+      age: 'Age',
+      acts: 'Actions'
+    },
+    gone: 'The cluster is gone.',
+    count: (count: number) => (count === 1 ? '1 machine' : `${count} machines`),
+    wanted: (count: number) => `${count} wanted`,
+    size: 'Wanted',
+    fewer: 'One machine fewer',
+    more: 'One machine more',
+    set: (count: number) => `Set to ${count}`,
+    fewerMeans: (count: number) =>
+      `${count === 1 ? '1 machine is' : `${count} machines are`} drained if the pool says so, and deleted. Delete a machine in the list to choose which.`,
+    replace: 'Replace',
+    replaceMeans: (pool: string) => `The machine is drained if its pool says so, and deleted. The pool ${pool} makes another one in its place.`,
+    remove: 'Remove',
+    removeMeans: 'The host leaves the cluster. Register it again to bring it back.',
+    shrink: 'Delete',
+    shrinkMeans: (pool: string, left: number) => `The machine is drained if its pool says so, and deleted; the pool ${pool} has ${left} then.`,
+    etcdMeans: 'It has the role etcd: the server waits with it while the members that stay would have no majority.',
+    config: (kind: string, count: number) => `${kind}: ${count} fields`,
+    configWhat: 'the machine config',
+    configMeans: 'A change of the machine config makes every machine of the pool anew.'
+  },
+
+  lists: {
+    tabs: 'Kinds',
+    titles: { machines: 'Machines', machinedeployments: 'MachineDeployments', machinesets: 'MachineSets' },
+    filter: 'Filter by name, cluster, pool, node or state',
+    none: (title: string) => `There are no ${title}`,
+    noneHint: 'A cluster with machine pools has them; registered hosts are Machines, too.',
+    columns: { name: 'Name', state: 'State', cluster: 'Cluster', pool: 'Pool', node: 'Node', count: 'Ready', age: 'Age' }
+  },
+
+  snapshots: {
+    title: 'Snapshots of etcd',
+    what: 'snapshots',
+    none: 'There are no snapshots',
+    noneHint: 'They are taken on schedule, before upgrades, and on request.',
+    columns: { name: 'Name', state: 'State', age: 'Age', size: 'Size', version: 'Version', copies: 'Copies', acts: 'Actions' },
+    state: { available: 'available', missing: 'missing', failed: 'failed' },
+    copy: (storage: string, node: string) => (node ? `${storage}, taken by ${node}` : storage),
+    take: 'Take one',
+    takeMeans: 'Every etcd machine writes a file, and sends it to the bucket if the cluster has one. The cluster goes on meanwhile.',
+    taking: (phase: string) => `Last request: ${phase}`,
+    restoring: (phase: string) => `Last restore: ${phase}`,
+    restore: 'Restore…',
+    understood: 'Close',
+    lost: 'Everything that the cluster has stored since the snapshot is lost: objects, Secrets, and who had which role in it.',
+    kept: 'Machines, data on volumes, and this server’s own objects are kept. The API is down until the restore ends.',
+    restoreHow: 'The command shows which objects are lost and asks before it begins:',
+    remove: 'Delete',
+    removeMeans: (copies: number) => `${copies === 1 ? 'Its file is' : `All ${copies} copies are`} deleted from hosts and buckets. It can’t be restored any more.`
+  },
+
+  access: {
+    kubeconfig: 'Kubeconfig',
+    kubeconfigHint: 'It contains a token of yours: anyone who has the file can do in this cluster what you may do.',
+    download: 'Download the kubeconfig',
+    none: 'The cluster has no id yet',
+    endpoint: 'Endpoint through this server',
+    members: 'Members',
+    noMembers: 'No members',
+    noMembersHint: 'Administrators of this server may use the cluster; others become members by a role in it.',
+    columns: { who: 'User or group', role: 'Role' }
   },
 
   register: {
@@ -176,6 +294,7 @@ export const words = {
     home: 'All clusters'
   },
 
+  sizes: ['B', 'KiB', 'MiB', 'GiB', 'TiB'],
   units: { second: 's', minute: 'm', hour: 'h', day: 'd' },
   unknown: '—'
 } as const

@@ -36,7 +36,7 @@ async def test_from_the_first_login_to_a_machine_and_through_a_restart(gateway: 
 
     # The first visit: a wrong password, the first one, and a new one.
     await page.goto(f"{gateway.url}/")
-    await expect(page).to_have_url(f"{gateway.url}/dashboard/clusters")
+    await expect(page).to_have_url(f"{gateway.url}/dashboard/")
     await log_in(page, "wrong")
     await expect(page.get_by_test_id("wrong")).to_be_visible()
     await visitor.check_view("login")
