@@ -41,8 +41,10 @@ from remuda.gateway.peers.peering import HEALTH_PATH, Peering, PeerSetup
 from remuda.gateway.server.change_plans import ChangePlans
 from remuda.gateway.server.routing import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
-from remuda.kube.authorization.users import User
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.users import ANONYMOUS_USER, User
 from remuda.kube.builtin_resources import NAMESPACES
+from remuda.kube.errors import unauthorized
 from remuda.kube.objects import GroupVersionResource
 from remuda.machines.runner.controller import RunnerConfig as Processes
 from remuda.machines.runner.job_token import cluster_of
@@ -190,7 +192,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
     )
     server.webhooks.policy = lambda: gateway.services.settings().administrators_outbound()
     if gateway.peering is not None:
-        server.handler.paths[HEALTH_PATH] = _peers_health(gateway.peering)
+        server.handler.paths[HEALTH_PATH] = _peers_health(server, gateway.peering)
     leave = server.chain.add(gateway.authenticator)
     server.metrics.others.append(gateway.registry.text)
     server.on_trust.append(gateway.services.trust_changed)
@@ -221,8 +223,12 @@ def _peers(server: Server, certificate: ServingCertificate | None) -> PeerSetup 
     return PeerSetup(server.lease, server.envelope, address, lambda: certificate.serving.fingerprint)
 
 
-def _peers_health(peering: Peering) -> PathHandler:
+def _peers_health(server: Server, peering: Peering) -> PathHandler:
     async def answer(request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
+        # Other health checks are public; this one has addresses.
+        if user is ANONYMOUS_USER:
+            raise unauthorized()
+        server.handler.authorize(Action.on_path(user, "get", HEALTH_PATH))
         return peering.shown(request)
 
     return answer
