@@ -65,5 +65,5 @@ class Visitor:
             await self.page.emulate_media(color_scheme=theme)
             found = (await Axe().run(self.page)).response["violations"]
             told = [(each["id"], each["help"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
-            assert told == [], f"{name} in the {theme} theme"
+            assert told == [], f"{name} in the {theme} theme: {told}"
         await self.page.emulate_media(color_scheme="light")

@@ -48,6 +48,8 @@ async def test_from_the_first_login_to_a_machine_and_through_a_restart(gateway: 
     await page.get_by_role("button", name="Set the password").click()
 
     # A cluster that somebody declares appears without a reload; filter and sorting are in the address.
+    await expect(page.get_by_test_id("summary")).to_contain_text("1 cluster")
+    await page.get_by_role("navigation", name="Main navigation").get_by_role("link", name="Clusters").click()
     rows = page.get_by_test_id("row")
     await expect(rows).to_have_count(1)
     await asyncio.to_thread(gateway.made, CLUSTERS, custom("ranch"))
