@@ -147,18 +147,18 @@ class SnapshotInventory:
         await self._tell(who, plane, cluster_id, listed)
         if found.create:
             # What one of them shows first, the others have soon.
-            self._own.renew(key)
+            self._own.renew(uid_of(plane))
             self._buckets.renew(key)
         if found.own_counts_at and not held:
-            return self._ask_again(key, found.own_counts_at, lambda: self._own_list(key, plane, machines, held))
+            return self._ask_again(plane, found.own_counts_at, lambda: self._own_list(key, plane, machines, held))
         return Result(_BEACON if held else PERIOD)
 
-    def _ask_again(self, key: Key, since: float, read: Callable[[], object]) -> Result:
+    def _ask_again(self, plane: Obj, since: float, read: Callable[[], object]) -> Result:
         """Have the cluster's own list read that is from `since` or later."""
         wait = since - self._clock.time()
         if wait > 0:
             return Result(wait)
-        self._own.renew(key, since)
+        self._own.renew(uid_of(plane), since)
         read()
         return Result(PERIOD)
 
@@ -181,7 +181,8 @@ class SnapshotInventory:
                 raise ConnectionError("the cluster can't be reached")
             return await own_list.read(workload.client, self._clock, runtime, by_node)
 
-        return self._own.of(key, key, read, pause=held or workload is None)
+        # A cluster of the same name that was deleted is another one.
+        return self._own.of(uid_of(plane), key, read, pause=held or workload is None)
 
     def _host(self, name: str, machine: Obj) -> Host:
         report = self._report(name, machine)
