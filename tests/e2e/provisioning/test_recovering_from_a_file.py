@@ -17,7 +17,8 @@ from .recovery import User, phase, recover, until_ready_nodes, until_recovered
 from .test_restoring import LONG, save, snapshot_of
 from .test_whole_way import FROM
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(3600)]
+# A recovery waits long for servers that are silent before it counts them as lost.
+pytestmark = [pytest.mark.real, pytest.mark.variant, pytest.mark.timeout(3600)]
 
 ROLES = ("etcd", "controlplane", "worker")
 _STATE = f"/api/v1/namespaces/{WORKSPACE}/secrets/{DEMO}-rke-state"
@@ -36,19 +37,49 @@ def known_as(ranch: Ranch) -> str:
     return str(dig(ranch.plane(), "status", "clusterID") or "")
 
 
+def taken_file(ranch: Ranch, host: str) -> str:
+    """A snapshot of the host, beside its metadata in a directory of the user's own."""
+    kept = ranch.directory / "kept"
+    save(ranch, 1)
+    taken = snapshot_of(ranch, host)
+    (kept / ".metadata").mkdir(parents=True)
+    shutil.copy(taken, kept / taken.name)
+    shutil.copy(taken.parent.parent / ".metadata" / taken.name, kept / ".metadata" / taken.name)
+    return str(kept / taken.name)
+
+
+def test_a_lost_server_comes_back_from_a_file(own_ranch: Ranch) -> None:
+    ranch = own_ranch
+    ranch.want(FROM, etcd={"disableSnapshots": True})
+    ranch.host("h0", *ROLES)
+    ranch.until_ready()
+    until_ready_nodes(ranch, "h0")
+    user = User(ranch)
+    user.add("before")
+    file = taken_file(ranch, "h0")
+    user.add("later")
+    ranch.lose("h0")
+    recover(ranch, "--from-file", file)
+    eventually(lambda: "0 of 1 with etcd,controlplane,worker" in ranch.says(), LONG, f"{phase(ranch)}: {ranch.says()}")
+    ranch.host("n1", *ROLES)
+    until_recovered(ranch, 1)
+    until_ready_nodes(ranch, "n1")
+    eventually(lambda: user.maps() == {"before"}, PATIENCE, f"{user.maps()}")
+    assert user.token_is_known(), "the token from before is not accepted"
+
+
+@pytest.mark.xfail(
+    reason="the tunnel is refused: the other cluster's API does not know the stored tokens of this one", strict=True
+)
 def test_another_cluster_becomes_the_one_of_the_file_and_comes_back_from_it(own_ranch: Ranch) -> None:
-    ranch, kept = own_ranch, own_ranch.directory / "kept"
+    ranch = own_ranch
     ranch.want(FROM, etcd={"disableSnapshots": True})
     ranch.host("h0", *ROLES)
     ranch.until_ready()
     until_ready_nodes(ranch, "h0")
     User(ranch).add("of-the-first")
     identity = ranch.through(_UID).json["metadata"]["uid"]
-    save(ranch, 1)
-    taken = snapshot_of(ranch, "h0")
-    (kept / ".metadata").mkdir(parents=True)
-    shutil.copy(taken, kept / taken.name)
-    shutil.copy(taken.parent.parent / ".metadata" / taken.name, kept / ".metadata" / taken.name)
+    file = taken_file(ranch, "h0")
     token = ranch.get(_STATE)["data"]["serverToken"]
     ranch.lose("h0")
     ranch.delete()
@@ -57,7 +88,6 @@ def test_another_cluster_becomes_the_one_of_the_file_and_comes_back_from_it(own_
     ranch.host("n0", *ROLES)
     ranch.until_ready()
     until_ready_nodes(ranch, "n0")
-    file = str(kept / taken.name)
     eventually(lambda: known_as(ranch) == ranch.through(_UID).json["metadata"]["uid"], LONG, known_as(ranch))
     said = refused(ranch, "snapshot", "import", DEMO, file)
     assert f"it is of another cluster: its id is {identity}" in said and "--other-cluster" in said
