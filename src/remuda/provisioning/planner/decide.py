@@ -64,7 +64,8 @@ class _Pass:
         self.control_plane: ControlPlane = snapshot.control_plane
         self.draft = Draft()
         restores = etcd_snapshot_restore.restarts_all(self.control_plane)
-        self.pass_ = Pass(snapshot, render, list(snapshot.by_name()), self.draft, restores=restores)
+        begins = etcd_snapshot_restore.begins_on_restored(self.control_plane)
+        self.pass_ = Pass(snapshot, render, list(snapshot.by_name()), self.draft, restores=restores, begins=begins)
         self.conditions: dict[str, Condition] = {condition.type: condition for condition in _STILL}
         self.aside: list[Wait] = []  # waits that only block the end
         self.notes: list[Wait] = []  # reports that block nothing

@@ -66,6 +66,8 @@ class Pass:
     endangering: set[str] = field(default_factory=set)
     # True while a restore brings back machines that are all stopped: no budget is needed for that.
     restores: bool = False
+    # True while only the restored machine has data: no other member can be lost by its restart.
+    begins: bool = False
     # Machines whose plans are held (:mod:`.held_plans`).
     held: list[Machine] = field(default_factory=list)
     # Reports about machines, each once.
@@ -292,6 +294,8 @@ def _beyond_budget(run: Pass, machine: Machine, *, drains: bool = False) -> _Sta
 
 def _endangered(run: Pass, machine: Machine) -> _State | None:
     """The state if etcd's quorum forbids a restart of this machine until a user acts; else None."""
+    if run.begins:
+        return None
     now, down = run.snapshot.now, machine_health.quorum_blocker(machine, run.machines, run.disturbed)
     why = "is not available"
     if down is None:
@@ -308,7 +312,7 @@ def _asked_before(run: Pass, machine: Machine) -> _State | None:
     """The wait for answers of other members before this machine restarts, once nothing else blocks it; also asks them."""
     now = run.snapshot.now
     found = etcd_liveness.of_others(now, machine, run.machines, run.disturbed)
-    if not found.awaited:
+    if run.begins or not found.awaited:
         return None
     for other in found.ask:
         run.draft.ask(other, now)

@@ -472,6 +472,23 @@ def test_a_registry_that_does_not_answer_for_a_moment_ends_no_restore() -> None:
     assert data.restored_on == ["b"] and data.wrong == []
 
 
+def test_a_restored_server_whose_plan_fails_while_it_runs_is_tried_again() -> None:
+    """Its restart takes nothing from members that are all stopped and have no data yet."""
+    place, data = world(asked())
+    until(place, "InitialRestartCluster")
+    place.look()
+
+    def failed_but_up(member: Machine) -> Machine:
+        node = member.node
+        assert node is not None
+        up = dict.fromkeys(node.plan.probes, True)
+        return with_node(member, replace(node, state="failed", failed=True, failure="exit status 1", healthy=True, probes=up))
+
+    place.picture = with_machine(place.picture, "b", failed_but_up)
+    until(place, "Finished", passes=200)
+    assert data.restored_on == ["b"] and data.wrong == []
+
+
 @pytest.mark.parametrize(("failure", "tries"), [(UNREACHED, 6), (REFUSED, 1)])
 def test_an_image_that_can_not_be_had_ends_a_restore_with_the_reason(failure: str, tries: int) -> None:
     place, _ = world(asked())
