@@ -62,6 +62,7 @@ SPECS |= {
     "events.events.k8s.io": {"metadata": {"name": "new"}},
     # The one that the samples of its machines name.
     "clusters.cluster.x-k8s.io": {"metadata": {"name": "c1"}, "spec": CLUSTER},
+    "clusterresourcesets.addons.cluster.x-k8s.io": {"spec": {"clusterSelector": {"matchLabels": {"cni": "none"}}}},
     "clusters.provisioning.cattle.io": {
         "metadata": {"name": "p"},
         "spec": {"kubernetesVersion": "v1.36.3+remuda1", "rkeConfig": {}},
@@ -80,6 +81,7 @@ HELD = {
     "machine.cluster.x-k8s.io",
     "cluster.x-k8s.io/machineset",
     "cluster.x-k8s.io/machinedeployment",
+    "addons.cluster.x-k8s.io",
     "wrangler.cattle.io/provisioning-cluster-remove",
     "wrangler.cattle.io/rke-cluster-remove",
     "wrangler.cattle.io/rke-control-plane-remove",
