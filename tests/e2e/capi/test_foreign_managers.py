@@ -25,7 +25,9 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of
 from remuda.lab.sim.capi_world import DEFAULT_VERSION, World
 from remuda.lab.sim.providers import INFRASTRUCTURE, SIM_CLUSTERS, ref
+from tests.api.harness import Endpoint
 from tests.real import need
+from tests.waiting import until
 
 from .foreign import BOOTSTRAP, CONTROL_PLANE, Installed
 from .places import Tool, embedded, page_commands, workloads
@@ -61,12 +63,18 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     yield asyncio.run(_story(directory, Tool(programs["clusterctl"], directory)))
 
 
+def _has_core(endpoint: Endpoint) -> bool:
+    found = endpoint.request("GET", "/apis/clusterctl.cluster.x-k8s.io/v1alpha3/providers")
+    return found.status == 200 and any(each.get("type") == "CoreProvider" for each in found.json["items"])
+
+
 async def _story(directory: Path, clusterctl: Tool) -> Told:
     told = Told()
     settings = _repository(directory / "repository")
     async with contextlib.AsyncExitStack() as stack:
         clusters = await stack.enter_async_context(workloads(directory))
         place = await stack.enter_async_context(embedded(directory, clusters))
+        await until(lambda: asyncio.to_thread(_has_core, place.endpoint), "the core in clusterctl's inventory")
         wanted = ("--bootstrap", "kubeadm", "--control-plane", "kubeadm", "--config", settings)
         await clusterctl("init", *wanted, "--kubeconfig", place.kubeconfig)
         names = {str(settings): "repository/clusterctl.yaml", str(place.kubeconfig): "remuda.kubeconfig"}
